@@ -86,7 +86,7 @@ def test_parts_that_do_not_belong_together_are_refused():
         decode_decisions(one)
     with pytest.raises(PermanentError, match="one length"):
         encode_columns({"a": np.zeros(1), "b": np.zeros(2)})
-    with pytest.raises(PermanentError, match="cannot be kept"):
+    with pytest.raises(PermanentError, match="cannot be saved"):
         encode_columns({"a": np.zeros(1, np.complex128)})
 
 

@@ -93,7 +93,7 @@ def test_somebody_never_looked_at_and_room_for_everybody_are_said_plainly():
     found = explain(0, accounts, validate_limits([9]), now=NOW, rule=PullRule(), plan=plan)
     assert found.message == (
         "This account: never looked at. A shallow look: worth its price. "
-        "There were units for everybody."
+        "There were units for all accounts."
     )
     assert math.isinf(found.age)
     assert found.as_json()["age_days"] is None

@@ -52,7 +52,7 @@ def test_whom_a_stop_left_out_is_told_so_and_what_to_do(stoker):
     assert "vendor trouble" in out
     assert "It cost nothing so far." in out
     assert "take that back first, with: stoker resume\n" in out
-    assert f"To have it taken up again: stoker runs rerun {night['run']} --tenant acme" in out
+    assert f"To resume it: stoker runs rerun {night['run']} --tenant acme" in out
     assert "waiting for its turn" not in out
     _, told = stoker.told("why", f"acme/{company}")
     assert (told["night"]["run_state"], told["night"]["stops"]) == ("PARTIAL", ["stoker resume"])
@@ -113,7 +113,7 @@ def test_what_was_paid_for_a_company_that_was_given_back_is_told(stoker):
     company, run = a_run_with_one_company_under_way(stoker, ended=True)
     _, out, _ = stoker("why", f"acme/{company}")
     assert f"It was begun and not finished: run {run} ended CANCELLED, because by ann." in out
-    assert "It cost tavily 1 call so far, which is kept for when it is taken up again." in out
+    assert "It cost tavily 1 call so far, which counts when it is resumed." in out
     assert "Besides, tavily 2 calls may have been spent" in out
     _, told = stoker.told("why", f"acme/{company}")
     assert told["night"]["cost"] == {"tavily/calls": 1}
@@ -147,4 +147,4 @@ def test_whom_a_run_left_out_is_told_how_far_it_came_and_what_to_do(stoker, stat
     _, out, _ = stoker("why", company)
     assert words in out
     assert "It cost nothing so far." in out
-    assert f"To have it taken up again: stoker runs rerun {run} --tenant acme" in out
+    assert f"To resume it: stoker runs rerun {run} --tenant acme" in out

@@ -1,15 +1,10 @@
-"""How often accounts change, as far as looks have shown.
+"""Estimate how often accounts change, from what lookups have seen.
 
-A belief is two numbers per account and facet: as if so many changes had been counted in so many
-days (a Gamma distribution of the rate, changes per day). A look that finds nothing adds its days
-exactly; one that finds something changed, nobody knows how often, is matched in mean and spread.
-What was learned fades toward what is believed without history. Whole columns at once, ages in
-days; what a look is worth by such a belief is `worth`'s business.
-
-What looks have taught about accounts, facet by facet.
-
-The surface is what any look sees; the rest is seen by deep ones only. Of each is kept when it was
-last seen and what is believed of how often it changes; how a belief moves is said in `beliefs`.
+An estimate is two numbers per account and data level: as if so many changes had been counted in so
+many days (a Gamma distribution of the rate, in changes per day). A lookup that finds nothing new
+adds its days exactly. A lookup that finds an unknown number of changes is matched in mean and
+spread. Evidence fades toward the prior of the account's tier. The surface level is seen by every
+lookup, the deep level by deep lookups only. Functions take whole columns; ages are in days.
 """
 
 from __future__ import annotations
@@ -44,7 +39,7 @@ _MIN_TIME = 1e-12  # of a belief's days: a change after less says that there was
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRates:
-    """Columns: as if so many changes had been counted in so many days. Both are above 0."""
+    """Columns of estimates: so many changes counted in so many days, both above 0."""
 
     changes: Floats
     days: Floats
@@ -60,13 +55,13 @@ class ChangeRates:
 
     @property
     def days_between(self) -> Floats:
-        """Return the days between two changes, as believed."""
+        """Return the expected days between two changes."""
         return self.days / self.changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRateRule:
-    """What is believed before anything was seen, by tier, and how fast what was seen fades."""
+    """The prior of each tier, and how fast evidence fades."""
 
     hot_changes_every: timedelta = timedelta(days=2)
     warm_changes_every: timedelta = timedelta(days=7)
@@ -86,7 +81,7 @@ class ChangeRateRule:
             raise ConfigError("what looks have shown fades by half in an hour to a hundred years")
 
     def build_prior(self, ranks: Ints) -> ChangeRates:
-        """Return what is believed without history of accounts in these tiers, by their ranks."""
+        """Return the estimates of accounts without history, by the ranks of their tiers."""
         every = {
             Tier.HOT: self.hot_changes_every,
             Tier.WARM: self.warm_changes_every,
@@ -100,7 +95,7 @@ class ChangeRateRule:
 
 
 def compute_stale_chance(beliefs: ChangeRates, age: ArrayLike) -> Floats:
-    """Return the chance that something changed within this age: that the copy is out of date."""
+    """Return the chance that our copy is out of date at this age."""
     return -np.expm1(-beliefs.changes * np.log1p(to_ages(age) / beliefs.days))
 
 
@@ -112,10 +107,10 @@ def compute_missed_changes(beliefs: ChangeRates, age: ArrayLike) -> Floats:
 def decay_to_prior(
     beliefs: ChangeRates, elapsed: ArrayLike, *, prior: ChangeRates, half_life: timedelta
 ) -> ChangeRates:
-    """Return what is left of beliefs after this many days without news; the rest is the prior.
+    """Return the estimates after this many days without news: part evidence, part prior.
 
-    Changes and days fade by the same share. Were only the evidence capped, without the pull
-    toward the prior, one quiet stretch could silence an account for good.
+    Changes and days fade by the same share. Capping the evidence without this pull toward the prior
+    would let one quiet period silence an account for good.
     """
     left = np.exp2(-to_ages(elapsed) / (half_life / _DAY))
     return ChangeRates(
@@ -127,10 +122,7 @@ def decay_to_prior(
 def estimate_rates(
     changes: Floats, days: Floats, age: Floats, *, prior: ChangeRates, half_life: timedelta
 ) -> ChangeRates:
-    """Return what is believed today of accounts that looks taught this, so many days ago.
-
-    Where changes are nan nothing was taught yet: the prior stands.
-    """
+    """Return today's estimates from evidence of this age; nan changes mean no evidence yet."""
     nothing = np.isnan(changes)
     known = ChangeRates(
         changes=np.where(nothing, prior.changes, changes),
@@ -148,9 +140,9 @@ def update_rates(
     prior: ChangeRates,
     half_life: timedelta,
 ) -> ChangeRates:
-    """Return beliefs after a look at a copy of this age found it changed, or not.
+    """Return the estimates after a lookup at a copy of this age found it changed, or not.
 
-    `elapsed` are the days since beliefs were last brought up to date; they fade that much first.
+    `elapsed` are the days since the estimates were last updated; they fade that much first.
     """
     days = to_ages(age)
     before = decay_to_prior(beliefs, elapsed, prior=prior, half_life=half_life)
@@ -170,7 +162,7 @@ def update_rates_by_count(
     prior: ChangeRates,
     half_life: timedelta,
 ) -> ChangeRates:
-    """Return beliefs after a look that could count the changes since the last; otherwise alike."""
+    """Return the estimates after a lookup that counted the changes since the last one."""
     before = decay_to_prior(beliefs, elapsed, prior=prior, half_life=half_life)
     seen = validate_column(changes, what="a number of changes")
     return ChangeRates(
@@ -179,7 +171,7 @@ def update_rates_by_count(
 
 
 def validate_column(numbers: ArrayLike, *, what: str, most: float = sys.float_info.max) -> Floats:
-    """Return these as a column; one that is negative, too large or no number is refused."""
+    """Return the numbers as a column. Raises ConfigError for a wrong one."""
     column = np.asarray(numbers, np.float64)
     if column.size and not (column.min() >= 0.0 and column.max() <= most):
         bad = column[~((column >= 0.0) & (column <= most))].flat[0]
@@ -188,7 +180,7 @@ def validate_column(numbers: ArrayLike, *, what: str, most: float = sys.float_in
 
 
 def to_ages(age: ArrayLike) -> Floats:
-    """Return ages in days as a column, none beyond the longest; infinite is: never looked at."""
+    """Return ages in days as a column, at most MAX_AGE; infinite means never looked up."""
     return np.minimum(validate_column(age, what="an age in days", most=np.inf), MAX_AGE)
 
 
@@ -208,7 +200,7 @@ _DAY = timedelta(days=1)
 
 
 class DataLevel(NamedTuple):
-    """One facet of one account. A million of them are read for one plan, hence so plain."""
+    """One data level of one account. A tuple, because one plan reads a million of them."""
 
     seen_at: datetime
     changes: float | None = None  # as if so many changes had been counted …
@@ -216,7 +208,7 @@ class DataLevel(NamedTuple):
 
 
 class AccountChangeRate(NamedTuple):
-    """What looks have taught about one account; None is a facet nobody has seen yet."""
+    """The estimates of one account; None for a level that no lookup has seen yet."""
 
     account: CompanyId
     surface: DataLevel | None = None
@@ -225,9 +217,9 @@ class AccountChangeRate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupObservation:
-    """What one look found: whether each facet had changed since it was last seen.
+    """What one lookup found: whether each level had changed since it was last seen.
 
-    None is a facet this look did not see. The key is the look's own, however often it is told.
+    None is a level this lookup did not see. The key names the lookup: a repeated key adds nothing.
     """
 
     key: str
@@ -249,11 +241,10 @@ def learn_change_rates(
     tiers: Mapping[CompanyId, Tier],
     rule: ChangeRateRule,
 ) -> dict[CompanyId, AccountChangeRate]:
-    """Return what is believed of every account that was looked at, after these looks.
+    """Return the estimates of every account that was looked up, after these lookups.
 
-    They are taken by their time, then by key. A first look has nothing to compare with: it teaches
-    when the facet was seen, no more. One not made after the last teaches nothing. What is believed
-    without history is that of the account's tier, COLD for one without.
+    Lookups are applied by time, then by key. A first lookup only records when the level was seen. A
+    lookup that is not newer than the last adds nothing. Accounts without a tier use COLD's prior.
     """
     after: dict[CompanyId, AccountChangeRate] = {}
     for some in _split_by_account(sorted(looks, key=lambda look: (look.at, look.key))):
@@ -280,7 +271,7 @@ def learn_change_rates(
 
 
 def _split_by_account(looks: Sequence[LookupObservation]) -> list[list[LookupObservation]]:
-    """Split looks, in order, so that whole columns can be reckoned at once."""
+    """Split lookups, in order, into rounds with one lookup per account, to update whole columns."""
     had: Counter[CompanyId] = Counter()
     rounds: defaultdict[int, list[LookupObservation]] = defaultdict(list)
     for look in looks:

@@ -1,7 +1,6 @@
-"""How signals, heats, beliefs and plans stand in rows.
+"""Convert signals, heats, change rates and plans to database rows and back.
 
-Rows that come out are read as either database's driver gives them: moments and JSON as text or
-decoded.
+Rows are read as either database's driver returns them: times and JSON as text or decoded.
 """
 
 from __future__ import annotations
@@ -119,14 +118,14 @@ def parse_heat_row(row: tuple[Any, ...]) -> AccountHeat:
 
 
 def to_change_rate_row(belief: AccountChangeRate) -> tuple[Value, ...]:
-    """Return what looks taught about an account as its row, in the order of
+    """Return an account's change rates as a row, in the order of
     `CHANGE_RATE_FIELDS`.
     """
     return (belief.account, *_to_level_row(belief.surface), *_to_level_row(belief.deep))
 
 
 def parse_change_rate_row(row: tuple[Any, ...]) -> AccountChangeRate:
-    """Return what looks taught about an account, from a row of `CHANGE_RATE_FIELDS`."""
+    """Return an account's change rates from a row of `CHANGE_RATE_FIELDS`."""
     account, surface_at, surface_changes, surface_days, deep_at, deep_changes, deep_days = row
     return AccountChangeRate(
         account,

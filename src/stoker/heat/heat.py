@@ -1,14 +1,10 @@
-"""How hot an account is, and because of what.
+"""Compute how hot accounts are, and from which factors.
 
-Posture says how well an account fits, signals say that something happens there: recency is the
-strongest signal faded to now, volume all of them together. What is kept per account is a few
-numbers, however many signals there were: a signal moves them in one step, and the score follows
-from them and the time alone, so a sweep and a signal's arrival give the same number.
-
-How hot many accounts are by now: what `heat` says of each, reckoned in whole columns.
-
-A sweep goes over every account of a tenant, and most of them only cooled down a little. The two
-give the same numbers, so it makes no difference which of them an account met last.
+Posture says how well an account fits. Signals say that something happened there: recency is the
+strongest signal faded to now, volume the sum of all of them. Each account's state is a few numbers
+however many signals there were. A signal updates them in one step, and the score follows from the
+state and the time alone, so a sweep and an arriving signal give the same number. The functions for
+one account and for many give equal results.
 """
 
 from __future__ import annotations
@@ -53,7 +49,7 @@ class SignalKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """Something happened at an account. The id is good once: the same one again says nothing."""
+    """Something that happened at an account. A repeated id counts once."""
 
     id: str
     account: CompanyId
@@ -75,7 +71,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatRule:
-    """What heat is made of, and how fast it fades."""
+    """The weights of the factors, and how fast signals fade."""
 
     posture_weight: float = 0.5
     recency_weight: float = 0.3
@@ -97,11 +93,11 @@ class HeatRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatState:
-    """All that is kept of an account's posture and signals, as of one moment.
+    """An account's posture and signals, reduced to a few numbers as of one moment.
 
-    That moment is the first whole number of half-lives since 1970 that is not before any signal:
-    from one such moment to the next numbers are halved, which rounds nothing, so the order in
-    which signals come makes no difference to the peak and next to none to the mass.
+    That moment is the first whole number of half-lives since 1970 that is not before any signal.
+    From one such moment to the next the numbers are halved, which rounds nothing, so the order in
+    which signals arrive does not change the peak and hardly changes the mass.
     """
 
     posture: float = 0.0
@@ -128,7 +124,7 @@ class Factors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountHeat:
-    """How hot one account is, as of `computed_at`; when anything but time last changed it."""
+    """How hot one account is at `computed_at`, and when anything but time last changed it."""
 
     account: CompanyId
     score: float  # 0 to 1
@@ -142,7 +138,7 @@ class AccountHeat:
 
 
 def new_account_heat(account: CompanyId, *, now: datetime) -> AccountHeat:
-    """Return the heat of an account nobody has said anything about."""
+    """Return the heat of an account without signals."""
     now = to_utc(now, what="now")
     return AccountHeat(
         account=account,
@@ -157,14 +153,14 @@ def new_account_heat(account: CompanyId, *, now: datetime) -> AccountHeat:
 
 
 def clamp_signal_date(signal: Signal, *, now: datetime) -> Signal:
-    """Return the signal as it is kept: one dated ahead of its arrival happened on arrival."""
+    """Return the signal, dated no later than now."""
     return signal if signal.at <= now else replace(signal, at=now)
 
 
 def add_signal(heat: AccountHeat, signal: Signal, *, rule: HeatRule) -> AccountHeat:
-    """Return the account with one more signal in its state; the score follows with `score_heat`.
+    """Return the heat with one more signal in its state; `score_heat` updates the score.
 
-    Signals may come in any order. That each comes once is the store's business.
+    Signals may come in any order. The store makes sure that each is added once.
     """
     state = heat.state
     if signal.strength == 0.0:
@@ -172,12 +168,12 @@ def add_signal(heat: AccountHeat, signal: Signal, *, rule: HeatRule) -> AccountH
     as_of = _round_to_half_life(signal.at, rule.half_life)
     if state.as_of is not None and state.as_of > as_of:
         as_of = state.as_of
-    kept = _compute_left_share(state.as_of, as_of, rule.half_life) if state.as_of else 0.0
+    faded = _compute_left_share(state.as_of, as_of, rule.half_life) if state.as_of else 0.0
     fresh = signal.strength * _compute_left_share(signal.at, as_of, rule.half_life)
     moved = HeatState(
         posture=state.posture,
-        peak=max(state.peak * kept, fresh),
-        mass=state.mass * kept + fresh,
+        peak=max(state.peak * faded, fresh),
+        mass=state.mass * faded + fresh,
         as_of=as_of,
         latest=tuple(sorted((*state.latest, signal.at), reverse=True)[:MAX_SIGNALS]),
     )
@@ -185,12 +181,12 @@ def add_signal(heat: AccountHeat, signal: Signal, *, rule: HeatRule) -> AccountH
 
 
 def set_posture(heat: AccountHeat, posture: float) -> AccountHeat:
-    """Return the account with this posture (0 to 1); the score follows with `score_heat`."""
+    """Return the heat with this posture (0 to 1); `score_heat` updates the score."""
     return replace(heat, state=replace(heat.state, posture=posture))
 
 
 def score_heat(heat: AccountHeat, *, now: datetime, rule: HeatRule, tiers: TierRule) -> AccountHeat:
-    """Return the account's heat at this moment: score, factors and tier, from its state alone."""
+    """Return the heat at this moment: score, factors and tier, from its state alone."""
     now = to_utc(now, what="now")
     state = heat.state
     as_of = np.array([to_ticks(state.as_of or _EPOCH)], np.int64)
@@ -229,7 +225,7 @@ def compute_heat(
     rule: HeatRule,
     tiers: TierRule,
 ) -> AccountHeat:
-    """Return the account after these signals arrived and its posture became this, at `now`."""
+    """Return the heat after these signals and this posture, at `now`."""
     now, before = to_utc(now, what="now"), heat.state
     for signal in signals:
         heat = add_signal(heat, clamp_signal_date(signal, now=now), rule=rule)
@@ -245,9 +241,9 @@ def compute_scores(
 ) -> tuple[Floats, Floats, Floats]:
     """Return every account's score, recency and volume at this moment, each 0 to 1.
 
-    `as_of` is in microseconds since 1970 (`to_ticks`), at most a half-life after `now`. Every step
-    is one that rounding keeps in order, so more posture, a larger peak or a larger mass never
-    gives a lower score.
+    `as_of` is in microseconds since 1970 (`to_ticks`), at most a half-life after `now`. Rounding
+    keeps the order at every step, so more posture, a larger peak or a larger mass never lowers a
+    score.
     """
     half_life = rule.half_life // _TICK
     halvings, rest = np.divmod(to_ticks(now) - as_of, half_life)
@@ -264,7 +260,7 @@ def compute_scores(
 
 
 def to_ticks(moment: datetime) -> int:
-    """Return the moment as columns hold it: whole microseconds since 1970."""
+    """Return the moment in whole microseconds since 1970, as columns have it."""
     return (moment - _EPOCH) // _TICK
 
 
@@ -287,7 +283,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def score_heats(
     heats: Sequence[AccountHeat], *, now: datetime, rule: HeatRule, tiers: TierRule
 ) -> list[AccountHeat]:
-    """Return what `heat.heat_at` says of each account at this moment, in the order given."""
+    """Return `score_heat` of each account, in the order given."""
     now, states = to_utc(now, what="now"), [heat.state for heat in heats]
     columns = compute_scores(
         np.array([state.posture for state in states], np.float64),
@@ -302,22 +298,22 @@ def score_heats(
         heats, *(column.tolist() for column in columns), strict=True
     ):
         before = TierState(tier=heat.tier, since=heat.tier_since, below_since=heat.below_since)
-        stands = update_tier(before, score=score, latest=heat.state.latest, now=now, rule=tiers)
+        state = update_tier(before, score=score, latest=heat.state.latest, now=now, rule=tiers)
         after.append(
             AccountHeat(
                 account=heat.account,
                 score=score,
-                tier=stands.tier,
+                tier=state.tier,
                 factors=Factors(
                     posture_score=heat.state.posture,
                     signal_recency=recency,
                     signal_volume=volume,
                 ),
                 state=heat.state,
-                tier_since=stands.since,
-                below_since=stands.below_since,
+                tier_since=state.since,
+                below_since=state.below_since,
                 computed_at=now,
-                updated_at=heat.updated_at if stands.tier is heat.tier else now,
+                updated_at=heat.updated_at if state.tier is heat.tier else now,
             )
         )
     return after
@@ -332,7 +328,7 @@ def compute_heats(
     rule: HeatRule,
     tiers: TierRule,
 ) -> list[AccountHeat]:
-    """Return what `heat.heated` says of each account after its signals and with its posture."""
+    """Return `compute_heat` of each account with its signals and posture."""
     now, moved = to_utc(now, what="now"), list[AccountHeat]()
     for heat in heats:
         after = heat

@@ -1,7 +1,6 @@
-"""Signals that somebody else collected, taken over into a tenant's heat; every bad row is told.
+"""Import signals from a table into a tenant's heat, and list the rows that were rejected.
 
-Batch by batch, each as a whole: stopping half-way and reading the same file again leaves each
-signal counted once.
+Each batch is atomic: an import that stops half-way and is repeated counts each signal once.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from stoker.heat.tiers import TierRule
 
 BATCH_SIZE = 1000
 
-MAX_ERRORS_SHOWN = 1000  # told with their reasons; the others are only counted
+MAX_ERRORS_SHOWN = 1000  # listed with their reasons; the others are only counted
 
 
 class SignalRow(Protocol):
-    """One row of somebody's table."""
+    """One row of an imported table."""
 
     @property
     def line(self) -> int:
@@ -72,17 +71,19 @@ async def import_signals(
 ) -> ImportResult:
     """Take over every good row; return what came of all of them."""
     done, left = ImportResult(), iter(rows)
-    strangers: dict[CompanyId, bool] = {}
+    checked: dict[CompanyId, bool] = {}
     while batch := list(islice(left, BATCH_SIZE)):
         now, signals = clock.now(), list[Signal]()
         for row in batch:
-            told = row.wrong or parse_signal(row.said, zone=zone, now=now)
-            if isinstance(told, str):
-                done.add_error(row.line, told)
-            elif await _is_unknown_account(store, told.account, strangers):
-                done.add_error(row.line, f"no company {told.account!r} is known to {store.tenant}")
+            parsed = row.wrong or parse_signal(row.said, zone=zone, now=now)
+            if isinstance(parsed, str):
+                done.add_error(row.line, parsed)
+            elif await _is_unknown_account(store, parsed.account, checked):
+                done.add_error(
+                    row.line, f"no company {parsed.account!r} is known to {store.tenant}"
+                )
             else:
-                signals.append(told)
+                signals.append(parsed)
         added = await store.attention.add_signals(signals, rule=heat, tiers=tiers, now=now)
         done.new += added.new
         done.known += added.known

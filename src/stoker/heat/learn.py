@@ -1,7 +1,7 @@
-"""What a look teaches: how often an account changes, how well it fits, and what is news there.
+"""Record what a lookup shows: how often an account changes, how well it fits, and new signals.
 
-Told after a look is written down, under the look's own name, so telling it twice is telling it
-once. A crash in between leaves a look that taught nothing, never one that taught something wrong.
+Called after the lookup is saved, under the lookup's own key, so repeating it changes nothing. A
+crash in between loses what the lookup showed, and never records anything wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stoker.heat.tiers import TierRule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupFeedback:
-    """How a tenant's looks are learned from."""
+    """The rules by which a tenant's lookups update heat and change rates."""
 
     heat: HeatRule
     tiers: TierRule
@@ -38,8 +38,8 @@ class LookupFeedback:
         after: CompanyRecord,
         now: datetime,
     ) -> None:
-        """Learn from one look."""
-        taught = observe_lookup(
+        """Update posture, change rates and signals from one lookup."""
+        observation = observe_lookup(
             look=f"{run}/{before.company.id}",
             depth=depth,
             visit=visit,
@@ -51,8 +51,8 @@ class LookupFeedback:
         await store.attention.update_postures(
             {before.company.id: compute_posture(score)}, rule=self.heat, tiers=self.tiers, now=now
         )
-        await store.attention.record_lookups([taught.observed], rule=self.beliefs)
-        if taught.signals:
+        await store.attention.record_lookups([observation.observed], rule=self.beliefs)
+        if observation.signals:
             await store.attention.add_signals(
-                taught.signals, rule=self.heat, tiers=self.tiers, now=now
+                observation.signals, rule=self.heat, tiers=self.tiers, now=now
             )

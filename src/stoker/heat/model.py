@@ -1,8 +1,6 @@
-"""What heat and pulls need remembered: signals, heats, beliefs about change, plans as decided.
+"""The values and the store interface of heat and pulls: signals, heats, change rates, plans.
 
-Verbs of a store, as in `ports`: each atomic, each wholly or not at all, told the time. Everything
-is one tenant's own, behind its door. How hot an account is, what a look teaches and who is looked
-at are decided in the core.
+Every method of the store is atomic, belongs to one tenant, and takes the time as an argument.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from stoker.ledger.chain import NewEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedSignals:
-    """How signals compared with what was known, and what the new ones made of their accounts."""
+    """How many signals were new or known, and the heats that the new ones changed."""
 
     new: int = 0
     known: int = 0
@@ -34,7 +32,7 @@ class AddedSignals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecord:
-    """What was decided for one run, without the decisions: those are in its parts."""
+    """A run's plan without its decisions, which are in the plan's parts."""
 
     run: str
     at: datetime
@@ -44,7 +42,7 @@ class PlanRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AccountColumns:
-    """Accounts as a plan reads them, one row each, in id order. Moments are days since 1970."""
+    """Accounts as a plan reads them, one row each, in id order. Times are days since 1970."""
 
     accounts: list[CompanyId]
     heat: NDArray[np.float64]
@@ -61,15 +59,15 @@ class AccountColumns:
 
 
 class PullStore(Protocol):
-    """One tenant's signals, heats and beliefs, and the plans that were made of them."""
+    """One tenant's signals, heats, change rates and pull plans."""
 
     async def add_signals(
         self, signals: Sequence[Signal], *, rule: HeatRule, tiers: TierRule, now: datetime
     ) -> AddedSignals:
-        """Remember signals and move their accounts' heat, as `core.heat.heated` says. Atomic.
+        """Insert signals and update their accounts' heat as `compute_heat` does. Atomic.
 
-        An id is good once: one that is known moves nothing, whatever else it says now. Signals
-        may come in any order; one dated ahead of `now` is kept as of `now`.
+        A known id changes nothing, whatever else the signal contains. Signals may come in any
+        order; one dated after `now` is stored with `now`.
         """
         ...
 
@@ -78,10 +76,10 @@ class PullStore(Protocol):
         ...
 
     async def delete_old_signals(self, *, before: datetime, limit: int = 10_000) -> int:
-        """Forget up to so many of the oldest signals from before then; return how many went.
+        """Delete up to `limit` of the oldest signals before then; return how many.
 
-        Heat keeps what they did to it. One that is said again later counts again, so `before` is
-        many half-lives ago.
+        Heat is not changed. A deleted signal that is imported again counts again, so `before`
+        should be many half-lives ago.
         """
         ...
 
@@ -93,25 +91,24 @@ class PullStore(Protocol):
         tiers: TierRule,
         now: datetime,
     ) -> int:
-        """Give accounts these postures, as `core.heat.heated` says; return how many changed.
+        """Set these postures as `compute_heat` does; return how many changed. Atomic.
 
-        An account nobody has heard of is there afterwards. One that has this posture already is
-        left as it is. Atomic.
+        Adds accounts that have no heat yet. Leaves an account that already has its posture.
         """
         ...
 
     async def update_heats(
         self, heats: Sequence[AccountHeat], *, expected: Sequence[AccountHeat]
     ) -> int:
-        """Put heats in place of those expected, account by account; return how many were put.
+        """Replace the expected heats, account by account; return how many were replaced. Atomic.
 
-        One that is no longer exactly as expected has moved since it was read: it is left alone.
-        Both are of the same accounts in the same order, each there once. Atomic.
+        Leaves an account whose heat is not exactly as expected: it was changed since it was read.
+        Both lists have the same accounts in the same order, each once.
         """
         ...
 
     async def find_heat(self, account: CompanyId) -> AccountHeat | None:
-        """Return how hot an account was when somebody last reckoned it."""
+        """Return an account's heat as last computed, or None."""
         ...
 
     async def list_heats(self, *, after: str = "", limit: int = 1000) -> list[AccountHeat]:
@@ -125,31 +122,30 @@ class PullStore(Protocol):
     async def record_lookups(
         self, looks: Sequence[LookupObservation], *, rule: ChangeRateRule
     ) -> int:
-        """Learn from looks, as `core.facets.learned` says; return how many were new. Atomic.
+        """Update change rates as `learn_change_rates` does; return how many were new. Atomic.
 
-        A key is good once: a look whose key is known teaches nothing. They are taken by their
-        time, then by key, in whatever order they are given.
+        A known key changes nothing. Lookups are applied by time, then by key, whatever their order.
         """
         ...
 
     async def list_change_rates(
         self, *, after: str = "", limit: int = 1000
     ) -> list[AccountChangeRate]:
-        """Return one page of what looks have taught, in the order of their accounts' ids."""
+        """Return one page of estimates, in the order of their accounts' ids."""
         ...
 
     async def read_columns(self, *, after: str = "", limit: int = 65_536) -> AccountColumns:
-        """Return one page of every account that has a heat, with what looks have taught about it.
+        """Return one page of the accounts that have a heat, with their change rates.
 
-        For whoever goes over a million of them; the numbers are those of `list_heats` and
-        `list_change_rates`.
+        The same numbers as `list_heats` and `list_change_rates`, fast enough for a million
+        accounts.
         """
         ...
 
     async def delete_old_lookups(self, *, before: datetime, limit: int = 10_000) -> int:
-        """Forget the keys of up to so many of the oldest looks from before then.
+        """Delete the keys of up to `limit` of the oldest lookups before then; return how many.
 
-        Beliefs keep what they taught. Returns how many went.
+        Change rates are not changed.
         """
         ...
 
@@ -164,11 +160,11 @@ class PullStore(Protocol):
         ...
 
     async def find_plan(self, run: str) -> PlanRecord | None:
-        """Return what was decided for a run."""
+        """Return a run's plan, or None."""
         ...
 
     async def find_plan_part(self, run: str, number: int) -> bytes | None:
-        """Return one part of a run's plan, the first is 0; None when there is none."""
+        """Return one part of a run's plan, counted from 0, or None."""
         ...
 
     async def list_plans(self, *, limit: int = 100) -> list[PlanRecord]:
@@ -176,5 +172,5 @@ class PullStore(Protocol):
         ...
 
     async def delete_plans(self, runs: Sequence[str]) -> int:
-        """Forget the plans of these runs, parts and all; return how many there were."""
+        """Delete the plans of these runs with their parts; return how many there were."""
         ...

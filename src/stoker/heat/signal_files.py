@@ -1,6 +1,6 @@
-"""Tables of signals on disk, CSV or JSON lines, row by row in flat memory.
+"""Read rows of signal tables, CSV or JSON lines, in constant memory.
 
-What a row means is said in `core.signal_rows`; here is how rows are found in a file.
+`stoker.heat.signals` parses the rows.
 """
 
 from __future__ import annotations

@@ -1,18 +1,10 @@
-"""What one look found out about change: which facets it saw, whether they differ, what is news.
+"""Build signals: from rows of tables, and from what a lookup found.
 
-The surface is what a company's own site says; the deep is what was found out about it otherwise,
-people to write to included. A site that could not be read brought nothing new, and teaches the
-same as one that has not changed: otherwise it would be first in line at every look.
-
-Signals out of tables: one row is one signal, or the reason why it is none.
-
-A row names an account and says when; how strong it was, what it is called and where it comes from
-may be said too. The same row twice is the same signal, so a file may be read again.
-
-How well an account fits, before anything happens there; and which findings of a look are news.
-
-A lead's score is its posture once it has one; before that, fitting what a tenant looks for is a
-fair guess. What signals do to an account is `heat`'s business.
+A row names an account and a time, and optionally strength, source and id. The same row twice is the
+same signal, so a file may be imported again. A lookup's surface is the company's own site; the deep
+level is everything else known about it, contacts included. A site that could not be read counts as
+unchanged: otherwise it would come first at every lookup. An account's posture is its lead score, or
+a fixed guess before it has one.
 """
 
 from __future__ import annotations
@@ -44,23 +36,25 @@ def parse_signal(row: Mapping[str, Json], *, zone: ZoneInfo, now: datetime) -> S
 
     A time without a zone is a wall clock's in `zone`. One that lies ahead of `now` is a mistake.
     """
-    said = {name: _to_text(row.get(name)) for name in SIGNAL_COLUMNS}
+    cells = {name: _to_text(row.get(name)) for name in SIGNAL_COLUMNS}
     for name in REQUIRED_COLUMNS:
-        if not said[name]:
+        if not cells[name]:
             return f"it has no {name}"
     try:
-        read = datetime.fromisoformat(said["at"])
+        read = datetime.fromisoformat(cells["at"])
         at = to_utc(read if read.tzinfo is not None else read.replace(tzinfo=zone))
     except (ValueError, ConfigError):
-        return f"its time {_shorten(said['at'])} is none; write it like 2026-11-16T08:30:00Z"
+        return f"its time {_shorten(cells['at'])} is none; write it like 2026-11-16T08:30:00Z"
     if at > now:
-        return f"its time {_shorten(said['at'])} has not come yet"
+        return f"its time {_shorten(cells['at'])} has not come yet"
     try:
-        strength = float(said["strength"] or "1")
+        strength = float(cells["strength"] or "1")
     except ValueError:
-        return f"its strength {_shorten(said['strength'])} is no number"
-    account = said["account"][:MAX_TEXT]
-    name = said["id"] or _compute_digest(account, at.isoformat(), said["strength"], said["source"])
+        return f"its strength {_shorten(cells['strength'])} is no number"
+    account = cells["account"][:MAX_TEXT]
+    name = cells["id"] or _compute_digest(
+        account, at.isoformat(), cells["strength"], cells["source"]
+    )
     try:
         return Signal(
             id=f"import/{name[:MAX_TEXT]}",
@@ -68,7 +62,7 @@ def parse_signal(row: Mapping[str, Json], *, zone: ZoneInfo, now: datetime) -> S
             kind=SignalKind.IMPORTED,
             at=at,
             strength=strength,
-            source=said["source"][:MAX_TEXT],
+            source=cells["source"][:MAX_TEXT],
         )
     except PermanentError as error:
         return str(error)
@@ -103,7 +97,7 @@ def compute_posture(score: LeadScore | None) -> float:
 
 
 def build_site_signal(account: CompanyId, *, look: str, site: str, at: datetime) -> Signal:
-    """Return the signal that an account's site says something new, as one look found."""
+    """Return the signal that a lookup found changes on an account's site."""
     return Signal(
         id=f"site/{look}",
         account=account,
@@ -159,9 +153,9 @@ def observe_lookup(
     after: CompanyRecord,
     at: datetime,
 ) -> Observation:
-    """Return what a look teaches; `look` is its own name, however often it is told.
+    """Return what a lookup shows; `look` names the lookup, and repeating it changes nothing.
 
-    Nothing a first look finds is news, nor what the first look at its site does.
+    A first lookup, or the first lookup of a site, makes no signal.
     """
     account = before.company.id
     first = before.looked_at is None or not before.company.website

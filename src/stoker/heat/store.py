@@ -1,12 +1,8 @@
-"""One tenant's signals, heats, beliefs and plans, in SQL.
+"""Store one tenant's signals, heats, change rates and plans in SQL.
 
-Whoever moves a tenant's heats has them to itself until the transaction ends, and so has whoever
-learns from looks: each reads rows, asks the core what becomes of them, and writes them back.
-
-What every store can keep of signals, heats, looks and plans; the rest is refused.
-
-Each function returns a value as a store gives it back, as `core.keeping` does for other values,
-and raises what it raises. Nothing was written when one of them refuses.
+A transaction that updates a tenant's heats or change rates locks them until it ends: it reads rows,
+computes new ones and writes them back. The `validate_` functions return a value as the store reads
+it back, or raise before anything is written.
 """
 
 from __future__ import annotations
@@ -65,7 +61,7 @@ MAX_PART_BYTES = 64 * 2**20  # bytes
 def validate_signals(signals: Iterable[Signal], *, now: datetime) -> dict[str, Signal]:
     """Return signals by id as a store gives them back; of two with one id the first counts."""
     now = to_utc(now)
-    kept: dict[str, Signal] = {}
+    valid: dict[str, Signal] = {}
     for signal in signals:
         validate_key(signal.id, what="a signal's id")
         validate_company_id(signal.account)
@@ -73,8 +69,8 @@ def validate_signals(signals: Iterable[Signal], *, now: datetime) -> dict[str, S
             raise PermanentError(
                 f"a signal's source is longer than {MAX_KEY_BYTES} bytes; nothing was written"
             )
-        kept.setdefault(signal.id, clamp_signal_date(signal, now=now))
-    return kept
+        valid.setdefault(signal.id, clamp_signal_date(signal, now=now))
+    return valid
 
 
 def validate_postures(postures: Mapping[CompanyId, float]) -> dict[CompanyId, float]:
@@ -101,12 +97,12 @@ def validate_heats(
 
 def validate_lookups(looks: Iterable[LookupObservation]) -> dict[str, LookupObservation]:
     """Return looks by their keys; of two with one key the first counts."""
-    kept: dict[str, LookupObservation] = {}
+    valid: dict[str, LookupObservation] = {}
     for look in looks:
         validate_key(look.key, what="a look's key")
         validate_company_id(look.account)
-        kept.setdefault(look.key, look)
-    return kept
+        valid.setdefault(look.key, look)
+    return valid
 
 
 def validate_plan(plan: PlanRecord, parts: Sequence[bytes]) -> PlanRecord:
@@ -123,7 +119,7 @@ def validate_plan(plan: PlanRecord, parts: Sequence[bytes]) -> PlanRecord:
 
 def build_plan_conflict(run: str) -> ConflictError:
     """Return what is raised when a run would decide twice."""
-    return ConflictError(f"another plan of run {run} is kept already; nothing was written")
+    return ConflictError(f"another plan of run {run} is saved already; nothing was written")
 
 
 def _validate_heat(heat: AccountHeat) -> AccountHeat:
@@ -146,7 +142,7 @@ def _validate_heat(heat: AccountHeat) -> AccountHeat:
         state=state,
         tier_since=to_utc(heat.tier_since, what="when a tier began"),
         below_since=_to_utc(heat.below_since, what="when a score fell"),
-        computed_at=to_utc(heat.computed_at, what="when a heat was reckoned"),
+        computed_at=to_utc(heat.computed_at, what="when a heat was computed"),
         updated_at=to_utc(heat.updated_at, what="when a heat changed"),
     )
 
@@ -303,12 +299,12 @@ class SqlPullStore:
     async def add_signals(
         self, signals: Sequence[Signal], *, rule: HeatRule, tiers: TierRule, now: datetime
     ) -> AddedSignals:
-        now, said = to_utc(now), validate_signals(signals, now=now)
+        now, valid = to_utc(now), validate_signals(signals, now=now)
 
         def add(tx: Transaction) -> AddedSignals:
             self._lock(tx, "heats")
-            known = {one for (one,) in self._select_some(tx, SELECT_KNOWN_SIGNALS, sorted(said))}
-            new = [signal for one, signal in said.items() if one not in known]
+            known = {one for (one,) in self._select_some(tx, SELECT_KNOWN_SIGNALS, sorted(valid))}
+            new = [signal for one, signal in valid.items() if one not in known]
             by_account = {
                 account: list(some)
                 for account, some in groupby(
@@ -328,7 +324,7 @@ class SqlPullStore:
             self._upsert_heats(tx, heats)
             return AddedSignals(new=len(new), known=len(signals) - len(new), heats=tuple(heats))
 
-        return await self._database.write(add) if said else AddedSignals()
+        return await self._database.write(add) if valid else AddedSignals()
 
     async def list_signals(self, account: CompanyId, *, limit: int = 100) -> list[Signal]:
         validate_company_id(account)
@@ -348,21 +344,21 @@ class SqlPullStore:
         tiers: TierRule,
         now: datetime,
     ) -> int:
-        now, said = to_utc(now), validate_postures(postures)
+        now, valid = to_utc(now), validate_postures(postures)
 
         def put(tx: Transaction) -> int:
             self._lock(tx, "heats")
-            before = self._select_heats(tx, said)
+            before = self._select_heats(tx, valid)
             moving = [
                 before.get(account) or new_account_heat(account, now=now)
-                for account, posture in said.items()
+                for account, posture in valid.items()
                 if account not in before or before[account].state.posture != posture
             ]
-            moved = compute_heats(moving, postures=said, now=now, rule=rule, tiers=tiers)
+            moved = compute_heats(moving, postures=valid, now=now, rule=rule, tiers=tiers)
             self._upsert_heats(tx, moved)
             return len(moved)
 
-        return await self._database.write(put) if said else 0
+        return await self._database.write(put) if valid else 0
 
     async def update_heats(
         self, heats: Sequence[AccountHeat], *, expected: Sequence[AccountHeat]
@@ -380,8 +376,8 @@ class SqlPullStore:
 
     async def find_heat(self, account: CompanyId) -> AccountHeat | None:
         validate_company_id(account)
-        found = await self._database.read(lambda tx: self._select_heats(tx, [account]))
-        return found.get(account)
+        heats = await self._database.read(lambda tx: self._select_heats(tx, [account]))
+        return heats.get(account)
 
     async def list_heats(self, *, after: str = "", limit: int = 1000) -> list[AccountHeat]:
         return [parse_heat_row(row) for row in await self._select_page(SELECT_HEATS, after, limit)]
@@ -390,10 +386,10 @@ class SqlPullStore:
         wanted = [tier] if tier else list(Tier)
 
         def find(tx: Transaction) -> list[tuple[Any, ...]]:
-            found: list[tuple[Any, ...]] = []
+            rows: list[tuple[Any, ...]] = []
             for one in wanted:
-                found += tx.query(SELECT_HOTTEST, tenant=self._tenant, tier=one.value, limit=limit)
-            return found
+                rows += tx.query(SELECT_HOTTEST, tenant=self._tenant, tier=one.value, limit=limit)
+            return rows
 
         heats = [parse_heat_row(row) for row in await self._database.read(find)]
         return sorted(heats, key=lambda heat: (-heat.score, heat.account))[:limit]
@@ -401,12 +397,12 @@ class SqlPullStore:
     async def record_lookups(
         self, looks: Sequence[LookupObservation], *, rule: ChangeRateRule
     ) -> int:
-        said = validate_lookups(looks)
+        valid = validate_lookups(looks)
 
         def learn(tx: Transaction) -> int:
             self._lock(tx, "beliefs")
-            known = {key for (key,) in self._select_some(tx, SELECT_KNOWN_LOOKUPS, sorted(said))}
-            new = {key: said[key] for key in sorted(said) if key not in known}
+            known = {key for (key,) in self._select_some(tx, SELECT_KNOWN_LOOKUPS, sorted(valid))}
+            new = {key: valid[key] for key in sorted(valid) if key not in known}
             accounts = sorted({look.account for look in new.values()})
             tiers = {one: Tier(tier) for one, tier in self._select_some(tx, SELECT_TIERS, accounts)}
             before = {
@@ -414,13 +410,13 @@ class SqlPullStore:
                 for row in self._select_some(tx, SELECT_CHANGE_RATES_OF, accounts)
             }
             after = learn_change_rates(new.values(), known=before, tiers=tiers, rule=rule)
-            told = [(self._tenant, key, to_db_time(look.at)) for key, look in new.items()]
-            tx.execute_many(INSERT_LOOKUP, told)
+            rows = [(self._tenant, key, to_db_time(look.at)) for key, look in new.items()]
+            tx.execute_many(INSERT_LOOKUP, rows)
             moved = [(self._tenant, *to_change_rate_row(after[one])) for one in accounts]
             tx.execute_many(UPSERT_CHANGE_RATE, moved)
             return len(new)
 
-        return await self._database.write(learn) if said else 0
+        return await self._database.write(learn) if valid else 0
 
     async def list_change_rates(
         self, *, after: str = "", limit: int = 1000
@@ -506,16 +502,16 @@ class SqlPullStore:
     def _select_some(
         self, tx: Transaction, query: str, ids: Sequence[str]
     ) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = []
+        rows: list[tuple[Any, ...]] = []
         for question, some in split_into_batches(query, ids):
-            found += tx.query(question, tenant=self._tenant, **some)
-        return found
+            rows += tx.query(question, tenant=self._tenant, **some)
+        return rows
 
     def _select_heats(
         self, tx: Transaction, accounts: Iterable[CompanyId]
     ) -> dict[CompanyId, AccountHeat]:
-        found = map(parse_heat_row, self._select_some(tx, SELECT_HEATS_OF, list(accounts)))
-        return {heat.account: heat for heat in found}
+        heats = map(parse_heat_row, self._select_some(tx, SELECT_HEATS_OF, list(accounts)))
+        return {heat.account: heat for heat in heats}
 
     def _upsert_heats(self, tx: Transaction, heats: Sequence[AccountHeat]) -> None:
         tx.execute_many(UPSERT_HEAT, [(self._tenant, *to_heat_row(heat)) for heat in heats])

@@ -1,7 +1,7 @@
-"""A tenant's heats brought up to date: accounts it looks for become known, all are reckoned anew.
+"""Recompute all heats of a tenant, and add accounts that fit and have no heat yet.
 
-Signals move the heat of their accounts when they arrive; a sweep does what only time does. How hot
-an account is, is decided in `core.heat`; page by page, so that a million of them fit.
+Signals update heat when they arrive; a sweep applies what only the passing of time changes. It
+works page by page, so a million accounts fit into memory.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _PAGE_SIZE = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepResult:
-    """What a sweep found."""
+    """The counts of a sweep."""
 
     accounts: int = 0
     new: int = 0  # accounts that had no heat before
     warmer: int = 0  # in a higher tier than before
     cooler: int = 0
-    moved: int = 0  # by somebody else meanwhile, and left alone: theirs is newer
+    moved: int = 0  # by another process meanwhile, and left alone: its heat is newer
     hot: int = 0
     warm: int = 0
     cold: int = 0
@@ -39,7 +39,7 @@ class SweepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class HeatSweep:
-    """One tenant's sweep, as work that is due again and again."""
+    """One tenant's sweep, as the job of a run."""
 
     heat: HeatRule
     tiers: TierRule
@@ -51,15 +51,15 @@ class HeatSweep:
         return KIND
 
     async def __call__(self, run: RunHandle) -> RunResult:
-        """Sweep; what was found is in the counts."""
+        """Run the sweep and return its counts."""
         with run.time_step(KIND) as step:
-            found = await self.recompute(run.store, clock=run.clock)
-            step.items = found.accounts
-        counts = {name: getattr(found, name) for name in SweepResult.__slots__}
+            result = await self.recompute(run.store, clock=run.clock)
+            step.items = result.accounts
+        counts = {name: getattr(result, name) for name in SweepResult.__slots__}
         return RunResult(state=RunState.DONE, counts=counts)
 
     async def recompute(self, store: TenantStores, *, clock: Clock) -> SweepResult:
-        """Give accounts that fit and have no heat yet one, and reckon everybody's anew."""
+        """Add accounts that fit and have no heat yet, then recompute every heat."""
         new = await self._add_new_accounts(store, clock)
         return await self._recompute(store.attention, clock, new=new)
 

@@ -1,8 +1,7 @@
-"""Which tier an account is in, without flapping, and how often and how deep a tier is looked at.
+"""Choose each account's tier without flapping, and the tier's lookup interval.
 
-Up at once, by score or by signals close together; down one step at a time, and only after the
-score has stayed below for the tier's cooldown. Heat itself is `heat`'s business; what a look is
-worth when money is short is `worth`'s.
+An account moves up at once, by score or by signals close together. It moves down one tier at a
+time, and only after its score has stayed below for the tier's cooldown.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _RANKS = {tier: rank for rank, tier in enumerate(BY_RANK)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierRule:
-    """Every number of the tiers; the defaults are the table everybody knows."""
+    """Every number of the tiers, with the defaults of the specification."""
 
     hot_from: float = 0.7  # a score of at least this is HOT
     warm_from: float = 0.4
@@ -96,7 +95,7 @@ class TierRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierState:
-    """Where an account stands: since when, and since when it has been too cool for that."""
+    """An account's tier, since when, and since when its score has been too low for it."""
 
     tier: Tier
     since: datetime
@@ -105,7 +104,7 @@ class TierState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierService:
-    """What a tier is promised: a look this often, this deep; and whether a signal brings one."""
+    """How often and how deep a tier is looked up, and whether a signal triggers a lookup."""
 
     every: timedelta
     depth: Depth
@@ -113,7 +112,7 @@ class TierService:
 
 
 def choose_tier(score: float, latest: Sequence[datetime], *, now: datetime, rule: TierRule) -> Tier:
-    """Return the tier this score and these signal times deserve now, cooldowns aside."""
+    """Return the tier for this score and these signal times, ignoring cooldowns."""
     if score >= rule.hot_from or _has_recent(latest, rule.hot_signals, rule.hot_within, now):
         return Tier.HOT
     if score >= rule.warm_from or _has_recent(latest, rule.warm_signals, rule.warm_within, now):
@@ -129,10 +128,10 @@ def update_tier(
     now: datetime,
     rule: TierRule,
 ) -> TierState:
-    """Return where an account stands now. Asking twice at one moment changes nothing more.
+    """Return the account's tier now. A second call at the same moment changes nothing.
 
-    A cooldown begins when somebody first notices that the account is too cool, so asking seldom
-    can only keep it where it is for longer.
+    A cooldown begins when a call first finds the score too low, so rare calls can only delay the
+    move.
     """
     tier = choose_tier(score, latest, now=now, rule=rule)
     if tier.rank > standing.tier.rank:
@@ -147,10 +146,10 @@ def update_tier(
 
 
 def get_tier_service(tier: Tier, *, score: float, quiet: timedelta, rule: TierRule) -> TierService:
-    """Return what this tier is promised, at this score, after so long in the tier.
+    """Return how a tier is looked up, at this score and after so long in the tier.
 
-    Only for COLD do the last two matter: newly cold accounts are looked at as often as a cold
-    one ever is; later the colder the rarer.
+    Score and time matter only for COLD: a newly cold account is looked up most often, later ones
+    the less the colder they are.
     """
     if tier is Tier.HOT:
         return TierService(every=rule.hot_every, depth=Depth.DEEP, on_signal=True)
@@ -163,7 +162,7 @@ def get_tier_service(tier: Tier, *, score: float, quiet: timedelta, rule: TierRu
 
 
 def compute_intervals(ranks: Numbers, score: Numbers, quiet: Numbers, *, rule: TierRule) -> Floats:
-    """Return the days between looks of accounts in these tiers, so many days in them."""
+    """Return the days between lookups, by tier rank, score and days in the tier."""
     share = np.clip(score / rule.warm_from, 0.0, 1.0) if rule.warm_from else np.ones(len(score))
     # Geometric, as everywhere between two intervals: each step of heat shortens by the same share.
     often, rare = rule.cold_every / _DAY, rule.coldest_every / _DAY

@@ -1,10 +1,9 @@
-"""Which offers fit under a cap: the best first until it is full, the longest waiting in a share.
+"""Choose which offers fit under a cap: best first, with a share for the longest waiting.
 
-An offer costs whole units and belongs to one group; every group has a cap. Whoever is larger than
-the cap is left out first. Of what is left, those who waited too long come in the order they waited
-until they have used their share of the cap; then everybody by score, and from the first that does
-not fit on nobody does. So a smaller offer never slips in past a better one, and how much larger a
-cap would have to be for somebody to fit has one exact answer. Knows nothing of accounts.
+An offer costs whole units and belongs to one group; every group has a cap. Offers larger than the
+cap are dropped first. Those that waited too long then go in order of waiting until they have used
+their share of the cap. The rest go by score, up to the first that does not fit. So a smaller offer
+never passes a better one, and the smallest cap under which an offer fits is exact.
 """
 
 from __future__ import annotations
@@ -51,17 +50,17 @@ def build_sort_keys(score: Floats32, ids: Ints) -> Keys:
 
 
 def get_ids(sorted_keys: Keys) -> Ints:
-    """Return whose keys these are."""
+    """Return the ids in these sort keys."""
     return (sorted_keys & _LOW_BITS).astype(np.int64)
 
 
 def get_scores(sorted_keys: Keys) -> Floats32:
-    """Return the scores these keys were made of."""
+    """Return the scores in these sort keys."""
     return (~(sorted_keys >> _WORD_BITS).astype(np.uint32)).view(np.float32)
 
 
 def sort_by_group(group: Ints) -> Ints:
-    """Return the places of these sorted by group, those of one group as they stood."""
+    """Return positions sorted by group, keeping the order inside each group."""
     order: Ints = np.argsort((group & _DIGIT_MASK).astype(np.uint16), kind="stable")
     digit = 16
     while len(group) and int(group.max()) >> digit:  # digit by digit, as each takes linear time
@@ -72,7 +71,7 @@ def sort_by_group(group: Ints) -> Ints:
 
 
 def compute_running_cost(cost: Ints, group: Ints) -> Ints:
-    """Return what each group has cost so far, itself included. Groups stand together."""
+    """Return each group's cost up to and including each offer. Groups are contiguous."""
     total: Ints = np.cumsum(cost, dtype=np.int64)
     if not len(total):
         return total
@@ -84,7 +83,7 @@ def compute_running_cost(cost: Ints, group: Ints) -> Ints:
 
 
 def find_full_groups(queue_group: Ints, cost: Ints, size: Ints, cap: Ints) -> Flags:
-    """Say of every group whether not all of its offers fit; where they do nothing is decided."""
+    """Return for every group whether some of its offers do not fit."""
     wanted = np.bincount(queue_group, weights=cost, minlength=len(cap))
     full = wanted > cap
     full[queue_group[size > cap[queue_group]]] = True
@@ -92,7 +91,7 @@ def find_full_groups(queue_group: Ints, cost: Ints, size: Ints, cap: Ints) -> Fl
 
 
 def fill_caps(queue: OfferQueue, cap: Ints) -> tuple[Flags, Flags]:
-    """Return which offers fit, and which of them out of turn, in the share of those who waited."""
+    """Return which offers fit, and which of these fit through the share of the longest waiting."""
     allowed = cap[queue.group]
     small = queue.size <= allowed
     early = np.zeros(len(small), np.bool_)
@@ -101,32 +100,28 @@ def fill_caps(queue: OfferQueue, cap: Ints) -> tuple[Flags, Flags]:
         line = places[_sort_by_wait(queue.waited[places], queue.group[places])]
         used = compute_running_cost(queue.cost[line], queue.group[line])
         early[line[used <= _compute_allowance(allowed[line], queue.share)]] = True
-        taken = np.bincount(queue.group[early], weights=queue.cost[early], minlength=len(cap))
-        allowed = allowed - taken.astype(np.int64)[queue.group]
+        used = np.bincount(queue.group[early], weights=queue.cost[early], minlength=len(cap))
+        allowed = allowed - used.astype(np.int64)[queue.group]
         small &= ~early
     used = compute_running_cost(np.where(small, queue.cost, 0), queue.group)
     return early | (small & (used <= allowed)), early
 
 
 def find_smallest_cap(queue: OfferQueue, place: int, *, least: int = 0) -> int:
-    """Return the smallest cap, from `least` on, under which the offer at this place fits.
-
-    The queue is one group. Not every larger cap will do: under a larger one larger offers count
-    too, and more of those who waited. But no smaller one does.
-    """
+    """Return the smallest cap, from `least` on, under which the offer at this position fits."""
     sizes = np.unique(queue.size)
     own = int(queue.size[place])
     begins = [own, *(int(each) for each in sizes if each > own)]
     ends = [*begins[1:], NO_CAP + 1]
     for low, high in zip(begins, ends, strict=True):
-        found = _find_cap_between(queue, place, max(low, least), high) if high > least else None
-        if found is not None:
-            return found
+        smallest = _find_cap_between(queue, place, max(low, least), high) if high > least else None
+        if smallest is not None:
+            return smallest
     return NO_CAP
 
 
 def _find_cap_between(queue: OfferQueue, place: int, low: int, high: int) -> int | None:
-    """Return the smallest cap from low up to high that will do: the same offers count there."""
+    """Return the smallest cap from low to high that works; the same offers count in this range."""
     small = queue.size <= low
     ahead = int(queue.cost[: place + 1][small[: place + 1]].sum())
     starts, needs = np.array([low]), np.array([ahead])
@@ -143,9 +138,9 @@ def _find_cap_between(queue: OfferQueue, place: int, low: int, high: int) -> int
         starts = np.concatenate([starts, np.maximum(reached, low)])
         needs = np.concatenate([needs, ahead + behind])
     ends = np.append(starts[1:], high)
-    found = np.maximum(starts, needs)
-    good = (found < ends) & (found < high)
-    return int(found[good].min()) if good.any() else None
+    caps = np.maximum(starts, needs)
+    good = (caps < ends) & (caps < high)
+    return int(caps[good].min()) if good.any() else None
 
 
 def _compute_allowance(cap: Ints, share: int) -> Ints:

@@ -1,19 +1,10 @@
-"""The accounts a plan chooses from, as columns; the caps it keeps; the rule it follows.
+"""The planner's inputs as columns: accounts, caps, and the rule.
 
-Plain values with their contradictions refused. One number in place of a column stands for every
-account. Times are days since 1970, ages days, costs whole units. What is done with them is said
-in `offers` and `pulls`.
-
-What an account is worth to its tenant: a value for what any look refreshes, one for the rest.
-
-Set by the tier and bent by posture. Without history, at a price of one unit of worth per unit of
-cost, every account of middling posture is looked at exactly as often, and as deep, as its tier
-says; better postures more often, others less. What was learned of its changes is `beliefs`'.
-
-A tenant's accounts as a plan weighs them, out of what is remembered of each.
-
-What is believed of their changes by now, what they are worth, and what a look at each costs: where
-nothing is known yet, not even the site, a shallow look would read nothing, so the first is deep.
+Inconsistent values are rejected. One number in place of a column applies to every account. Times
+are days since 1970, ages are days, costs are whole units. An account's value comes from its tier
+and is adjusted by its posture: without history, at a price of one unit of value per unit of cost,
+an account of average posture is looked up as often and as deep as its tier says. An account of
+which nothing is known, not even the site, gets a deep first lookup.
 """
 
 from __future__ import annotations
@@ -40,7 +31,7 @@ Rows = Ints | slice
 
 UNCAPPED = -1  # in a column of caps: there is none
 
-UNREADABLE = -1  # in the column of budgets: nobody can say what is left, so nothing is spent
+UNREADABLE = -1  # in the column of budgets: what is left is unknown, so nothing is spent
 
 NO_DOMAIN = -1
 
@@ -63,11 +54,11 @@ class Policy(StrEnum):
 
 
 class Decision(IntEnum):
-    """Why an account is looked at, or is not: one byte per account of every plan."""
+    """Why an account is looked up, or is not: one byte per account of every plan."""
 
     FREE = 0  # nothing speaks against it
     WORTH = 1  # worth the price of its units, or more
-    FLOOR = 2  # nobody waits longer than the floor
+    FLOOR = 2  # no account waits longer than the floor
     SIGNAL = 3  # worth the price because of signals since the last look
     FRESH_ENOUGH = 10
     LOWER_VALUE = 11
@@ -105,12 +96,12 @@ DEPTH_REFUSALS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRule:
-    """Every number of a plan that is not an account's own."""
+    """Every number of a plan that does not belong to one account."""
 
     policy: Policy = Policy.OPTIMAL
     objective: Objective = Objective.HARMONIC
     tick: timedelta = _DAY  # from one plan to the next
-    floor: timedelta | None = timedelta(days=60)  # nobody waits longer; None: no such promise
+    floor: timedelta | None = timedelta(days=60)  # the longest wait; None: no limit
     floor_share: float = 0.2  # of any cap, at most, goes to those who waited that long
     signal_changes: float = 1.0  # a signal of full strength is as good as so many changes
     value_spread: float = 4.0  # posture 1 is worth this many times posture 1/2, 0 one such part
@@ -122,7 +113,7 @@ class PullRule:
             raise ConfigError(f"plans are 1 minute to 30 days apart, not {self.tick}")
         if self.floor is not None and not self.tick <= self.floor <= timedelta(days=36_600):
             raise ConfigError(
-                f"nobody can be promised a look every {self.floor} by plans {self.tick} apart"
+                f"plans {self.tick} apart cannot make a look every {self.floor} for all accounts"
             )
         if not 0.0 <= self.floor_share <= 0.5:
             raise ConfigError(f"the floor takes 0 to 0.5 of a cap, not {self.floor_share!r}")
@@ -141,7 +132,7 @@ class PullRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlanAccounts:
-    """One row per account, tenants one after the other. Made by `validate_accounts`."""
+    """One row per account, tenants one after the other. Built by `validate_accounts`."""
 
     looked: Column  # when last looked at: days since 1970; NEVER
     surface: ChangeRates  # how often what any look refreshes changes
@@ -175,7 +166,7 @@ class PlanAccounts:
         return PlanAccounts(**parts)
 
 
-# name, kind, least, most, and what it is when nothing is said
+# name, kind, least, most, and the default
 _COLUMNS: tuple[tuple[str, type[np.generic], float, float, float], ...] = (
     ("looked", np.float64, NEVER, 4e6, NEVER),
     ("value", np.float64, 0.0, 1e30, 1.0),
@@ -198,9 +189,10 @@ _COLUMNS: tuple[tuple[str, type[np.generic], float, float, float], ...] = (
 def validate_accounts(
     surface: ChangeRates, *, deep: ChangeRates | None = None, **given: ArrayLike
 ) -> PlanAccounts:
-    """Return accounts of these columns; one number stands for everybody.
+    """Return accounts of these columns; one number applies to every account.
 
-    There are as many as beliefs about their surface; without any about the deep they are alike.
+    There are as many accounts as surface estimates; without deep estimates the deep level is the
+    same.
     """
     size = len(surface.changes)
     if size >= _MAX_ACCOUNTS:
@@ -229,17 +221,12 @@ def validate_accounts(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PullLimits:
-    """The units of a day: per tenant; per tenant and connector; per domain, for all together.
-
-    And how many looks may be deep, because of those whom only deep looks ask. Made by
-    `validate_limits`.
-    There, no cap is a huge one.
-    """
+    """The units of a day: per tenant; per tenant and connector; per domain for all together."""
 
     budget: Ints  # by tenant; UNREADABLE: nothing is spent
     connector_cap: Ints  # by tenant and connector
     domain_cap: Ints  # by domain
-    deep_cap: Ints  # by tenant: deep looks; empty where nobody counts them
+    deep_cap: Ints  # by tenant: deep looks; empty where they are not counted
     deep_why: NDArray[
         np.uint8
     ]  # by tenant: the `Decision` of those that are not deep because of it
@@ -258,9 +245,9 @@ def validate_limits(
     deep_cap: ArrayLike | None = None,
     deep_why: ArrayLike = Decision.CAP_CONNECTOR_DAY,
 ) -> PullLimits:
-    """Return these caps; -1 is no cap, and for a budget: nobody can say what is left.
+    """Return these caps; -1 means no cap, and for a budget: unreadable.
 
-    One reason for fewer deep looks stands for every tenant.
+    One reason for fewer deep lookups applies to every tenant.
     """
     budgets = _validate_caps(budget, dimensions=1, what="budget")
     connectors = np.zeros((len(budgets), 0), np.int64)
@@ -289,7 +276,7 @@ def validate_limits(
 
 
 def check_limits_cover(accounts: PlanAccounts, limits: PullLimits) -> None:
-    """Refuse accounts of tenants, connectors or domains that the limits say nothing about."""
+    """Raise ConfigError for accounts whose tenant, connector or domain has no limits."""
     if not len(accounts):
         return
     if int(accounts.tenant[-1]) >= limits.tenants:

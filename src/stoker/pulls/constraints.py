@@ -1,15 +1,9 @@
-"""What stands in the way of looks: stops, caps, vendors that want to be left alone, rates.
+"""Find what limits deep lookups: stops, caps, vendor back-off, rates.
 
-Each with its numbers at the moment of a plan, and how many deep looks get past it. A deep look is
-taken to need everybody it may ask, as much as is expected of one. Who is looked at in spite of it
-is `pulls`' decision, and what stops, caps and rates there are is told by whoever asks.
-
-What stands in the way of a tenant's looks now, read from its store and from the traffic.
-
-Stops, what is left of its caps, vendors that asked to be left alone, rates. What each means for a
-plan is `core.hindrances`' business. A rate counts as if this tenant alone used it: what others will
-ask for cannot be known. Nothing is told of caps that tenants share, for that would speak of the
-others; nor of sites that want to be left alone, each of which concerns one account.
+Each constraint has its numbers at the moment of the plan, and how many deep lookups it allows. A
+deep lookup is assumed to need every vendor it may call, as often as expected. A rate counts as if
+this tenant alone used it, because the demand of others is unknown. Caps that tenants share are not
+listed, which would reveal other tenants; nor are host delays, which concern one account each.
 """
 
 from __future__ import annotations
@@ -59,7 +53,7 @@ _EPSILON = 1e-9  # parts of a call that floats lose
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:
-    """One thing that stands in the way of looks, with the numbers behind it."""
+    """One thing that limits lookups, with its numbers."""
 
     why: Decision
     connector: str  # whose; empty: of whatever is spent
@@ -70,15 +64,15 @@ class Constraint:
     unit: str = "calls"
     cap: str = ""
     until: datetime | None = None  # when there is room again by itself
-    stop_text: str = ""  # by whoever stopped it
+    stop_text: str = ""  # the reason given for the stop
 
     @property
     def message(self) -> str:
-        """Say it for people."""
+        """Return a sentence for people."""
         if self.why is Decision.PAUSED:
             because = self.stop_text or "no reason was given"
             return f"{self.connector or 'spending'} is stopped: {because}"
-        until = f"{self.until:%Y-%m-%d %H:%M} UTC" if self.until else "somebody acts"
+        until = f"{self.until:%Y-%m-%d %H:%M} UTC" if self.until else "it is changed"
         if self.why is Decision.COOLING_DOWN:
             rest = f", and then has time for {_format_lookups(self.looks)}" if self.looks else ""
             return f"{self.connector} asked to be left alone until {until}{rest}"
@@ -93,7 +87,7 @@ class Constraint:
         )
 
     def as_json(self) -> dict[str, Json]:
-        """Return it as it is kept, and shown to machines."""
+        """Return the JSON that plans and `--json` contain."""
         return {
             "why": self.why.name,
             "connector": self.connector,
@@ -108,27 +102,29 @@ class Constraint:
         }
 
 
-def parse_constraints(said: object) -> tuple[Constraint, ...]:
-    """Return what stood in the way as `as_json` wrote it; nothing where a plan says nothing of it.
+def parse_constraints(value: object) -> tuple[Constraint, ...]:
+    """Return the constraints that `as_json` wrote; none where an old plan has none.
 
-    Raises what a wrong type or name raises: ValueError, TypeError or KeyError.
+    Raises ValueError, TypeError or KeyError for a wrong type or name.
     """
-    found = []
-    for each in said if isinstance(said, list) else []:
-        given = dict(get_object(each))
-        until = given.pop("until")
-        why = Decision[str(given.pop("why"))]
+    constraints = []
+    for each in value if isinstance(value, list) else []:
+        fields = dict(get_object(each))
+        until, stop_text = fields.pop("until"), str(fields.pop("said"))
+        why = Decision[str(fields.pop("why"))]
         moment = None if until is None else datetime.fromisoformat(str(until))
-        found.append(Constraint(why=why, until=moment, **given))  # type: ignore[arg-type]  # JSON
-    return tuple(found)
+        constraints.append(
+            Constraint(why=why, until=moment, stop_text=stop_text, **fields)  # type: ignore[arg-type]  # JSON
+        )
+    return tuple(constraints)
 
 
 def find_excluded_vendors(
     standing: Iterable[tuple[Cap, CapBalance]], needs: Sequence[VendorNeed]
 ) -> set[str]:
-    """Return who is not asked at all, because a cap allows nothing of what asking takes.
+    """Return the vendors that are not called, because a cap allows nothing of what a call takes.
 
-    Looks go without them, as without those who have no key.
+    Lookups go without them, as without vendors that have no key.
     """
     closed = [cap for cap, line in standing if not line.limit]
     return {each.connector for each in needs for cap in closed if _compute_need(each, cap) > 0}
@@ -143,10 +139,7 @@ def build_cap_constraint(
     now: datetime,
     rule: PullRule,
 ) -> Constraint | None:
-    """Return how a cap stands in the way of deep looks; None where they take nothing of it.
-
-    Of what is left, a plan uses its tick's share.
-    """
+    """Return how a cap limits deep lookups; None where they take nothing of it."""
     needed = sum(_compute_need(each, cap) for each in needs)
     if not needed:
         return None
@@ -167,7 +160,7 @@ def build_cap_constraint(
 def build_rate_constraint(
     need: VendorNeed, rate: Rate, *, now: datetime, within: timedelta
 ) -> Constraint:
-    """Return how a rate stands in the way: as fast as it allows, if nobody else used it."""
+    """Return how a rate limits deep lookups, if this tenant alone used it."""
     calls = rate.burst + within // rate.interval
     return Constraint(
         why=Decision.RATE_LIMIT,
@@ -188,10 +181,10 @@ def build_backoff_constraint(
     within: timedelta,
     patience: timedelta,
 ) -> Constraint | None:
-    """Return how a vendor that asked to be left alone stands in the way; None if it did not.
+    """Return how a vendor's back-off limits deep lookups; None if it is not backing off.
 
-    Whoever wants us gone for longer than our patience is not waited for; otherwise looks are made
-    in what is left of the time. A wait that the rate itself explains is none.
+    A vendor that is away for longer than the patience is not waited for; otherwise lookups use the
+    time that is left. A wait that the rate itself explains is not a back-off.
     """
     wait = opens_at - now
     if wait <= rate.interval:
@@ -207,29 +200,29 @@ def build_backoff_constraint(
     )
 
 
-def find_tightest(found: Iterable[Constraint]) -> Constraint | None:
-    """Return what lets the fewest deep looks past; of equals the first."""
-    deep = [each for each in found if each.looks is not None]
+def find_tightest(constraints: Iterable[Constraint]) -> Constraint | None:
+    """Return the constraint that allows the fewest deep lookups; of equals the first."""
+    deep = [each for each in constraints if each.looks is not None]
     return min(deep, key=lambda each: each.looks or 0, default=None)
 
 
-def is_stopped(found: Iterable[Constraint]) -> bool:
-    """Say whether nobody is looked at, because somebody said so."""
-    return any(each.why is Decision.PAUSED and each.looks is None for each in found)
+def is_stopped(constraints: Iterable[Constraint]) -> bool:
+    """Return whether a stop prevents all lookups."""
+    return any(each.why is Decision.PAUSED and each.looks is None for each in constraints)
 
 
 def list_binding(
-    found: Sequence[Constraint], refused: Collection[Decision], *, withheld: bool
+    constraints: Sequence[Constraint], refused: Collection[Decision], *, withheld: bool
 ) -> list[Constraint]:
-    """Return what did stand in the way of a plan: of every look that was refused, and of depth."""
-    deep = find_tightest(found) if withheld else None
-    about_all = [each for each in found if each.looks is None and each.why in refused]
+    """Return the constraints that refused lookups of a plan, or depth."""
+    deep = find_tightest(constraints) if withheld else None
+    about_all = [each for each in constraints if each.looks is None and each.why in refused]
     return about_all if deep is None else [*about_all, deep]
 
 
-def limit_deep_lookups(limits: PullLimits, found: Iterable[Constraint]) -> PullLimits:
-    """Return one tenant's limits with as many deep looks as get past everything."""
-    tightest = find_tightest(found)
+def limit_deep_lookups(limits: PullLimits, constraints: Iterable[Constraint]) -> PullLimits:
+    """Return one tenant's limits with as many deep lookups as all constraints allow."""
+    tightest = find_tightest(constraints)
     if tightest is None or tightest.looks is None:
         return replace(limits, deep_cap=np.zeros(0, np.int64), deep_why=np.zeros(0, np.uint8))
     deep = validate_limits([0], deep_cap=[tightest.looks], deep_why=[tightest.why])
@@ -237,17 +230,17 @@ def limit_deep_lookups(limits: PullLimits, found: Iterable[Constraint]) -> PullL
 
 
 def replace_call_caps(
-    found: Sequence[Constraint], calls: Mapping[str, int], needs: Collection[VendorNeed]
+    constraints: Sequence[Constraint], calls: Mapping[str, int], needs: Collection[VendorNeed]
 ) -> tuple[Constraint, ...]:
-    """Return what stands in the way if these vendors had so many calls, and no other cap."""
-    kept = [each for each in found if not (each.cap and each.connector in calls)]
+    """Return the constraints if these vendors had so many calls, and no other cap."""
+    replaced = [each for each in constraints if not (each.cap and each.connector in calls)]
     for each in needs:
         if each.connector in calls:
             left = calls[each.connector]
             if left < 0:
                 raise ConfigError(f"a cap is a whole number from 0 up, not {left}")
             needed = each.calls / each.batch_size * each.cost.get("calls", 1)
-            kept.append(
+            replaced.append(
                 Constraint(
                     why=Decision.CAP_CONNECTOR_DAY,
                     connector=each.connector,
@@ -258,7 +251,7 @@ def replace_call_caps(
                     cap=f"tenant_connector/{each.connector}/calls/day",
                 )
             )
-    return tuple(kept)
+    return tuple(replaced)
 
 
 def _compute_need(need: VendorNeed, cap: Cap) -> float:
@@ -284,10 +277,7 @@ _CapState = tuple[Cap, CapBalance, datetime]
 
 
 class ConstraintReader:
-    """Says what stands in the way of one tenant's looks.
-
-    `connectors` are those that are on, `may_take` how long a run of looks may last.
-    """
+    """Reads what limits one tenant's lookups from its store and the rate limiter."""
 
     def __init__(
         self,
@@ -308,10 +298,7 @@ class ConstraintReader:
     async def list_constraints(
         self, store: TenantStores, *, now: datetime, rule: PullRule, units: int
     ) -> tuple[Constraint, ...]:
-        """Return everything that could stand in the way of looks, whether or not it will.
-
-        `units` are those of the cheapest look. Raises what the store raises.
-        """
+        """Return everything that could limit lookups, whether or not it will."""
         standing = await self._read_caps(store, now)
         never = find_excluded_vendors(((cap, line) for cap, line, _ in standing), self._needs)
         needs = [each for each in self._needs if each.connector not in {CRAWL, *never}]
@@ -326,9 +313,11 @@ class ConstraintReader:
             (each.cap, each.window): each.used for each in await store.money.list_usage()
         }
         changes = await store.money.list_cap_changes()
-        found = list_current_balances(await self._caps(), changes, used, reset=self._reset, now=now)
-        # An hour's cap begins anew while looks are made; it makes them later, not fewer.
-        return [each for each in found if each[0].window is not WindowKind.HOUR]
+        balances = list_current_balances(
+            await self._caps(), changes, used, reset=self._reset, now=now
+        )
+        # An hourly cap resets while lookups run; it delays them but allows as many.
+        return [each for each in balances if each[0].window is not WindowKind.HOUR]
 
     async def _read_rates(
         self, store: TenantStores, needs: Sequence[VendorNeed], now: datetime, rule: PullRule
@@ -380,6 +369,6 @@ def _list_cap_constraints(
                 cap=cap.id,
                 until=ends_at,
             )
-        found = build_cap_constraint(cap, line, needs, ends_at=ends_at, now=now, rule=rule)
-        if found is not None:
-            yield found
+        constraint = build_cap_constraint(cap, line, needs, ends_at=ends_at, now=now, rule=rule)
+        if constraint is not None:
+            yield constraint

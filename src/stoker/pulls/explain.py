@@ -1,9 +1,9 @@
-"""Why an account is looked at today, or is not: one sentence and the five numbers behind it.
+"""Explain why an account is looked up today, or is not: one sentence and its numbers.
 
-The chance that what we know is out of date, the changes missed, the days between changes, worth
-over price, and how often it is due; and what half the budget, or a tenth more, would make of that.
-All of them follow from what the plan was made of, and what stood in the way is told with its own
-numbers. What would change the answer is in `pull_flips`.
+The numbers are the chance that our data is out of date, the changes missed, the days between
+changes, value over price, and the interval at which it is due; and that interval with half the
+budget and with a tenth more. All follow from the plan's inputs; a constraint adds its own numbers.
+`flips` finds what would change the answer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ REASONS = {
 
 CHOSEN_BECAUSE = {
     Decision.WORTH: "worth its price",
-    Decision.FLOOR: "it waited too long: nobody waits longer than the floor",
+    Decision.FLOOR: "it waited too long: no account waits longer than the floor",
     Decision.SIGNAL: "worth its price because of signals since the last look",
 }
 
@@ -67,7 +67,7 @@ _NOW, _NO_SIGNALS = np.zeros(1), np.zeros(1, np.float32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One account's answer. Days are infinite for never, worth over price where there was room."""
+    """One account's answer. Days are infinite for never, value over price where units were left."""
 
     why: Decision
     depth: int  # as in the plan
@@ -128,10 +128,7 @@ def explain(
     hindrances: Sequence[Constraint] = (),
     name: str = "This account",
 ) -> Explanation:
-    """Return why an account of a plan is looked at, or is not, with the numbers behind it.
-
-    `constraints` are what stood in the way of the tenant's looks when the plan was made.
-    """
+    """Return why an account of a plan is looked up, or is not, with the numbers."""
     one = accounts.select_rows(slice(row, row + 1))
     why, withheld = Decision(plan.why[row]), Decision(plan.depth_refusal[row]) or None
     if withheld and plan.depth[row] != NOT:
@@ -151,7 +148,7 @@ def explain(
     if rule.policy is Policy.OPTIMAL:
         score = float(_compute_offers_at_ages(one, np.zeros(1), moment, rule)[0])
         late = _compute_lateness(one, price, moment, rule)
-    found = Explanation(
+    explanation = Explanation(
         why=why,
         depth=int(plan.depth[row]),
         age=age,
@@ -171,7 +168,7 @@ def explain(
     if withheld:
         others = (accounts.tenant == one.tenant[0]) & (plan.depth_refusal != Decision.FREE)
         wanted = int(limits.deep_cap[one.tenant[0]] + others.sum())
-    return replace(found, message=_format_explanation(found, one, rule, name, wanted))
+    return replace(explanation, message=_format_explanation(explanation, one, rule, name, wanted))
 
 
 def compute_prices_at(
@@ -184,11 +181,7 @@ def compute_prices_at(
     plan: PullPlan,
     times: Sequence[float],
 ) -> list[float]:
-    """Return the price that the account's tenant would pay with so many times its budget.
-
-    With nothing to spend no look is worth it. Fewer units never make one cheaper, though with very
-    few the largest looks may drop out of the line and leave a lower one at its end.
-    """
+    """Return the tenant's price with so many times its budget."""
     some = accounts.select_rows(list_competitors(row, accounts, limits))
     offers = make_offers(some, now=to_epoch_days(now), rule=rule)
     tenant = int(accounts.tenant[row])
@@ -265,34 +258,36 @@ def _find_constraint(
 
 
 def _format_explanation(
-    found: Explanation, one: PlanAccounts, rule: PullRule, name: str, wanted: int
+    answer: Explanation, one: PlanAccounts, rule: PullRule, name: str, wanted: int
 ) -> str:
     known = f"{name}: never looked at"
-    if math.isfinite(found.age):
+    if math.isfinite(answer.age):
         known = (
-            f"{name}: {found.stale_chance:.0%} likely out of date "
-            f"(about {found.missed_changes:.1f} missed changes in {_format_days(found.age)}; "
-            f"it changes every {_format_days(found.days_between_changes)})"
+            f"{name}: {answer.stale_chance:.0%} likely out of date "
+            f"(about {answer.missed_changes:.1f} missed changes in {_format_days(answer.age)}; "
+            f"it changes every {_format_days(answer.days_between_changes)})"
         )
-    if found.why in CHOSEN_BECAUSE:
-        depth = "deep" if found.depth == DEEP else "shallow"
-        due = rule.policy is Policy.TIERS and found.why is not Decision.FLOOR
-        verdict = f"A {depth} look: {'due by its tier' if due else CHOSEN_BECAUSE[found.why]}"
+    if answer.why in CHOSEN_BECAUSE:
+        depth = "deep" if answer.depth == DEEP else "shallow"
+        due = rule.policy is Policy.TIERS and answer.why is not Decision.FLOOR
+        verdict = f"A {depth} look: {'due by its tier' if due else CHOSEN_BECAUSE[answer.why]}"
     else:
-        verdict = f"Not looked at: {_format_refusal(found.why, found.constraint, wanted)}"
+        verdict = f"Not looked at: {_format_refusal(answer.why, answer.constraint, wanted)}"
     parts = [known, verdict]
-    if found.depth_refusal and found.depth != NOT:
-        parts.append(f"Not deep: {_format_refusal(found.depth_refusal, found.constraint, wanted)}")
+    if answer.depth_refusal and answer.depth != NOT:
+        parts.append(
+            f"Not deep: {_format_refusal(answer.depth_refusal, answer.constraint, wanted)}"
+        )
     if rule.policy is Policy.TIERS:
         tier = BY_RANK[int(one.tier[0])]
         parts.append(
-            f"{tier}, heat {float(one.heat[0]):.2f}: due every {_format_days(found.due_every)}"
+            f"{tier}, heat {float(one.heat[0]):.2f}: due every {_format_days(answer.due_every)}"
         )
-    elif 0 < found.price < math.inf:
-        parts.append(_format_worth(found))
-        parts.append(f"With half the budget: every {_format_days(found.due_every_at_half)}")
-    elif found.depth != NOT:
-        parts.append("There were units for everybody")
+    elif 0 < answer.price < math.inf:
+        parts.append(_format_worth(answer))
+        parts.append(f"With half the budget: every {_format_days(answer.due_every_at_half)}")
+    elif answer.depth != NOT:
+        parts.append("There were units for all accounts")
     return ". ".join(parts) + "."
 
 
@@ -304,17 +299,19 @@ def _format_refusal(why: Decision, hindrance: Constraint | None, wanted: int) ->
     return f"{sentence} ({hindrance.message}{of_many})"
 
 
-def _format_worth(found: Explanation) -> str:
+def _format_worth(answer: Explanation) -> str:
     when = (
-        f"{_format_days(found.late)} late"
-        if found.late >= 0
-        else f"due in {_format_days(-found.late)}"
+        f"{_format_days(answer.late)} late"
+        if answer.late >= 0
+        else f"due in {_format_days(-answer.late)}"
     )
-    times = f"{found.worth_over_price:.2g}" if found.worth_over_price >= 0.01 else "less than 0.01"
+    times = (
+        f"{answer.worth_over_price:.2g}" if answer.worth_over_price >= 0.01 else "less than 0.01"
+    )
     over = f"Worth {times} × the price of its units"
-    if found.due_every >= _MAX_DAYS:
+    if answer.due_every >= _MAX_DAYS:
         return f"{over}; not due at that price"
-    return f"{over}; due every {_format_days(found.due_every)}, {when}"
+    return f"{over}; due every {_format_days(answer.due_every)}, {when}"
 
 
 def _format_days(number: float) -> str:

@@ -1,8 +1,8 @@
-"""The smallest change that would have had an account looked at: units, posture or time.
+"""Find the smallest change that would have had an account looked up: units, posture or time.
 
-Found with the very functions that refused it, so a flip that is stated works, and a smaller one on
-the same axis does not: exactly for units, to a thousandth for posture, to a minute for time. All
-else stays as it was, the prices by which shared caps measured offers included.
+The search uses the very functions that refused the account, so a stated change works and a smaller
+one on the same axis does not: exactly for units, to a thousandth for posture, to a minute for time.
+Everything else stays the same, including the prices that measured offers for shared caps.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MINUTES_PER_DAY = _DAY / MINUTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapIncrease:
-    """A cap that would have to allow so many units more, or so many deep looks."""
+    """A cap that would have to allow so many units more, or so many deep lookups."""
 
     scope: Scope
     units: int
@@ -62,10 +62,7 @@ class CapIncrease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counterfactual:
-    """What would have had an account looked at, each alone; None where nothing on that axis does.
-
-    Raises go together: a cap that stays as it is makes the others useless.
-    """
+    """What would have had an account looked up, each change alone; None where none does."""
 
     raises: tuple[CapIncrease, ...] | None = None
     posture: float | None = None  # in place of what it is; heat, where the table decides
@@ -171,14 +168,14 @@ def add_wait(accounts: PlanAccounts, row: int, wait: timedelta) -> PlanAccounts:
 
 
 def format_span(span: timedelta) -> str:
-    """Return a span as people say it, in whole minutes, none left out."""
+    """Return a span in days, hours and whole minutes."""
     minutes = -(-span // MINUTE)
     parts = ((minutes // 1440, "d"), (minutes // 60 % 24, "h"), (minutes % 60, "m"))
     return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 m"
 
 
 class _FlipSearch:
-    """One account among all that its chances depend on: its tenant's, and who shares with them."""
+    """One account among all that compete with it for the same caps."""
 
     def __init__(
         self,
@@ -251,8 +248,8 @@ class _FlipSearch:
             other = before + step * STEP
             return replace_posture(self._one, 0, other, rule=self._rule)
 
-        found = self._find_first_step(changed, steps, guess=self._guess_posture(before))
-        return None if found is None else before + found * STEP
+        step = self._find_first_step(changed, steps, guess=self._guess_posture(before))
+        return None if step is None else before + step * STEP
 
     def find_wait(self) -> timedelta | None:
         """Return the shortest further wait that gets it chosen."""
@@ -260,13 +257,14 @@ class _FlipSearch:
         def changed(step: int) -> PlanAccounts:
             return add_wait(self._one, 0, step * MINUTE)
 
-        found = self._find_first_step(changed, _MAX_WAIT // MINUTE, guess=self._guess_wait())
-        return None if found is None else found * MINUTE
+        step = self._find_first_step(changed, _MAX_WAIT // MINUTE, guess=self._guess_wait())
+        return None if step is None else step * MINUTE
 
     def _raise_depth(self, some: PullLimits, needed: list[CapIncrease]) -> LookupOffers | None:
-        """Raise how many looks may be deep if they must be; return what is offered then.
+        """Raise the number of deep lookups if necessary; return the offers then.
 
-        None where no number would help: whoever is stopped or left alone is not asked more often.
+        None where no number helps: a vendor that is stopped or backing off is not called more
+        often.
         """
         accounts, share = self._accounts, self._rule.share
         tenant = int(accounts.tenant[self._row])
@@ -400,10 +398,9 @@ class _FlipSearch:
 
 
 def list_competitors(row: int, accounts: PlanAccounts, limits: PullLimits) -> Ints:
-    """Return the rows of the account's tenant, and of everybody in a domain that it has part in.
+    """Return the rows of the account's tenant, and of every account in a domain it shares.
 
-    Where deep looks are counted, of all who belong to the same tenants as these: depth is theirs
-    together.
+    Where deep lookups are counted, of all accounts of these tenants, since they share that cap.
     """
     own = accounts.tenant == accounts.tenant[row]
     if len(limits.domain_cap):

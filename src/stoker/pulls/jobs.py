@@ -1,7 +1,7 @@
-"""One pull as it is handed to whoever carries it out, under an id that follows from what it is.
+"""One pull, under an id that follows from what it is.
 
-The same account, connector and depth in the same stretch of time is the same pull, however often
-it is planned. When and whether it runs, and what it pays, is the engine's business.
+The same account, connector and depth in the same time bucket is the same pull, however often it is
+planned.
 """
 
 from __future__ import annotations

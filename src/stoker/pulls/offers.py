@@ -1,15 +1,10 @@
-"""What a look at each account would be worth per unit of its cost: a shallow one, a deeper one.
+"""Compute what a lookup of each account is worth per unit of cost: shallow, and deeper.
 
-By what was learned (`optimal`): worth grows with the age of what we know; signals since the last
-look make it older than it is. By the table (`tiers`): whoever is due is worth its heat. Either way
-an account offers a look and, at no better a rate, more depth. Who gets money is `pulls`' business.
-
-Which looks may be deep, where those whom only deep looks ask have room for some of them.
-
-The best offers of depth come first, and those who waited too long in their share, as under every
-cap. Whoever gets no depth offers a shallow look, for what that alone is worth; or none at all,
-where a shallow look would cost as much as a deep one. Why there is room for only so many is told
-by whoever counts them.
+Policy `optimal`: the value grows with the age of our data, and signals since the last lookup make
+it older. Policy `tiers`: an account that is due is worth its heat. Either way an account offers a
+lookup and, at no better a rate, more depth. Where only some lookups may be deep, the best offers of
+depth come first, with the share of the longest waiting as under every cap. An account that gets no
+depth offers a shallow lookup, or none where a shallow one would cost as much as a deep one.
 """
 
 from __future__ import annotations
@@ -55,7 +50,7 @@ class LookupOffers:
     look: Floats32  # of a shallow look; or of a deep one, where that is the better bargain
     deeper: Floats32  # of the depth above a shallow look, never more than `look`
     shallow_only: Floats32  # of a shallow look to which no depth will come
-    recent: Flags  # looked at so lately that nobody looks again
+    recent: Flags  # looked up so recently that it is not looked up again
     waited: Floats32  # days, of those who would wait longer than the floor; 0 for others
 
 
@@ -93,7 +88,7 @@ def make_offers(accounts: PlanAccounts, *, now: float, rule: PullRule) -> Lookup
 def compute_values(
     accounts: PlanAccounts, age: Floats, *, now: float, rule: PullRule
 ) -> tuple[Floats, Floats]:
-    """Return what looks now are worth: a shallow one, and the depth above it."""
+    """Return what lookups now are worth: a shallow one, and the depth above it."""
     deep_age = np.maximum(now - accounts.deep_looked, 0.0)
     surface = accounts.value * _compute_aged_value(accounts.surface, age, accounts.signals, rule)
     if not accounts.deep_value.any():
@@ -107,7 +102,7 @@ def compute_values(
 def compute_offers(
     accounts: PlanAccounts, age: Floats, *, now: float, rule: PullRule
 ) -> tuple[Floats, Floats, Floats, Flags]:
-    """Return what looks offer per unit, more depth, looks without it, and who was just seen."""
+    """Return per-unit offers: lookups, more depth, lookups without depth; and recent lookups."""
     surface, deep = compute_values(accounts, age, now=now, rule=rule)
     units, deep_units = accounts.units, accounts.deep_units
     more = deep_units - units
@@ -154,14 +149,14 @@ def _to_float32(column: Floats) -> Floats32:
 
 
 def find_deep_only(accounts: PlanAccounts, offers: LookupOffers) -> Flags:
-    """Say whose look is deep or none: for the price of a deep one nobody takes a shallow one."""
+    """Return which accounts take a deep lookup or none, because a shallow one costs as much."""
     found: Flags = (accounts.units == accounts.deep_units) & (offers.deeper > 0)
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DeepQuota:
-    """What is offered once only so many looks may be deep. Flags are by account."""
+    """The offers once only so many lookups may be deep. Flags are by account."""
 
     offers: LookupOffers
     refused: Flags  # it wanted depth, and gets none
@@ -171,10 +166,7 @@ class DeepQuota:
 def apply_deep_quota(
     accounts: PlanAccounts, limits: PullLimits, offers: LookupOffers, *, share: int
 ) -> DeepQuota:
-    """Return who may be looked at deeply, and what is offered then.
-
-    Those who waited too long take at most so many thousandths of the deep looks out of turn.
-    """
+    """Return which accounts may be looked up deeply, and the offers then."""
     size = len(accounts)
     withheld, out_of_turn = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     if not len(limits.deep_cap):

@@ -1,13 +1,9 @@
-"""A plan's decisions as compact columns: to bytes for a store to keep, and back.
+"""Encode a plan's decisions and inputs as compact columns, and decode them.
 
-For every account of a tenant why it is looked at or is not, how deep, what it offered and how old
-what we knew was. In parts of so many accounts, in the order of their ids, so that one account is
-found by reading one part. A digest is of what is said, not of how it was packed.
-
-Everything a plan was made of, as columns and JSON: kept beside its decisions, and back.
-
-With it a plan can be made again years later and must say the same; or made with one number
-changed, to see what that number did.
+For every account the decision, the depth, the offer and the age of our data, in parts of so many
+accounts in the order of their ids, so that one account is found by reading one part. A digest is of
+the content, not of its encoding. With its inputs a plan can be replayed years later and must give
+the same decisions, or be replayed with one number changed.
 """
 
 from __future__ import annotations
@@ -66,7 +62,7 @@ Columns = Mapping[str, "PackedColumn | Sequence[str]"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlanDecisions:
-    """What was decided about one tenant's accounts, by their ids, rising."""
+    """The decisions about one tenant's accounts, by rising account id."""
 
     account: Sequence[str]
     why: NDArray[np.uint8]
@@ -79,7 +75,7 @@ class PlanDecisions:
             raise PermanentError("decisions stand in the order of their accounts, each there once")
 
     def find_row(self, account: str) -> int | None:
-        """Return where an account stands, or None if nothing was decided about it."""
+        """Return an account's row, or None if nothing was decided about it."""
         place = bisect_left(self.account, account)
         there = place < len(self.account) and self.account[place] == account
         return place if there else None
@@ -88,10 +84,7 @@ class PlanDecisions:
 def to_decisions(
     plan: PullPlan, accounts: PlanAccounts, ids: Sequence[str], *, tenant: int, now: float
 ) -> PlanDecisions:
-    """Return what a plan decided about one tenant's accounts, whose ids these are, as they stand.
-
-    `now` is the plan's moment in days since 1970.
-    """
+    """Return a plan's decisions about one tenant's accounts, which have these ids in row order."""
     begin, end = np.searchsorted(accounts.tenant, [tenant, tenant + 1]).tolist()
     if len(ids) != end - begin:
         raise PermanentError(f"the tenant has {end - begin} accounts in the plan, not {len(ids)}")
@@ -108,7 +101,7 @@ def to_decisions(
 def summarize_plan(
     plan: PullPlan, limits: PullLimits, rule: PullRule, *, tenant: int
 ) -> dict[str, Json]:
-    """Return what a plan adds up to for one tenant, without naming anybody; for a plan's header."""
+    """Return a plan's totals for one tenant, without naming accounts; for the plan's header."""
     return {
         "budget": int(limits.budget[tenant]),
         "spent": int(plan.spent[tenant]),
@@ -126,16 +119,16 @@ def summarize_plan(
 def count_decisions(decisions: PlanDecisions) -> dict[str, Json]:
     """Return how many accounts each reason has, and how many looks each depth."""
     by_code = np.bincount(decisions.why, minlength=1)
-    found: dict[str, Json] = {
+    counts: dict[str, Json] = {
         Decision(code).name: number for code, number in enumerate(by_code.tolist()) if number
     }
-    found["shallow"] = int((decisions.depth == SHALLOW).sum())
-    found["deep"] = int((decisions.depth == DEEP).sum())
-    return found
+    counts["shallow"] = int((decisions.depth == SHALLOW).sum())
+    counts["deep"] = int((decisions.depth == DEEP).sum())
+    return counts
 
 
 def encode_decisions(decisions: PlanDecisions) -> list[bytes]:
-    """Return decisions as parts for a store to keep."""
+    """Return decisions as parts for the store."""
     return encode_columns(to_decision_columns(decisions))
 
 
@@ -151,7 +144,7 @@ def to_decision_columns(decisions: PlanDecisions) -> Columns:
 
 
 def decode_decisions(parts: Sequence[bytes]) -> PlanDecisions:
-    """Return the decisions that these parts keep. Raises PermanentError if they are damaged."""
+    """Return the decisions in these parts. Raises PermanentError if they are damaged."""
     columns = decode_columns(parts)
     try:
         return PlanDecisions(**columns)
@@ -160,17 +153,17 @@ def decode_decisions(parts: Sequence[bytes]) -> PlanDecisions:
 
 
 def compute_columns_digest(columns: Columns) -> str:
-    """Return a hash of what the columns say, the same however they were packed."""
-    said = hashlib.sha256()
+    """Return a hash of the columns' content, whatever their encoding."""
+    digest = hashlib.sha256()
     for name in sorted(columns):
         kind, raw = _to_bytes(columns[name])
-        said.update(f"{name}\0{kind}\0{len(raw)}\0".encode())
-        said.update(raw)
-    return said.hexdigest()
+        digest.update(f"{name}\0{kind}\0{len(raw)}\0".encode())
+        digest.update(raw)
+    return digest.hexdigest()
 
 
 def encode_columns(columns: Columns, *, part: int = PART_ROWS) -> list[bytes]:
-    """Return columns of equal length in parts of so many rows; no rows are one part without any."""
+    """Return columns of equal length in parts of so many rows; at least one part."""
     sizes = {len(column) for column in columns.values()}
     if len(sizes) != 1:
         raise PermanentError(f"columns are of one length, not {sorted(sizes)}")
@@ -182,13 +175,13 @@ def encode_columns(columns: Columns, *, part: int = PART_ROWS) -> list[bytes]:
 
 
 def decode_columns(parts: Sequence[bytes]) -> dict[str, Any]:
-    """Return the columns that these parts keep, one after the other."""
-    found = [_decode_part(part) for part in parts]
-    if not found or any(each.keys() != found[0].keys() for each in found):
+    """Return the columns in these parts, joined."""
+    decoded = [_decode_part(part) for part in parts]
+    if not decoded or any(each.keys() != decoded[0].keys() for each in decoded):
         raise PermanentError("these parts do not belong together")
     joined: dict[str, Any] = {}
-    for name, first in found[0].items():
-        pieces = [each[name] for each in found]
+    for name, first in decoded[0].items():
+        pieces = [each[name] for each in decoded]
         if isinstance(first, list):
             joined[name] = [text for piece in pieces for text in piece]
         else:
@@ -227,21 +220,21 @@ def _decode_part(part: bytes) -> dict[str, Any]:
         body = reader.decompress(part[start + length :], total + 1)
         if len(body) != total or not reader.eof:
             raise PermanentError("a part of a plan is not as long as it says; it is damaged")
-        found: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         at = 0
         for name, kind, long in described:
-            found[name] = _parse_column(body[at : at + long], kind, rows)
+            columns[name] = _parse_column(body[at : at + long], kind, rows)
             at += long
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise PermanentError(f"a part of a plan cannot be read; it is damaged ({error})") from error
-    return found
+    return columns
 
 
 def _to_bytes(column: PackedColumn | Sequence[str]) -> tuple[str, bytes]:
     if isinstance(column, np.ndarray):
         kind = column.dtype.newbyteorder("<").str.replace("|", "")
         if kind not in _DTYPES or column.ndim != 1:
-            raise PermanentError(f"a column of {column.dtype} cannot be kept")
+            raise PermanentError(f"a column of {column.dtype} cannot be saved")
         return kind, np.ascontiguousarray(column, dtype=kind).tobytes()
     texts = [text.encode() for text in column]
     lengths = np.array([len(text) for text in texts], "<i4")
@@ -285,12 +278,12 @@ _ACCOUNT = "account"
 
 _RATE_COLUMNS = ("surface", "deep")
 
-_TENANT = "tenant"  # a kept plan is one tenant's
+_TENANT = "tenant"  # a saved plan belongs to one tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlanSnapshot:
-    """What one tenant's plan is made of."""
+    """The inputs of one tenant's plan."""
 
     ids: Sequence[str]
     accounts: PlanAccounts
@@ -300,7 +293,7 @@ class PlanSnapshot:
 
 
 def to_input_columns(inputs: PlanSnapshot) -> Columns:
-    """Return the accounts of a plan as columns to be kept."""
+    """Return the accounts of a plan as columns for the store."""
     columns: dict[str, Any] = {_ACCOUNT: list(inputs.ids)}
     for each in fields(PlanAccounts):
         column = getattr(inputs.accounts, each.name)
@@ -312,8 +305,8 @@ def to_input_columns(inputs: PlanSnapshot) -> Columns:
     return columns
 
 
-def parse_inputs(columns: Mapping[str, Any], said: Mapping[str, Json]) -> PlanSnapshot:
-    """Return what a plan was made of, from its kept columns and its header.
+def parse_inputs(columns: Mapping[str, Any], header: Mapping[str, Json]) -> PlanSnapshot:
+    """Return a plan's inputs from its stored columns and its header.
 
     Raises PermanentError when they are not those of a plan.
     """
@@ -325,37 +318,37 @@ def parse_inputs(columns: Mapping[str, Any], said: Mapping[str, Json]) -> PlanSn
             for name in _RATE_COLUMNS
         )
         accounts = validate_accounts(surface, deep=deep, **given)
-        limits = parse_limits(get_object(said["limits"]))
-        rule = parse_rule(get_object(said["rule"]))
-        hindrances = parse_constraints(said.get("hindrances"))
+        limits = parse_limits(get_object(header["limits"]))
+        rule = parse_rule(get_object(header["rule"]))
+        constraints = parse_constraints(header.get("hindrances"))
     except (KeyError, TypeError, ValueError, ConfigError) as error:
         raise PermanentError(f"what this plan was made of cannot be read ({error})") from error
     return PlanSnapshot(
-        ids=ids, accounts=accounts, limits=limits, rule=rule, constraints=hindrances
+        ids=ids, accounts=accounts, limits=limits, rule=rule, constraints=constraints
     )
 
 
 def to_limits_json(limits: PullLimits) -> dict[str, Json]:
     """Return one tenant's caps as JSON; -1 is no cap."""
     caps = np.where(limits.connector_cap == NO_CAP, UNCAPPED, limits.connector_cap)
-    found: dict[str, Json] = {"budget": limits.budget.tolist(), "connector_cap": caps.tolist()}
+    caps_json: dict[str, Json] = {"budget": limits.budget.tolist(), "connector_cap": caps.tolist()}
     if len(limits.deep_cap):  # plans of before there were any say nothing of them
         deep = np.where(limits.deep_cap == NO_CAP, UNCAPPED, limits.deep_cap)
-        found["deep_cap"] = deep.tolist()
-        found["deep_why"] = [Decision(each).name for each in limits.deep_why.tolist()]
-    return found
+        caps_json["deep_cap"] = deep.tolist()
+        caps_json["deep_why"] = [Decision(each).name for each in limits.deep_why.tolist()]
+    return caps_json
 
 
-def parse_limits(said: Mapping[str, Json]) -> PullLimits:
+def parse_limits(caps: Mapping[str, Json]) -> PullLimits:
     """Return caps as `to_limits_json` wrote them."""
     deep: dict[str, Any] = {}
-    if "deep_cap" in said:
-        deep["deep_cap"] = np.array(said["deep_cap"], np.int64)
-        deep["deep_why"] = [Decision[str(name)] for name in get_list(said, "deep_why", most=1)]
+    if "deep_cap" in caps:
+        deep["deep_cap"] = np.array(caps["deep_cap"], np.int64)
+        deep["deep_why"] = [Decision[str(name)] for name in get_list(caps, "deep_why", most=1)]
     return validate_limits(
-        np.array(said["budget"], np.int64),
-        connector_cap=np.array(said["connector_cap"], np.int64).reshape(
-            len(np.atleast_1d(np.array(said["budget"]))), -1
+        np.array(caps["budget"], np.int64),
+        connector_cap=np.array(caps["connector_cap"], np.int64).reshape(
+            len(np.atleast_1d(np.array(caps["budget"]))), -1
         ),
         **deep,
     )
@@ -366,34 +359,34 @@ def to_rule_json(rule: PullRule) -> dict[str, Json]:
     return _to_rule_values(rule)
 
 
-def parse_rule(said: Mapping[str, Json]) -> PullRule:
+def parse_rule(values: Mapping[str, Json]) -> PullRule:
     """Return a rule as `to_rule_json` wrote it."""
-    tiers = TierRule(**_parse_rule_values(TierRule(), get_object(said["tiers"])))
-    rest = {name: value for name, value in said.items() if name != "tiers"}
+    tiers = TierRule(**_parse_rule_values(TierRule(), get_object(values["tiers"])))
+    rest = {name: value for name, value in values.items() if name != "tiers"}
     return PullRule(**_parse_rule_values(PullRule(), rest), tiers=tiers)
 
 
 def _to_rule_values(rule: Any) -> dict[str, Json]:
-    found: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     for each in fields(rule):
         value = getattr(rule, each.name)
         if isinstance(value, timedelta):
-            found[each.name] = value.total_seconds()
+            values[each.name] = value.total_seconds()
         elif isinstance(value, TierRule):
-            found[each.name] = _to_rule_values(value)
+            values[each.name] = _to_rule_values(value)
         else:
-            found[each.name] = value
-    return found
+            values[each.name] = value
+    return values
 
 
-def _parse_rule_values(model: Any, said: Mapping[str, Json]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in said.items():
+def _parse_rule_values(model: Any, values: Mapping[str, Json]) -> dict[str, Any]:
+    parsed: dict[str, Any] = {}
+    for name, value in values.items():
         usual = getattr(model, name)
         if isinstance(usual, timedelta) and value is not None:
-            found[name] = timedelta(seconds=float(str(value)))
+            parsed[name] = timedelta(seconds=float(str(value)))
         elif isinstance(usual, Policy | Objective):
-            found[name] = type(usual)(str(value))
+            parsed[name] = type(usual)(str(value))
         else:
-            found[name] = value
-    return found
+            parsed[name] = value
+    return parsed

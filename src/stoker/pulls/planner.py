@@ -1,8 +1,8 @@
-"""Who is looked at today, how deep and when; who is not, and why.
+"""Plan today's lookups: which accounts, how deep, in which order; and why not the others.
 
-One plan for any number of tenants: what looks are worth (`offers`), which of them the caps have
-room for (`choosing`), and for every account one code that says why. Nothing is drawn by chance,
-so the same inputs give the same plan. Each plan says how far it can be from the best there is.
+`offers` computes what lookups are worth, `selection` which of them fit the caps; every account gets
+one decision code. Nothing is random, so the same inputs give the same plan. Each plan carries a
+bound on how far it can be from the best one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PLAN_CHUNK = 65_536  # accounts at a time
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PullPlan:
-    """What becomes of every account, and what that is based on."""
+    """The decision about every account, and what it is based on."""
 
     why: NDArray[np.uint8]  # by account: a `Decision`
     depth: NDArray[np.uint8]  # by account: NOT, SHALLOW or DEEP
@@ -63,7 +63,7 @@ class PullPlan:
 
     @property
     def gap(self) -> float:
-        """Return the share of the best there can be that this plan misses, at most."""
+        """Return the share of the best possible value that this plan misses, at most."""
         return max(1.0 - self.value / self.bound, 0.0) if self.bound > 0 else 0.0
 
 
@@ -75,11 +75,7 @@ def plan_pulls(
     rule: PullRule,
     price: Floats | None = None,
 ) -> PullPlan:
-    """Choose today's looks within every cap, and say of every account why or why not.
-
-    `price` by tenant, usually an earlier plan's `reference`, is what offers for shared caps are
-    measured by; without it, it is worked out first.
-    """
+    """Choose today's lookups within every cap, and the decision about every account."""
     check_limits_cover(accounts, limits)
     if price is not None and (np.shape(price) != (limits.tenants,) or not (price >= 0).all()):
         raise ConfigError(f"prices are one per tenant, 0 or more: {limits.tenants} of them")
@@ -119,10 +115,7 @@ def plan_pulls(
 
 
 def list_in_order(plan: PullPlan) -> Ints:
-    """Return the chosen accounts in the order they are looked at: who waited too long, the best.
-
-    When time runs short the last are left out, and a promise is not to be among them.
-    """
+    """Return the chosen accounts in lookup order: overdue ones first, then by score."""
     late = plan.why[plan.chosen] == Decision.FLOOR
     return np.concatenate([plan.chosen[late], plan.chosen[~late]])
 
@@ -132,15 +125,15 @@ def assign_slots(connector: Column, chosen: Ints, per_minute: Floats) -> Ints:
 
     The best first, as fast as each connector may be called; NO_SLOT where the day is over first.
     """
-    found = np.full(len(chosen), NO_SLOT, np.int64)
+    slots = np.full(len(chosen), NO_SLOT, np.int64)
     numbers = connector[chosen]
     for each in np.unique(numbers).tolist():
         line = np.flatnonzero(numbers == each)
         pace = float(per_minute[each])
         if pace > 0:
             minute = np.floor(np.arange(len(line)) / pace)
-            found[line] = np.where(minute < MINUTES, minute, NO_SLOT).astype(np.int64)
-    return found
+            slots[line] = np.where(minute < MINUTES, minute, NO_SLOT).astype(np.int64)
+    return slots
 
 
 def _find_refusals(
@@ -150,10 +143,7 @@ def _find_refusals(
     choice: Allocation,
     short: Ints,
 ) -> NDArray[np.uint8]:
-    """Return why each account is not looked at, as if none was. Asked in this order, last first.
-
-    `offers` are those of before any depth was withheld, `short` those who lack it.
-    """
+    """Return why each account is refused, as if none was chosen. The first cause wins."""
     why = np.full(len(accounts), Decision.LOWER_VALUE, np.uint8)
     line = choice.ranking
     firsts = np.flatnonzero(~line.deeper)
@@ -185,10 +175,10 @@ def _find_refusals(
 def _find_depth_short(
     accounts: PlanAccounts, limits: PullLimits, offers: LookupOffers, choice: Allocation
 ) -> Ints:
-    """Return who would be looked at more deeply if more looks might be deep.
+    """Return which accounts would be looked up deeper if more lookups might be deep.
 
-    Depth that would have come behind where its tenant's money ended lost to others, as looks do.
-    Where no look may be deep, whoever needs depth is short of it whatever it offers.
+    Depth that would have come after its tenant's budget ended lost to better offers. Where no
+    lookup may be deep, an account that needs depth is short of it whatever it offers.
     """
     rows = np.flatnonzero(choice.depths.refused)
     tenant, deeper = accounts.tenant[rows], offers.deeper[rows]
@@ -201,7 +191,7 @@ def _find_depth_short(
 
 
 def _find_early(choice: Allocation) -> Ints:
-    """Return the places of those who are in but stand behind where their tenant's money ended."""
+    """Return the positions of chosen offers behind the end of their tenant's budget."""
     places = np.flatnonzero(choice.early)
     return places[places >= choice.closed_at[choice.ranking.tenant[places]]]
 
@@ -214,13 +204,13 @@ def _mark_signal_chosen(
     now: float,
     rule: PullRule,
 ) -> None:
-    """Say SIGNAL of those chosen for their worth that would not be without their signals."""
+    """Mark with SIGNAL the accounts that would not be chosen without their signals."""
     rows = np.flatnonzero((why == Decision.WORTH) & (accounts.signals > 0))
     if len(rows):
         some = accounts.select_rows(rows)
         silent = replace(some, signals=np.zeros(len(rows), np.float32))
-        found = make_offers(silent, now=now, rule=rule)
-        without = np.where(choice.depths.refused[rows], found.shallow_only, found.look)
+        offers = make_offers(silent, now=now, rule=rule)
+        without = np.where(choice.depths.refused[rows], offers.shallow_only, offers.look)
         why[rows[without < choice.price[some.tenant]]] = Decision.SIGNAL
 
 
@@ -234,12 +224,7 @@ def _compute_bound(
     now: float,
     rule: PullRule,
 ) -> tuple[float, float]:
-    """Return what the plan is worth, and a bound on what any plan under these caps is worth.
-
-    Whatever prices are put on caps: what every offer is worth above the price of its units, added
-    to what all units together cost, is never less than any plan is worth. Offers larger than a cap
-    are in no plan. The prices at which caps closed make that bound a close one.
-    """
+    """Return the plan's value, and a bound on the value of any plan under these caps."""
     rows = np.flatnonzero(depth)
     some = accounts.select_rows(rows)
     surface, deep = compute_values(some, np.maximum(now - some.looked, 0.0), now=now, rule=rule)
@@ -305,7 +290,7 @@ def _compute_bound(
 
 
 def _compute_max_units(accounts: PlanAccounts, limits: PullLimits, rows: Rows) -> Ints:
-    """Return the units of the largest look that each account's caps could ever let through."""
+    """Return the units of the largest lookup that each account's caps could ever allow."""
     tenant, domain = accounts.tenant[rows], accounts.domain[rows]
     largest = np.maximum(limits.budget, 0)[tenant]
     if limits.connector_cap.shape[1]:
@@ -320,7 +305,7 @@ def _compute_max_units(accounts: PlanAccounts, limits: PullLimits, rows: Rows) -
 def _compute_closing_values(
     line: Ranking, refused: Ints, group: Ints, choice: Allocation, groups: int
 ) -> Floats:
-    """Return the worth per unit, above its tenant's price, of the best each cap had no room for."""
+    """Return the value per unit, above its tenant's price, of the best offer each cap refused."""
     extra = np.zeros(groups)
     above = line.score[refused] - choice.price[line.tenant[refused]]
     dear = above > 0
@@ -337,5 +322,5 @@ def _compute_floor_needs(accounts: PlanAccounts, limits: PullLimits, rule: PullR
 
 
 def _sum_by_tenant(tenant: Column, number: Column, limits: PullLimits) -> Ints:
-    found = np.bincount(tenant, weights=number, minlength=limits.tenants)
-    return found.astype(np.int64)
+    sums = np.bincount(tenant, weights=number, minlength=limits.tenants)
+    return sums.astype(np.int64)

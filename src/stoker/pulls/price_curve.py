@@ -1,13 +1,8 @@
-"""What more or less money would buy: the price, the looks, and how fresh accounts can be kept.
+"""Compute what more or less budget would buy: price, lookups, and freshness.
 
-Looks are those of one plan now; freshness, prices and intervals are where days of the
-best plan lead in the long run, if today's beliefs are the truth.
-
-How often accounts would be looked at in the long run, if today's beliefs were the truth.
-
-A day's plan says who is next; this says where days like it lead: rates, prices, and what no plan
-within the same caps can beat. What only deep looks refresh is an account of its own here, at the
-cost of the depth, so what is bounded is a little more than can be done.
+Lookups are those of one plan now. Freshness, prices and intervals are the steady state of the best
+plan, if today's estimates are right. The deep level of an account is a row of its own there, at the
+cost of the depth, so the bound allows slightly more than is possible.
 """
 
 from __future__ import annotations
@@ -31,7 +26,7 @@ from stoker.pulls.worth import compute_stale_share
 def plan_steady_state(
     accounts: PlanAccounts, limits: PullLimits, *, rule: PullRule, price0: Floats | None = None
 ) -> RatePlan:
-    """Return the best rates of looks, shallow ones of everybody free first, then of depth."""
+    """Return the best lookup rates: shallow ones of all free accounts, then of depth."""
     demand, caps = to_rate_problem(accounts, limits, rule=rule)
     return compute_rate_plan(demand, caps, objective=rule.objective, price0=price0)
 
@@ -39,7 +34,7 @@ def plan_steady_state(
 def to_rate_problem(
     accounts: PlanAccounts, limits: PullLimits, *, rule: PullRule
 ) -> tuple[RateDemand, RateLimits]:
-    """Return what a plan of rates is asked for, with caps in units a day."""
+    """Return the rate problem of these accounts, with caps in units a day."""
     free = np.flatnonzero(accounts.barred == Decision.FREE)
     more = accounts.deep_units - accounts.units
     deep = free[(accounts.deep_value[free] > 0) & (more[free] > 0)]
@@ -94,7 +89,7 @@ class BudgetPoint:
 def iterate_budget_points(
     inputs: PlanSnapshot, *, now: datetime, times: Sequence[float] = TIMES
 ) -> Iterator[BudgetPoint]:
-    """Yield what each multiple of one tenant's budget for a day buys, one after the other."""
+    """Yield what each multiple of one tenant's daily budget buys."""
     accounts, rule = inputs.accounts, inputs.rule
     free = int((accounts.barred == Decision.FREE).sum())
     price0 = None
@@ -104,19 +99,19 @@ def iterate_budget_points(
         today = plan_pulls(accounts, limits, now=now, rule=rule)
         demand, caps = to_rate_problem(accounts, limits, rule=rule)
         caps = replace(caps, budget=np.array([units], np.float64))  # a day, however many plans
-        found = compute_rate_plan(demand, caps, objective=rule.objective, price0=price0)
-        price0 = found.price if np.isfinite(found.price).all() and found.price.all() else None
+        steady = compute_rate_plan(demand, caps, objective=rule.objective, price0=price0)
+        price0 = steady.price if np.isfinite(steady.price).all() and steady.price.all() else None
         value = demand.value.sum()
-        stale = compute_stale_share(demand.changes / np.maximum(found.rate, _MIN_RATE))
+        stale = compute_stale_share(demand.changes / np.maximum(steady.rate, _MIN_RATE))
         fresh = float((demand.value * (1.0 - stale)).sum() / value) if value > 0 else 0.0
-        looks = found.rate[:free]
+        looks = steady.rate[:free]
         middle = float(np.median(looks)) if free else 0.0
         yield BudgetPoint(
             times=each,
             units=units,
             looks=len(today.chosen),
-            price=float(found.price[0]),
+            price=float(steady.price[0]),
             freshness=fresh,
             every=1.0 / middle if middle > _MIN_RATE else np.inf,
-            gap=found.gap,
+            gap=steady.gap,
         )

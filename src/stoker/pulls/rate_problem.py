@@ -1,7 +1,7 @@
-"""What a plan of rates is asked for: accounts as columns, and the limits on what they may cost.
+"""The inputs of a rate plan: accounts as columns, and the limits on their cost.
 
-Checked here, and put into the form that the search for prices wants. Least rates that a limit has
-no room for are cut here, so that everything after this can be done.
+Inputs are validated and brought into the form that the price search needs. Minimum rates that do
+not fit a limit are cut, so that the problem always has a solution.
 """
 
 from __future__ import annotations
@@ -22,11 +22,7 @@ _CAP_ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateDemand:
-    """Columns of accounts: what each is worth, how often it changes, what a look costs.
-
-    `tenant` counts from 0, as do `connector` and `shared` (a key, a domain) where there are caps
-    on them. Rates of looks are per day, one for all or one for each.
-    """
+    """Columns of accounts: value, changes a day, cost of a lookup."""
 
     value: Floats
     changes: Floats  # a day
@@ -58,7 +54,7 @@ class ConnectorGroups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateProblem:
-    """What was asked, checked: columns of accounts, and limits that can all be kept."""
+    """Validated columns of accounts, and limits that can all be met."""
 
     value: Floats
     changes: Floats
@@ -72,7 +68,7 @@ class RateProblem:
 
 
 def validate_problem(demand: RateDemand, limits: RateLimits) -> RateProblem:
-    """Return what is asked. Whatever is no number, negative, or of another length is refused."""
+    """Return the validated problem. Raises ConfigError for wrong numbers or lengths."""
     value = _validate_numbers(demand.value, what="an account's value")
     changes = _validate_numbers(demand.changes, what="a rate of changes")
     cost = _validate_numbers(demand.cost, what="the cost of a look")
@@ -84,7 +80,7 @@ def validate_problem(demand: RateDemand, limits: RateLimits) -> RateProblem:
     tenant = _validate_groups(demand.tenant, len(budget), like=value, what="tenant")
     least = _validate_numbers(demand.rate_min, what="a least rate")
     least = least * cost if least.any() else np.zeros(())
-    kept = np.ones(len(budget))
+    met = np.ones(len(budget))
     leaves = shared = None
     shared_cap = np.zeros(0)
     if limits.connector_cap is not None and demand.connector is not None:
@@ -97,12 +93,12 @@ def validate_problem(demand: RateDemand, limits: RateLimits) -> RateProblem:
             cap=cap.ravel(),
             owner=np.repeat(np.arange(len(budget)), cap.shape[1]),
         )
-        least = _cut_min_rates(least, leaves.leaf, leaves.cap, tenant=tenant, kept=kept)
+        least = _cut_min_rates(least, leaves.leaf, leaves.cap, tenant=tenant, met=met)
     if limits.shared_cap is not None and demand.shared is not None:
         shared_cap = _validate_limit(limits.shared_cap, what="a shared cap")
         shared = _validate_groups(demand.shared, len(shared_cap), like=value, what="shared cap")
-        least = _cut_min_rates(least, shared, shared_cap, tenant=tenant, kept=kept)
-    least = _cut_min_rates(least, tenant, budget, tenant=tenant, kept=kept)
+        least = _cut_min_rates(least, shared, shared_cap, tenant=tenant, met=met)
+    least = _cut_min_rates(least, tenant, budget, tenant=tenant, met=met)
     most = np.maximum(cost * _validate_numbers(demand.rate_max, what="a highest rate"), least)
     heft = cost * changes
     rows = PriceRows(
@@ -121,14 +117,14 @@ def validate_problem(demand: RateDemand, limits: RateLimits) -> RateProblem:
         connector_groups=leaves,
         shared=shared,
         shared_cap=shared_cap,
-        met_share=kept,
+        met_share=met,
     )
 
 
 def _cut_min_rates(
-    least: Floats, group: GroupIds, limit: Floats, *, tenant: GroupIds, kept: Floats
+    least: Floats, group: GroupIds, limit: Floats, *, tenant: GroupIds, met: Floats
 ) -> Floats:
-    """Return least rates that fit into their groups' limits; note in `kept` which share does."""
+    """Return minimum rates that fit their groups' limits; `met` receives the share that fits."""
     if not least.ndim:
         return least
     total = np.zeros(len(limit))
@@ -139,7 +135,7 @@ def _cut_min_rates(
         return least
     share = np.ones(len(limit))
     share[over] = limit[over] / total[over]
-    np.minimum.at(kept, tenant, np.where(least > 0.0, share[group], 1.0))
+    np.minimum.at(met, tenant, np.where(least > 0.0, share[group], 1.0))
     return least * (share * (1.0 - _CAP_ROUNDING))[group]
 
 

@@ -1,15 +1,9 @@
-"""What rates of looks cost and leave, and the bound that no other rates can beat.
+"""Compute how often each account should be looked up, given its change rate and the budget.
 
-The bound is Lagrange's: what given prices make the best of, less what is left unspent at its
-price. It holds for any prices, the better they are the closer it is; so a plan's gap is proven by
-the plan itself, however its prices were found.
-
-How often each account deserves a look, given how often it changes and what may be spent.
-
-Rates at which the last call spent on every account buys the same: one price per tenant, higher
-where a tenant's cap with a connector is tight, and a price on top for what tenants share. Every
-plan carries the bound that no plan within the same limits can beat. Which account is looked at
-today is `pulls`' business.
+At the best rates the last call spent on every account buys the same: one price per tenant, higher
+where a tenant's cap with a connector is tight, plus a price for what tenants share. Every plan
+carries Lagrange's bound: what the given prices make the best of, less what is left unspent at its
+price. It holds for any prices, so a plan proves its own gap, however its prices were found.
 """
 
 from __future__ import annotations
@@ -42,10 +36,10 @@ _MIN_LOOKUP_RATE = 1e-200  # looks a day
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatePlan:
-    """How often to look at each account, what that costs and leaves, and what nobody could beat.
+    """How often to look up each account, the cost, the penalty left, and the bound.
 
-    A price is how much less penalty one more call a day would leave: 0 where there is more to
-    spend than looks to spend it on, infinite where nothing may be spent.
+    A price is how much less penalty one more call a day would leave: 0 where the budget exceeds all
+    useful lookups, infinite where nothing may be spent.
     """
 
     rate: Floats  # looks a day, by account
@@ -60,12 +54,12 @@ class RatePlan:
 
     @property
     def least_penalty(self) -> float:
-        """Return the penalty that no plan within these limits goes below."""
+        """Return the penalty that no plan within these limits can go below."""
         return float(self.bound.sum()) - self.unused
 
     @property
     def gap(self) -> float:
-        """Return which share of the penalty a better plan could do without, at most."""
+        """Return the share of the penalty that a better plan could avoid, at most."""
         penalty = float(self.penalty.sum())
         return max(penalty - self.least_penalty, 0.0) / penalty if penalty > 0.0 else 0.0
 
@@ -165,9 +159,9 @@ def _to_price(root: Floats) -> Floats:
 def _compute_unused(price: Floats, spent: Floats, limit: Floats) -> Floats:
     """Return the price of what is over or, below 0, left; nothing where no price is set or paid."""
     counts = (price > 0.0) & (price < np.inf)
-    found = np.zeros(len(price))
-    found[counts] = price[counts] * (spent[counts] - limit[counts])
-    return found
+    unused = np.zeros(len(price))
+    unused[counts] = price[counts] * (spent[counts] - limit[counts])
+    return unused
 
 
 def _count_groups(columns: Floats | None) -> int:

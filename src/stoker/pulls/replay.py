@@ -1,8 +1,7 @@
-"""A kept plan made again: as it was, or with a cap or the policy changed, and what that did.
+"""Replay a saved plan: unchanged, or with a cap or the policy changed, and compare.
 
-The same inputs must give the same decisions; where they do not, every account that differs is
-named. Freshness here is the share of all value that is expected to be up to date once the chosen
-looks are made. Reading and printing plans is done elsewhere.
+The same inputs must give the same decisions; every account that differs is named. Freshness here is
+the share of all value expected to be up to date after the chosen lookups.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from stoker.pulls.planner import DEEP, NOT, PullPlan, plan_pulls
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """What is to be other than it was; None leaves it."""
+    """What to change in a plan's inputs; None changes nothing."""
 
     units: int | None = None  # the tenant's, for the day
     connector_units: int | None = None  # of the connector that looks go through
@@ -42,7 +41,7 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTotals:
-    """What a plan comes to."""
+    """The totals of a plan."""
 
     looks: int
     deep: int  # of them
@@ -53,7 +52,7 @@ class PlanTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionDiff:
-    """An account about which two plans say different things."""
+    """An account about which two plans decide differently."""
 
     account: str
     before: Decision
@@ -63,7 +62,7 @@ class DecisionDiff:
 
 
 def replay_plan(inputs: PlanSnapshot, *, now: datetime) -> tuple[PullPlan, PlanDecisions]:
-    """Return the plan these inputs give at this moment, and its decisions."""
+    """Return the plan of these inputs at this moment, and its decisions."""
     plan = plan_pulls(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
     decided = to_decisions(plan, inputs.accounts, inputs.ids, tenant=0, now=to_epoch_days(now))
     return plan, decided
@@ -72,14 +71,11 @@ def replay_plan(inputs: PlanSnapshot, *, now: datetime) -> tuple[PullPlan, PlanD
 def apply_what_if(
     inputs: PlanSnapshot, what_if: WhatIf, *, needs: Sequence[VendorNeed] = ()
 ) -> PlanSnapshot:
-    """Return the inputs of a plan with other caps, or for another policy.
-
-    `needs` are what a deep look takes of every vendor, to tell how far its calls go.
-    """
+    """Return the inputs of a plan with other caps, or another policy."""
     limits, rule, hindrances = inputs.limits, inputs.rule, inputs.constraints
-    for said in (what_if.units, what_if.connector_units):
-        if said is not None and said < 0:
-            raise ConfigError(f"a cap is a whole number from 0 up, not {said}")
+    for units in (what_if.units, what_if.connector_units):
+        if units is not None and units < 0:
+            raise ConfigError(f"a cap is a whole number from 0 up, not {units}")
     if what_if.units is not None:
         limits = _replace_budget(limits, what_if.units)
     if what_if.connector_units is not None:
@@ -97,7 +93,7 @@ def apply_what_if(
 
 
 def compute_totals(inputs: PlanSnapshot, plan: PullPlan, *, now: datetime) -> PlanTotals:
-    """Return what a plan comes to."""
+    """Return a plan's totals."""
     return PlanTotals(
         looks=len(plan.chosen),
         deep=int((plan.depth == DEEP).sum()),
@@ -108,7 +104,7 @@ def compute_totals(inputs: PlanSnapshot, plan: PullPlan, *, now: datetime) -> Pl
 
 
 def compute_fresh_share(accounts: PlanAccounts, depth: Column, *, now: float) -> float:
-    """Return the share of all value that is expected to be up to date after looks this deep."""
+    """Return the share of all value expected to be up to date after lookups this deep."""
     fresh = total = 0.0
     facets = (
         (accounts.surface, accounts.looked, accounts.value, depth != NOT),
@@ -116,17 +112,14 @@ def compute_fresh_share(accounts: PlanAccounts, depth: Column, *, now: float) ->
     )
     for beliefs, looked, value, renewed in facets:
         age = np.maximum(now - looked, 0.0)
-        kept = np.where(renewed, 1.0, 1.0 - compute_stale_chance(beliefs, age))
-        fresh += float((value * kept).sum())
+        fresh_chance = np.where(renewed, 1.0, 1.0 - compute_stale_chance(beliefs, age))
+        fresh += float((value * fresh_chance).sum())
         total += float(value.sum())
     return fresh / total if total > 0 else 0.0
 
 
 def iterate_differences(before: PlanDecisions, after: PlanDecisions) -> Iterator[DecisionDiff]:
-    """Yield every account of two plans of the same accounts that they say different things about.
-
-    A worth or an age that is another counts too, be the decision the same.
-    """
+    """Yield every account that two plans of the same accounts decide differently."""
     if list(before.account) != list(after.account):
         raise ConfigError("these are plans of other accounts; they cannot be compared one by one")
     same = (before.why == after.why) & (before.depth == after.depth)
@@ -145,7 +138,7 @@ def iterate_differences(before: PlanDecisions, after: PlanDecisions) -> Iterator
 def find_gained_and_lost(
     before: PlanDecisions, after: PlanDecisions
 ) -> tuple[list[str], list[str]]:
-    """Return the accounts that only the later plan looks at, and those only the earlier did."""
+    """Return the accounts only the later plan looks up, and those only the earlier does."""
     gained, lost = [], []
     for each in iterate_differences(before, after):
         if each.depth_before == NOT < each.depth_after:

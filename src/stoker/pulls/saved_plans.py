@@ -1,7 +1,7 @@
-"""Plans as they were kept: what a run decided about every account, and all it was decided by.
+"""Read saved plans: what a run decided about every account, and the inputs.
 
-Whatever is read back is held against the digests it was kept with, so that nobody explains or
-repeats a plan that was damaged. Nothing here decides or writes.
+Everything read is checked against the digests it was saved with, so a damaged plan is never
+explained or replayed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SavedPlan:
-    """One run's plan: what it was made of, and what was decided."""
+    """One run's plan: its inputs and its decisions."""
 
     record: PlanRecord
     inputs: PlanSnapshot
@@ -39,40 +39,40 @@ class SavedPlan:
 
 
 async def load_plan(store: TenantStores, run: str) -> SavedPlan:
-    """Return a run's plan, or the newest there is for `latest`.
+    """Return a run's plan, or the newest one for `latest`.
 
-    Raises ConfigError when there is none, PermanentError when it is not as it was kept.
+    Raises ConfigError when there is none, PermanentError when it is damaged.
     """
     if run == LATEST:
-        found = await store.attention.list_plans(limit=1)
-        record = found[0] if found else None
+        newest = await store.attention.list_plans(limit=1)
+        record = newest[0] if newest else None
     else:
         record = await store.attention.find_plan(run)
     if record is None:
         which = "any run" if run == LATEST else f"run {run[:60]!r}"
         raise ConfigError(
-            f"no plan of {which} is kept for {store.tenant}; make one with: stoker pulls plan"
+            f"no plan of {which} is saved for {store.tenant}; make one with: stoker pulls plan"
         )
     return await _read_plan(store, record)
 
 
 async def find_newest_plan(store: TenantStores) -> SavedPlan | None:
-    """Return the plan that was kept last, if any was."""
-    found = await store.attention.list_plans(limit=1)
-    return await _read_plan(store, found[0]) if found else None
+    """Return the newest plan, or None."""
+    newest = await store.attention.list_plans(limit=1)
+    return await _read_plan(store, newest[0]) if newest else None
 
 
 async def find_ledger_digest(store: TenantStores, run: str) -> str | None:
-    """Return the digest of a run's decisions that the ledger tells; None where it tells of none."""
-    found = await list_latest(store.ledger, LedgerFilter(kind=PLAN_ENTRY, run=run), limit=1)
-    return get_data_text(found[0], "digest") if found else None
+    """Return the digest of a run's decisions in the ledger, or None."""
+    entries = await list_latest(store.ledger, LedgerFilter(kind=PLAN_ENTRY, run=run), limit=1)
+    return get_data_text(entries[0], "digest") if entries else None
 
 
 async def _read_plan(store: TenantStores, record: PlanRecord) -> SavedPlan:
     header = record.header
     decided, made_of = get_count(header, "decision_parts"), get_count(header, "input_parts")
     if not decided or not made_of:
-        raise PermanentError(f"the plan of run {record.run} does not say how it is kept")
+        raise PermanentError(f"the plan of run {record.run} does not say how many parts it has")
     parts = []
     for number in range(decided + made_of):
         part = await store.attention.find_plan_part(record.run, number)
@@ -87,7 +87,6 @@ async def _read_plan(store: TenantStores, record: PlanRecord) -> SavedPlan:
         compute_columns_digest(to_input_columns(inputs)),
     ):
         raise PermanentError(
-            f"the plan of run {record.run} is not as it was kept; it is damaged, and explains "
-            "nothing"
+            f"the plan of run {record.run} is damaged: it does not match its digests"
         )
     return SavedPlan(record=record, inputs=inputs, decisions=decisions)

@@ -1,10 +1,8 @@
-"""Who gets the money: offers held against four kinds of caps, one after the other.
+"""Allocate the budget: check offers against four kinds of caps, one after the other.
 
-First how many looks may be deep. Then what tenants share, each offer measured by its own tenant's
-price, so that nobody gains by counting in larger numbers. Of what is left, each tenant's
-connectors; of what is left then, each tenant's budget. Nothing that fits once is put back, so no
-cap is ever exceeded. Worth and due dates are `offers`' business, and what people are told about it
-is `pulls`'.
+First the number of deep lookups. Then what tenants share, each offer measured by its own tenant's
+price, so that no tenant gains by counting in larger numbers. Then each tenant's connectors, and
+last each tenant's budget. An offer that passed is never put back, so no cap is exceeded.
 """
 
 from __future__ import annotations
@@ -37,14 +35,14 @@ _FRONT_BUDGETS, _FRONT_MIN_UNITS = 3, 64  # budgets, and units, that a line's fr
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ranking:
-    """Every offer of a plan: tenants one after the other, best first; two per account at most."""
+    """Every offer of a plan: tenants one after the other, best first; at most two per account."""
 
     account: Ints
     deeper: Flags  # more depth for an account that stands further ahead
     score: Floats32
     cost: Ints
     size: Ints  # the units of the whole look
-    waited: Floats32 | None  # days, of looks at those who waited too long; 0, None: nobody has
+    waited: Floats32 | None  # days, of offers that waited too long; 0 or None: not too long
     tenant: Ints
     ends: Ints  # by tenant: where it begins; and where the last one ends
 
@@ -68,7 +66,7 @@ class Allocation:
 
 
 def rank_candidates(accounts: PlanAccounts, limits: PullLimits, offers: LookupOffers) -> Ranking:
-    """Return the offers of all who may spend at all, in the order in which they are considered."""
+    """Return the offers of all accounts that may spend, in the order they are considered."""
     able = (offers.look > 0) & find_spendable(accounts, limits)
     wanted = np.empty((len(able), 2), np.bool_)
     wanted[:, 0] = able
@@ -97,7 +95,7 @@ def rank_candidates(accounts: PlanAccounts, limits: PullLimits, offers: LookupOf
 
 
 def find_spendable(accounts: PlanAccounts, limits: PullLimits) -> Flags:
-    """Say of every account whether its tenant, and its connector there, has any units at all."""
+    """Return for every account whether its tenant and connector have any units."""
     may = np.ones(len(accounts), np.bool_)
     if (limits.budget <= 0).any():
         may = limits.budget[accounts.tenant] > 0
@@ -121,21 +119,21 @@ def allocate_budget(
     """
     depths = apply_deep_quota(accounts, limits, offers, share=share)
     line = rank_candidates(accounts, limits, depths.offers)
-    everybody = np.ones(len(line), np.bool_)
+    all_ranks = np.ones(len(line), np.bool_)
     if reference is None:
-        free = _allocate_by_tenant(line, everybody, accounts, limits, share, depths)
+        free = _allocate_by_tenant(line, all_ranks, accounts, limits, share, depths)
         if not len(limits.domain_cap):
             return free
         reference = free.reference
     shared = find_shared_fit(line, accounts, limits, reference)
-    found = _allocate_by_tenant(line, shared, accounts, limits, share, depths)
-    return replace(found, reference=reference)
+    allocation = _allocate_by_tenant(line, shared, accounts, limits, share, depths)
+    return replace(allocation, reference=reference)
 
 
 def find_shared_fit(
     line: Ranking, accounts: PlanAccounts, limits: PullLimits, reference: Floats
 ) -> Flags:
-    """Say of every place in line whether what tenants share has room for it."""
+    """Return for every rank whether the shared caps have room for it."""
     passed = np.ones(len(line), np.bool_)
     if not len(limits.domain_cap):
         return passed
@@ -151,12 +149,12 @@ def find_shared_fit(
 def build_shared_queue(
     line: Ranking, places: Ints, accounts: PlanAccounts, reference: Floats
 ) -> tuple[Ints, OfferQueue]:
-    """Return these places of the line in the order shared caps consider them, as a queue."""
+    """Return these ranks in the order in which shared caps consider them, as a queue."""
     prices = np.maximum(reference, _MIN_FLOAT).astype(np.float32)
     with np.errstate(over="ignore"):
         measured = line.score[places] / prices[line.tenant[places]]
     np.clip(measured, _MIN_FLOAT, _MAX_FLOAT, out=measured)
-    if line.waited is not None:  # whoever waited too long is worth the price, whatever its worth
+    if line.waited is not None:  # what waited too long is worth the price, at least
         late = line.waited[places] > 0
         measured[late] = np.maximum(measured[late], np.float32(1))
     order = get_ids(np.sort(build_sort_keys(measured, places)))
@@ -169,7 +167,7 @@ def build_shared_queue(
 def build_connector_queue(
     line: Ranking, places: Ints, accounts: PlanAccounts, limits: PullLimits, share: int
 ) -> tuple[Ints, OfferQueue]:
-    """Return these places of the line connector by connector, as a queue."""
+    """Return these ranks connector by connector, as a queue."""
     group = _to_connector_groups(line, places, accounts, limits)
     again = sort_by_group(group)
     order = places[again]
@@ -183,9 +181,9 @@ def build_connector_queue(
 
 
 def build_tenant_queue(line: Ranking, places: Ints, granted: Flags, share: int) -> OfferQueue:
-    """Return these places of the line, as they stand, as a queue.
+    """Return these ranks in their order, as a queue.
 
-    Out of turn come only those whom their connectors granted that, by place in line.
+    Only offers that their connectors accepted early may come early here.
     """
     waited = None
     if line.waited is not None:
@@ -209,8 +207,8 @@ def _allocate_by_tenant(
 ) -> Allocation:
     stages = AllocationStages(size=len(line), tenants=limits.tenants)
     budget = np.maximum(limits.budget, 0)
-    # Money ends long before most lines do: at first only their fronts are considered, and whoever
-    # waited. A tenant whose money does not end there is considered again, whole.
+    # Money ends long before most lines do: at first only their fronts are considered, and what
+    # waited too long. A tenant whose money does not end there is considered again, whole.
     front = _find_front(line, shared, _FRONT_BUDGETS * budget + _FRONT_MIN_UNITS)
     first = front if line.waited is None or not share else front | (shared & (line.waited > 0))
     stages.run(np.flatnonzero(first), line, accounts, limits, share, front)
@@ -237,7 +235,7 @@ def _allocate_by_tenant(
 
 
 def _find_front(line: Ranking, shared: Flags, units: Ints) -> Flags:
-    """Return those of each tenant's line that its first so many units reach."""
+    """Return the part of each tenant's ranking that its first so many units reach."""
     total = np.cumsum(np.where(shared, line.cost, 0), dtype=np.int64)
     before = np.concatenate([[0], total])[line.ends[:-1]]
     stops = np.minimum(np.searchsorted(total, before + units, side="right"), line.ends[1:])
@@ -248,7 +246,7 @@ def _find_front(line: Ranking, shared: Flags, units: Ints) -> Flags:
 
 
 class AllocationStages:
-    """How far offers came under the caps of their own tenants, by place in line."""
+    """How far offers came under the caps of their own tenants, by rank."""
 
     def __init__(self, *, size: int, tenants: int) -> None:
         self.connector = np.ones(size, np.bool_)
@@ -293,14 +291,14 @@ def _to_connector_groups(
 
 def _get_offer_at(line: Ranking, places: Ints) -> Floats:
     """Return what these places offer; 0 behind the end of the line."""
-    found = np.zeros(len(places))
-    there = places < len(line)
-    found[there] = line.score[places[there]]
-    return found
+    offers = np.zeros(len(places))
+    inside = places < len(line)
+    offers[inside] = line.score[places[inside]]
+    return offers
 
 
 def _find_lowest_chosen(line: Ranking, chosen: Flags, tenants: int) -> Floats:
-    """Return the least that anybody chosen offers, where all could be: the last in line."""
+    """Return the lowest chosen offer of each tenant, where all could be chosen."""
     places = np.flatnonzero(chosen)
     last = np.full(tenants, len(line))
     last[line.tenant[places]] = places

@@ -1,12 +1,8 @@
-"""A tenant's looks for now: everything known about its accounts read, planned, and written down.
+"""Plan a tenant's lookups: read its accounts, plan, and save the plan.
 
-Accounts come from the store page by page into columns; who is looked at is `core.pulls`' decision.
-What was decided about every single account is kept, with all it was decided by, so that it can be
-explained and made again. Nothing here asks a vendor or spends.
-
-A tenant's pulls put together from settings: how looks are chosen, and who carries them out.
-
-Whoever carries them out is a night's own machinery; only the choosing is another.
+Accounts are read page by page into columns, and `planner` decides. The decision about every account
+is saved with all inputs, so that it can be explained and replayed. Nothing here calls a vendor or
+spends. Pulls are carried out by `NightlyRun`; only the planner differs.
 """
 
 from __future__ import annotations
@@ -120,7 +116,7 @@ _COLUMNS = tuple(each.name for each in fields(AccountColumns) if each.name != "a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullOptions:
-    """How a tenant's looks are chosen."""
+    """How a tenant's lookups are chosen."""
 
     rule: PullRule
     beliefs: ChangeRateRule
@@ -130,7 +126,7 @@ class PullOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlanningResult:
-    """A plan, and everything it was made of."""
+    """A plan, and its inputs."""
 
     at: datetime
     inputs: PlanSnapshot
@@ -138,7 +134,7 @@ class PlanningResult:
 
 
 class PullPlanner:
-    """Plans one tenant's looks; what a night's planning is to a night, this is to pulls."""
+    """Plans one tenant's pulls, as the nightly planner plans a nightly run."""
 
     def __init__(
         self,
@@ -154,10 +150,7 @@ class PullPlanner:
         self._hindering = hindering
 
     async def plan(self, run: RunHandle) -> NightlyPlan:
-        """Choose looks, keep the decision about every account, and return the chosen as units.
-
-        A run that died is taken over instead: what it had chosen and not ended is done first.
-        """
+        """Choose lookups, save the decision about every account, and return the work items."""
         rule = await run.store.accounts.find_rule(self._night.rule_name)
         if rule is None:
             raise ConfigError(
@@ -179,13 +172,13 @@ class PullPlanner:
         units = to_work_items(pulls)
         many = len(pulls.inputs.ids)
         means = await self._build_capacity(run.store, units, means, run.clock.now())
-        told = self._to_nightly_plan(units, means, rule)
-        return replace(told, candidates=many, empty_reason="" if many else NO_ACCOUNTS)
+        nightly_plan = self._to_nightly_plan(units, means, rule)
+        return replace(nightly_plan, candidates=many, empty_reason="" if many else NO_ACCOUNTS)
 
     async def preview_plan(
         self, store: TenantStores, *, now: datetime, means: Capacity | None = None
     ) -> PlanningResult:
-        """Return the plan for this moment, keeping nothing."""
+        """Return the plan for this moment without saving it."""
         means = means or await self._means()
         inputs = await self._read_inputs(store, now, means)
         plan = plan_pulls(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
@@ -200,7 +193,7 @@ class PullPlanner:
     async def quote_plan(
         self, store: TenantStores, *, now: datetime
     ) -> tuple[PlanningResult, Quote]:
-        """Return the plan for this moment and what it is expected to take, keeping nothing."""
+        """Return the plan for this moment and its expected cost, without saving it."""
         means = await self._means()
         pulls = await self.preview_plan(store, now=now, means=means)
         units = to_work_items(pulls)
@@ -219,7 +212,7 @@ class PullPlanner:
         columns, order = await self._read_columns(store), self._order
         day = compute_window(WindowKind.DAY, now, reset=self._night.reset)
         known = {name: getattr(columns, name) for name in _COLUMNS}
-        found = await self._hindering.list_constraints(
+        constraints = await self._hindering.list_constraints(
             store, now=now, rule=order.rule, units=order.units
         )
 
@@ -236,20 +229,20 @@ class PullPlanner:
             now=to_epoch_days(now),
             units=order.units,
             deep_units=order.deep_units,
-            barred=Decision.PAUSED if is_stopped(found) else Decision.FREE,
+            barred=Decision.PAUSED if is_stopped(constraints) else Decision.FREE,
             rule=order.rule,
             beliefs=order.beliefs,
         )
         return PlanSnapshot(
             ids=columns.accounts,
             accounts=accounts,
-            limits=limit_deep_lookups(limits, found),
+            limits=limit_deep_lookups(limits, constraints),
             rule=order.rule,
-            constraints=found,
+            constraints=constraints,
         )
 
     async def _read_columns(self, store: TenantStores) -> AccountColumns:
-        """Return everybody with a heat who is one the tenant looks for, by its rule."""
+        """Return every account with a heat that matches the tenant's ICP rule."""
         columns, fits, after = await _read_all_columns(store.attention), set[str](), ""
         while page := await store.accounts.list_candidates(
             rule=self._night.rule_name, after=after, limit=CANDIDATES_PAGE
@@ -265,17 +258,17 @@ class PullPlanner:
     async def _find_repeated(
         self, store: TenantStores, inputs: PlanSnapshot, plan: PullPlan, now: datetime
     ) -> list[int]:
-        found = []
+        repeated = []
         for row in plan.chosen.tolist():
             depth = Depth.DEEP if plan.depth[row] == DEEP else Depth.SHALLOW
             if await is_paid(store.money, self.build_job_id(store, inputs.ids[row], depth, now)):
-                found.append(row)
-        return found
+                repeated.append(row)
+        return repeated
 
     def build_job_id(
         self, store: TenantStores, account: str, depth: Depth, now: datetime
     ) -> PullJobId:
-        """Return the id of a pull in the stretch of time that `now` falls in."""
+        """Return the id of a pull in the time bucket of `now`."""
         return build_pull_job_id(
             tenant=store.tenant,
             account=CompanyId(account),
@@ -304,15 +297,17 @@ class PullPlanner:
     def _build_quote(self, units: tuple[WorkItem, ...], means: Capacity) -> Quote:
         many = Counter(unit.depth for unit in units)
         needs = list_vendor_needs(set(means.vendors), steps=self._night.steps)
-        told = compute_quote(many, needs, means.vendors, at_once=self._night.concurrency)
+        quote = compute_quote(many, needs, means.vendors, at_once=self._night.concurrency)
         order = self._order
         pulls = many[Depth.SHALLOW] * order.units + many[Depth.DEEP] * order.deep_units
-        return replace(told, cost={f"{CRAWL}/{PULL_UNITS}": pulls, **told.cost}) if pulls else told
+        return (
+            replace(quote, cost={f"{CRAWL}/{PULL_UNITS}": pulls, **quote.cost}) if pulls else quote
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavePlanJob:
-    """One tenant's plan as work of its own: kept, and nobody is looked at."""
+    """Saves one tenant's plan as a run of its own, without any lookup."""
 
     pulls: PlanningResult
 
@@ -322,7 +317,7 @@ class SavePlanJob:
         return "plan"
 
     async def __call__(self, run: RunHandle) -> RunResult:
-        """Keep the plan under the run's name."""
+        """Save the plan under the run's name."""
         pulls = self.pulls
         with run.time_step("keep") as step:
             await save_plan(run.store, Run(key=run.key, kind=run.kind).name, pulls)
@@ -339,7 +334,7 @@ class SavePlanJob:
 
 
 def to_work_items(pulls: PlanningResult) -> tuple[WorkItem, ...]:
-    """Return the chosen looks in order, each with why it was chosen."""
+    """Return the chosen lookups in order, each with its reason."""
     inputs, plan = pulls.inputs, pulls.plan
     price = float(plan.price[0]) if len(plan.price) else 0.0
     return tuple(
@@ -354,7 +349,7 @@ def to_work_items(pulls: PlanningResult) -> tuple[WorkItem, ...]:
 
 
 def list_active_constraints(pulls: PlanningResult) -> list[Constraint]:
-    """Return what stood in the way of looks that a plan would have made otherwise."""
+    """Return the constraints that refused lookups of a plan."""
     refused = {Decision(each) for each in np.unique(pulls.plan.why).tolist()}
     withheld = bool((pulls.plan.depth_refusal != Decision.FREE).any())
     return list_binding(pulls.inputs.constraints, refused, withheld=withheld)
@@ -423,7 +418,7 @@ STEPS = (*COMPANY_STEPS, Step.EXPORT)
 
 
 def build_pull_options(own: Settings, *, policy: str | None = None) -> PullOptions:
-    """Return how a tenant's looks are chosen, as its settings and a person say."""
+    """Return how a tenant's lookups are chosen, by its settings and the given policy."""
     rule = own.pulls.rule(tiers=own.heat.tiers())
     return PullOptions(
         rule=replace(rule, policy=Policy(policy)) if policy else rule,
@@ -445,7 +440,7 @@ def build_pull_planner(
     traffic: VendorLimits,
     clock: Clock,
 ) -> PullPlanner:
-    """Return what plans a tenant's pulls."""
+    """Return the planner of a tenant's pulls."""
     night = build_nightly_options(own, reset=reset, steps=STEPS)
     means = build_capacity_reader(
         tenant, own=own, backend=backend, connectors=connectors, caps=caps, reset=reset
@@ -478,7 +473,7 @@ def build_pull_run(
     owner: str,
     reset: ResetRule,
 ) -> NightlyRun:
-    """Return a tenant's pulls as work that a run carries out."""
+    """Return a tenant's pulls as the job of a run."""
     store = backend.tenant(tenant)
 
     def pull_id(account: CompanyId, depth: Depth, now: datetime) -> PullJobId:

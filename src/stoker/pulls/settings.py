@@ -1,7 +1,7 @@
-"""Where attention goes: what heat is made of, what tiers are promised, how looks are chosen.
+"""The settings of heat and pulls: factors, tiers, and how lookups are chosen.
 
-What the numbers do is said in `core.heat`, `core.tiers`, `core.beliefs` and `core.pull_columns`;
-here is what may be set. Each is a tenant's own.
+Every setting can differ between tenants. The rule classes in `heat` and `pulls.columns` define what
+the numbers do.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Heat:
         number(0.001, 3650), 7.0, "Days between looks at COLD ones, at most."
     )
     sweep_minutes: int = _is(
-        integer(1, 43_200), 60, "Minutes between two sweeps that reckon every heat anew."
+        integer(1, 43_200), 60, "Minutes between two sweeps, which recompute every heat."
     )
 
     def rule(self) -> HeatRule:
@@ -159,7 +159,7 @@ class Pulls:
         number(0.01, 1000), 0.5, "So many changes seen count as much as what was believed before."
     )
     forget_days: float = _each(
-        number(0.1, 36_600), 90.0, "Days after which half of what looks have taught is forgotten."
+        number(0.1, 36_600), 90.0, "Days after which half of what lookups have shown is forgotten."
     )
 
     def rule(self, *, tiers: TierRule) -> PullRule:

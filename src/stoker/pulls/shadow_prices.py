@@ -1,9 +1,8 @@
-"""The price of a call at which a group's looks cost just what the group may spend.
+"""Find the price of a call at which a group's lookups cost exactly what the group may spend.
 
-All groups at once, by Newton on the logarithms inside a bracket, over chunks that fit a
-processor's cache; groups that are settled leave. A price is kept as its square root, which is
-what rates go with. What is found never costs more than the budget. Whose groups these are, and
-which prices add up, is `rates`' business.
+All groups at once, by Newton's method on the logarithms inside a bracket, over chunks that fit a
+processor's cache; groups that have converged leave. A price is represented by its square root,
+which rates are proportional to. The result never costs more than the budget.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _CHUNK_ROWS = 32_768
 
 _MAX_STEPS = 200
 
-_NEWTON_STEPS = 8  # turns; Newton alone settles nearly everybody by then
+_NEWTON_STEPS = 8  # turns; Newton alone settles nearly all groups by then
 
 _SUM_TOLERANCE = 1e-12  # of a budget: more than sums differ by when their order does
 
@@ -56,17 +55,17 @@ class PriceRows:
     other: GroupIds | None = None
     beside: Floats | None = None  # prices, by `other`
 
-    def select(self, kept: Flags) -> PriceRows:
+    def select(self, mask: Flags) -> PriceRows:
         """Return the rows of some accounts."""
         return PriceRows(
-            pace=self.pace[kept],
-            scale=self.scale[kept],
-            least=self.least[kept] if self.least.ndim else self.least,
-            most=self.most[kept],
-            group=self.group[kept],
-            other=None if self.other is None else self.other[kept],
+            pace=self.pace[mask],
+            scale=self.scale[mask],
+            least=self.least[mask] if self.least.ndim else self.least,
+            most=self.most[mask],
+            group=self.group[mask],
+            other=None if self.other is None else self.other[mask],
             beside=self.beside,
-            leaf=None if self.leaf is None else self.leaf[kept],
+            leaf=None if self.leaf is None else self.leaf[mask],
             at_least=self.at_least,
         )
 
@@ -155,9 +154,9 @@ def _search_roots(
     for turn in range(_MAX_STEPS):
         if not search.any():
             break
-        kept = search[rows.group]
-        if np.count_nonzero(kept) < 0.6 * len(rows.pace):
-            rows = rows.select(kept)
+        searching = search[rows.group]
+        if np.count_nonzero(searching) < 0.6 * len(rows.pace):
+            rows = rows.select(searching)
         spent, falls = np.zeros(len(root)), np.zeros(len(root))
         for part in iterate_chunks(len(rows.pace)):
             _, amounts, slopes = rows.compute_spending(root, spacing, part)

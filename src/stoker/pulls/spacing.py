@@ -1,9 +1,9 @@
-"""The best spacing of looks at a price, and the penalty that a spacing leaves.
+"""The best spacing of lookups at a price, and the penalty that a spacing leaves.
 
-By tables, because a plan asks for millions of them several times. With x the changes expected
-between two looks, x follows from y = price x cost x changes / value alone, and the table is of
-u / x by u = sqrt(y), which is smooth where accounts are. Off by a few parts in ten million at
-worst, of an optimum that is flat: what that costs is not to be seen in a plan.
+By tables, because a plan needs millions of them several times. With x the changes expected between
+two lookups, x follows from y = price x cost x changes / value alone. The table is of u / x by u =
+sqrt(y), which is smooth where accounts are. The error is a few parts in ten million at worst, at an
+optimum that is flat.
 """
 
 from __future__ import annotations

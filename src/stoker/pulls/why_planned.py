@@ -1,6 +1,6 @@
-"""What the newest plan of pulls decided about one account: a sentence, five numbers, what flips it.
+"""Read what the newest pull plan decided about one account: a sentence, numbers, what flips it.
 
-Told from the plan as it was kept, with the numbers of that moment, not of now.
+All numbers are those of the saved plan, not of now.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from stoker.pulls.explain import Explanation
     from stoker.pulls.flips import Counterfactual
 
-_NO_PRICE_TEXTS = ("there were units left", "everybody had room")  # not looked at, looked at
+_NO_PRICE_TEXTS = ("there were units left", "all accounts had room")  # not looked at, looked at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullReport:
-    """What one plan said about one account."""
+    """One plan's decision about one account."""
 
     run: str
     at: datetime
     policy: str
     explanation: Explanation | None = None  # None: the plan did not know the account
     saved_decision: Decision | None = None  # as it was decided then
-    counterfactual: Counterfactual | None = None  # None: nobody asked
+    counterfactual: Counterfactual | None = None  # None: not requested
 
     @property
     def differs_now(self) -> bool:
@@ -44,18 +44,18 @@ class PullReport:
 async def find_pull_report(
     store: TenantStores, company: Company, *, flip: bool
 ) -> PullReport | None:
-    """Return what the newest plan decided about a company; None when no plan is kept."""
+    """Return what the newest plan decided about a company; None without a saved plan."""
     from stoker.pulls.columns import Decision
     from stoker.pulls.explain import explain
     from stoker.pulls.flips import find_counterfactual
     from stoker.pulls.replay import replay_plan
     from stoker.pulls.saved_plans import find_newest_plan
 
-    found = await find_newest_plan(store)
-    if found is None:
+    saved = await find_newest_plan(store)
+    if saved is None:
         return None
-    record, inputs = found.record, found.inputs
-    row = found.decisions.find_row(company.id)
+    record, inputs = saved.record, saved.inputs
+    row = saved.decisions.find_row(company.id)
     if row is None:
         return PullReport(run=record.run, at=record.at, policy=record.policy)
     plan, _ = replay_plan(inputs, now=record.at)
@@ -80,26 +80,27 @@ async def find_pull_report(
         at=record.at,
         policy=record.policy,
         explanation=explained,
-        saved_decision=Decision(int(found.decisions.why[row])),
+        saved_decision=Decision(int(saved.decisions.why[row])),
         counterfactual=ways,
     )
 
 
-def print_pull_report(told: PullReport) -> None:
+def print_pull_report(report: PullReport) -> None:
     """Print it."""
     print_text(
-        f"\nPulls: the plan of run {told.run} ({told.at:%Y-%m-%d %H:%M} UTC, policy {told.policy})"
+        f"\nPulls: the plan of run {report.run} "
+        f"({report.at:%Y-%m-%d %H:%M} UTC, policy {report.policy})"
     )
-    explained = told.explanation
+    explained = report.explanation
     if explained is None:
         print_text(
             "  did not know it: it had no heat then; the next does, after: stoker heat sweep"
         )
         return
     print_text(f"  {explained.message}")
-    if told.differs_now and told.saved_decision is not None:
+    if report.differs_now and report.saved_decision is not None:
         print_text(
-            f"  It was decided as {told.saved_decision.name} then; this version of Stoker would "
+            f"  It was decided as {report.saved_decision.name} then; this version of Stoker would "
             "say "
             f"{explained.why.name}."
         )
@@ -117,24 +118,24 @@ def print_pull_report(told: PullReport) -> None:
             )
         ],
     )
-    if told.counterfactual is not None:
-        print_text(f"  {_format_flip(told)}")
+    if report.counterfactual is not None:
+        print_text(f"  {_format_flip(report)}")
 
 
-def to_pull_report_json(told: PullReport) -> Json:
+def to_pull_report_json(report: PullReport) -> Json:
     """Return it for programs."""
-    explained, kept = told.explanation, told.saved_decision
-    found: dict[str, Json] = {
-        "run": told.run,
-        "at": told.at.isoformat(),
-        "policy": told.policy,
+    explained, saved = report.explanation, report.saved_decision
+    view: dict[str, Json] = {
+        "run": report.run,
+        "at": report.at.isoformat(),
+        "policy": report.policy,
         "known": explained is not None,
     }
-    if explained is None or kept is None:
-        return found
+    if explained is None or saved is None:
+        return view
     flip: Json = None
-    if told.counterfactual is not None:
-        ways = told.counterfactual
+    if report.counterfactual is not None:
+        ways = report.counterfactual
         raises: Json = None
         if ways.raises is not None:
             raises = [
@@ -145,17 +146,17 @@ def to_pull_report_json(told: PullReport) -> Json:
             "raises": raises,
             "heat" if ways.by_heat else "posture": ways.posture,
             "wait_minutes": None if ways.wait is None else ways.wait.total_seconds() / 60,
-            "sentence": _format_flip(told),
+            "sentence": _format_flip(report),
         }
-    return {**found, **explained.as_json(), "kept_why": kept.name, "flip": flip}
+    return {**view, **explained.as_json(), "kept_why": saved.name, "flip": flip}
 
 
-def _format_flip(told: PullReport) -> str:
+def _format_flip(report: PullReport) -> str:
     from stoker.pulls.planner import NOT
 
-    if told.explanation is not None and told.explanation.depth != NOT:
+    if report.explanation is not None and report.explanation.depth != NOT:
         return "It is looked at; there is nothing to flip."
-    return told.counterfactual.message if told.counterfactual is not None else ""
+    return report.counterfactual.message if report.counterfactual is not None else ""
 
 
 def _format_days(number: float) -> str:

@@ -1,4 +1,4 @@
-"""A company a run chose and never ended with, told: because of what, what was paid, what to do."""
+"""Explain a company that a run chose and did not finish: cause, cost so far, next steps."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _LOOKUP_STOPS = ("", CRAWL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedReport:
-    """How a company stands that its run did not come to the end of."""
+    """The state of a company that its run did not finish."""
 
     run: Run
     spent: RunCost  # for it, under that run
-    stops: tuple[Stop, ...]  # in force now, that keep anybody from looking at it
+    stops: tuple[Stop, ...]  # in force now, that prevent its lookup
 
     @property
     def is_over(self) -> bool:
-        """Say whether the run has ended, so that nobody comes to it any more."""
+        """Return whether the run has ended, so that it will not finish the company."""
         return self.run.state is not RunState.RUNNING
 
 
@@ -61,7 +61,7 @@ async def find_unfinished(
 
 
 def format_cause(left: UnfinishedReport, unit: WorkItem) -> str:
-    """Say in a sentence why nobody came to its end; empty while somebody still may."""
+    """Return a sentence why the company was not finished; empty while the run may still do so."""
     if not left.is_over or unit.state is WorkState.DROPPED:
         return ""
     begun = unit.state is WorkState.CLAIMED or any(left.spent.settled.values())
@@ -73,10 +73,10 @@ def format_cause(left: UnfinishedReport, unit: WorkItem) -> str:
 def print_spent(left: UnfinishedReport) -> None:
     """Print what was paid for it so far."""
     settled, unknown = format_cost(left.spent.settled), format_cost(left.spent.unknown)
-    kept = ", which is kept for when it is taken up again" if settled and left.is_over else ""
+    kept = ", which counts when it is resumed" if settled and left.is_over else ""
     print_text(f"It cost {settled or 'nothing'} so far{kept}.")
     if unknown:
-        print_text(f"Besides, {unknown} may have been spent, and nobody knows; see: stoker holds")
+        print_text(f"Besides, {unknown} may have been spent (outcome unknown); see: stoker holds")
 
 
 def print_next_steps(left: UnfinishedReport, tenant: str) -> None:
@@ -91,11 +91,11 @@ def print_next_steps(left: UnfinishedReport, tenant: str) -> None:
         print_text(
             f"A full cap has room again at {left.run.manifest.resume_at:%Y-%m-%d %H:%M} UTC."
         )
-    print_text(f"To have it taken up again: stoker runs rerun {left.run.name} --tenant {tenant}")
+    print_text(f"To resume it: stoker runs rerun {left.run.name} --tenant {tenant}")
 
 
 def to_unfinished_json(left: UnfinishedReport, unit: WorkItem) -> dict[str, Json]:
-    """Return the same for programs, as part of what is told of its night."""
+    """Return the same for programs, as part of the company's nightly report."""
     return {
         "cost": dict(left.spent.settled),
         "unknown": dict(left.spent.unknown),

@@ -1,11 +1,11 @@
-"""What a look is worth, by the age of the copy it would replace.
+"""Compute the value of a lookup by the age of the copy it would replace.
 
-The worth of a look grows while the copy ages: it is the integral of t times the growth of the
-penalty of a copy of age t. Under the best plan every account is looked at when that worth, times
-the account's value, has grown to the price of its calls. The penalty is one of two: `freshness`
-counts an outdated copy as 1, however outdated; `harmonic` counts the first missed change as 1, the
-second as 1/2, the third as 1/3, and so never gives up on accounts that change a lot. All of it is
-per unit of an account's value and in days; over columns, by a belief or by a known rate.
+The value grows while the copy ages: it is the integral of t times the growth of the penalty of a
+copy of age t. Under the best plan every account is looked up when that value, times the account's
+value, has grown to the price of its calls. The penalty is one of two: `freshness` counts an
+outdated copy as 1, however outdated; `harmonic` counts the first missed change as 1, the second as
+1/2, the third as 1/3, and so never gives up on accounts that change a lot. Results are per unit of
+an account's value and in days; over columns, by an estimate or by a known rate.
 """
 
 from __future__ import annotations
@@ -121,14 +121,14 @@ def _compute_by_estimate(a: Floats, s: Floats, objective: Objective) -> Floats:
     fresh_time = z * np.where(grown == 0.0, 1.0, np.expm1(over) / over)
     lost = ((1.0 + s) * stale - a * s) / np.where(rare, 1.0 - a, 1.0)
     if objective == Objective.HARMONIC:
-        found = np.where(rare, lost, s - fresh_time)
+        worth = np.where(rare, lost, s - fresh_time)
     else:
-        found = np.where(rare, s * stale - lost, fresh_time - s * np.exp(-a * z))
+        worth = np.where(rare, s * stale - lost, fresh_time - s * np.exp(-a * z))
     small = (a + 1.0) * s < _SERIES_BELOW
     if small.any():
         few, short = a[small], s[small]
-        found[small] = few * short * short * _compute_series(lambda k: (few + k) * short, objective)
-    return np.maximum(found, 0.0)
+        worth[small] = few * short * short * _compute_series(lambda k: (few + k) * short, objective)
+    return np.maximum(worth, 0.0)
 
 
 def _compute_by_rate(x: Floats, objective: Objective) -> Floats:
@@ -136,14 +136,14 @@ def _compute_by_rate(x: Floats, objective: Objective) -> Floats:
     safe = np.maximum(x, _SERIES_BELOW)
     gone = -np.expm1(-safe)
     if objective == Objective.HARMONIC:
-        found = (safe - gone) / safe
+        values = (safe - gone) / safe
     else:
-        found = (gone - safe * np.exp(-safe)) / safe
+        values = (gone - safe * np.exp(-safe)) / safe
     small = x < _SERIES_BELOW
     if small.any():
         short = x[small]
-        found[small] = short * _compute_series(lambda _: short, objective)
-    return found
+        values[small] = short * _compute_series(lambda _: short, objective)
+    return values
 
 
 def _compute_series(step: Callable[[int], Floats], objective: Objective) -> Floats:
@@ -163,14 +163,14 @@ def _find_age(
 ) -> Floats:
     # Newton on log worth by log age: both penalties bend one way there, and the age at which a
     # look would be worth this much if nothing bent is never too old. Every turn makes the bracket
-    # smaller, a step that leaves it halves it instead, and whoever is settled leaves.
+    # smaller, a step that leaves it halves it instead, and rows that have converged leave.
     wanted = validate_column(worth_at, what="the worth of a look")
     shape = np.broadcast_shapes(wanted.shape, between.shape)
     goal, start, *rest = (
         np.broadcast_to(each, shape).ravel() for each in (wanted, between, *columns)
     )
     most, _ = grown(np.full(goal.shape, MAX_AGE), *rest)
-    found = np.where(goal > most, np.inf, 0.0)
+    ages = np.where(goal > most, np.inf, 0.0)
     rows = np.flatnonzero((goal > 0.0) & (goal <= most))
     goal, rest = goal[rows], [column[rows] for column in rest]
     at = np.log(np.clip(np.sqrt(2.0 * goal) * np.sqrt(start[rows]), _MIN_DAYS, MAX_AGE))
@@ -185,10 +185,10 @@ def _find_age(
         close = np.abs(step) <= _AGE_TOLERANCE
         inside = (at + step > low) & (at + step < high)
         at = np.where(inside | close, at + step, 0.5 * (low + high))
-        found[rows] = np.exp(at)
+        ages[rows] = np.exp(at)
         open_ = ~(close | (high - low <= _AGE_TOLERANCE))
         if not open_.any():
             break
         goal, at, low, high = goal[open_], at[open_], low[open_], high[open_]
         rows, rest = rows[open_], [column[open_] for column in rest]
-    return found.reshape(shape)
+    return ages.reshape(shape)
