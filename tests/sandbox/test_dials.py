@@ -34,7 +34,7 @@ def vendor(**dials):
         tallies.charge("acme", 1, key="k")
         return to_json_response({"asked": asked.path})
 
-    return wrap_with_faults("acme", answer, seed=1, dials=turned, tallies=tallies), turned, tallies
+    return wrap_with_faults("acme", answer, seed=1, dials=turned, meter=tallies), turned, tallies
 
 
 def asked(path="/", body=b""):
@@ -169,7 +169,7 @@ def test_what_was_charged_is_on_the_bill_also_when_the_answer_is_lost_on_the_wir
             tallies.charge("acme", 2, key="secret-key")
             return to_json_response({})
 
-        return wrap_with_faults("acme", answer, seed=1, dials=dials, tallies=tallies)
+        return wrap_with_faults("acme", answer, seed=1, dials=dials, meter=tallies)
 
     with RunningBox(companies=5, vendors={"acme.test": maker}) as box:
         for fault in ("reset", "close", "truncated"):

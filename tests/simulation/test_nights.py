@@ -67,7 +67,15 @@ def test_without_trouble_every_night_is_done_and_nothing_is_left_out():
 
 
 def test_the_rehearsal_asks_the_product_and_the_auditor_none_of_it():
-    assert {"due", "select", "plan_day", "considered", "first_refusal", "to_shed", "turn"} <= {
+    assert {
+        "compute_due",
+        "choose_targets",
+        "plan_pulls",
+        "evaluate_request",
+        "find_refusal",
+        "choose_items_to_drop",
+        "check_rate",
+    } <= {
         name.asname or name.name
         for node in ast.walk(ast.parse(inspect.getsource(rehearsal)))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("stoker.")
@@ -100,9 +108,9 @@ def test_a_schedule_that_reads_the_wall_is_caught_on_both_nights_clocks_are_set(
 
 def test_a_gate_that_read_its_caps_in_the_morning_is_caught_when_one_is_cut():
     def unaware(request, caps, standing, *, reset, now):
-        wanted = list_charges(request, caps, {}, reset=reset, now=now, opened=standing.opened)
+        wanted = list_charges(request, caps, {}, reset=reset, now=now, opened=standing.open_windows)
         for charge in wanted:
-            used = standing.opened.get((charge.cap, charge.window))
+            used = standing.open_windows.get((charge.cap, charge.window))
             if used and used.total + charge.amount > charge.limit:
                 return rehearsal.grant_charges(request, caps, standing, reset=reset, now=now)
         return tuple(wanted)

@@ -1,7 +1,6 @@
-"""What a vendor takes from a key: how much it has left, what a call costs today, taking it.
+"""Charge a vendor's credits by key: what is left, what a call costs today, taking it.
 
-A key that holds the word `wrong` is refused by every vendor. How a vendor words a refusal is its
-own business.
+Every vendor refuses a key that contains the word `wrong`.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ class Credits:
     """One vendor's till: credits by key, as the dials say how many there are and what they buy."""
 
     def __init__(
-        self, vendor: str, *, dials: FaultSettingsTable, tallies: Meter, unit: str = "credits"
+        self, vendor: str, *, dials: FaultSettingsTable, meter: Meter, unit: str = "credits"
     ) -> None:
-        self._vendor, self._dials, self._tallies, self._unit = vendor, dials, tallies, unit
+        self._vendor, self._dials, self._tallies, self._unit = vendor, dials, meter, unit
 
     def compute_price(self, listed: int) -> int:
         """Return what something is charged at today whose listed price is given."""

@@ -27,49 +27,49 @@ if TYPE_CHECKING:
     from stoker.sandbox.world.companies import Company, World
 
 
-def build_control_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
+def build_control_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the handler of `sandbox.test`."""
 
-    def handled(asked: Request) -> Response:
-        match asked.method, asked.path:
+    def handled(request: Request) -> Response:
+        match request.method, request.path:
             case "GET", "/":
                 return to_text_response(__doc__ or "")
             case "GET", "/log":
-                return to_json_response(_list_requests(asked, tallies))
+                return to_json_response(_list_requests(request, meter))
             case "GET", "/charges":
-                charges: Json = {"total": tallies.charges, "by_key": tallies.charges_by_key}
+                charges: Json = {"total": meter.charges, "by_key": meter.charges_by_key}
                 return to_json_response(charges)
             case "GET", "/counts":
-                return to_json_response(_to_counts_json(tallies))
+                return to_json_response(_to_counts_json(meter))
             case "GET", "/dials":
                 return to_json_response(_to_settings_json(dials))
             case "POST", "/dials":
-                return _change_setting(asked, dials)
+                return _change_setting(request, dials)
             case "GET", "/registry.csv":
-                return _serve_register(asked, world)
+                return _serve_register(request, world)
             case "GET", "/company":
-                return _describe_company(asked, world)
+                return _describe_company(request, world)
             case _:
                 return to_json_response({"error": "there is no such thing here"}, status=404)
 
     return handled
 
 
-def _list_requests(asked: Request, tallies: Meter) -> Json:
+def _list_requests(request: Request, meter: Meter) -> Json:
     after, limit = (
-        _parse_number(asked.get_argument("after"), 0),
-        _parse_number(asked.get_argument("limit"), 1000),
+        _parse_number(request.get_argument("after"), 0),
+        _parse_number(request.get_argument("limit"), 1000),
     )
-    host = asked.get_argument("host")
-    seen = [each for each in tallies.log if each.number > after and host in ("", each.host)]
+    host = request.get_argument("host")
+    seen = [each for each in meter.log if each.number > after and host in ("", each.host)]
     return [asdict(each) for each in seen[: max(limit, 0)]]
 
 
-def _to_counts_json(tallies: Meter) -> Json:
+def _to_counts_json(meter: Meter) -> Json:
     return {
-        "requests": tallies.requests,
-        "by_host": dict(tallies.by_host),
-        "by_status": {str(status): many for status, many in tallies.by_status.items()},
+        "requests": meter.requests,
+        "by_host": dict(meter.by_host),
+        "by_status": {str(status): many for status, many in meter.by_status.items()},
     }
 
 
@@ -77,9 +77,9 @@ def _to_settings_json(dials: FaultSettingsTable) -> Json:
     return {vendor: dict(turned) for vendor, turned in dials.list_changed().items()}
 
 
-def _change_setting(asked: Request, dials: FaultSettingsTable) -> Response:
+def _change_setting(request: Request, dials: FaultSettingsTable) -> Response:
     try:
-        wanted = asked.parse_json()
+        wanted = request.parse_json()
         if not isinstance(wanted, dict):
             raise ConfigError('send an object, e.g. {"tavily.latency": "200ms"}')
         for name, value in wanted.items():
@@ -93,15 +93,15 @@ def _change_setting(asked: Request, dials: FaultSettingsTable) -> Response:
     return to_json_response(_to_settings_json(dials))
 
 
-def _serve_register(asked: Request, world: World) -> Response:
-    rows, release = _parse_number(asked.get_argument("rows"), -1), asked.get_argument("release")
-    if asked.get_argument("rows") and not 0 <= rows <= world.size:
+def _serve_register(request: Request, world: World) -> Response:
+    rows, release = _parse_number(request.get_argument("rows"), -1), request.get_argument("release")
+    if request.get_argument("rows") and not 0 <= rows <= world.size:
         error = f"rows is a number from 0 to {world.size}, which is how many companies there are"
         return to_json_response({"error": error}, status=400)
     rows = rows if rows >= 0 else world.size
     try:
         wanted = iterate_lines(
-            world, rows=rows, release=release or RELEASES[0], part=asked.get_argument("part")
+            world, rows=rows, release=release or RELEASES[0], part=request.get_argument("part")
         )
         first = next(wanted)
     except ConfigError as error:
@@ -113,27 +113,27 @@ def _serve_register(asked: Request, world: World) -> Response:
 
 def _iterate_pieces(first: str, wanted: Iterator[str]) -> Iterator[bytes]:
     yield first.encode()
-    # Small pieces: while one is being made, nobody else is answered.
+    # Small pieces: while one is being made, no other request is answered.
     while piece := "".join(islice(wanted, 50)):
         yield piece.encode()
 
 
-def _describe_company(asked: Request, world: World) -> Response:
-    found: Company | None
-    if domain := asked.get_argument("domain"):
-        found = world.find_by_domain(domain)
-    elif uen := asked.get_argument("uen"):
-        found = world.find_by_uen(uen)
+def _describe_company(request: Request, world: World) -> Response:
+    company: Company | None
+    if domain := request.get_argument("domain"):
+        company = world.find_by_domain(domain)
+    elif uen := request.get_argument("uen"):
+        company = world.find_by_uen(uen)
     else:
-        index = _parse_number(asked.get_argument("index"), -1)
-        found = world.get_company(index) if 0 <= index < world.size else None
-    if found is None:
+        index = _parse_number(request.get_argument("index"), -1)
+        company = world.get_company(index) if 0 <= index < world.size else None
+    if company is None:
         return to_json_response({"error": "there is no such company"}, status=404)
-    told = {field.name: getattr(found, field.name) for field in fields(found)}
-    del told["staff"]
-    people = [person._asdict() for person in found.people]
+    values = {field.name: getattr(company, field.name) for field in fields(company)}
+    del values["staff"]
+    people = [person._asdict() for person in company.people]
     return to_json_response(
-        {**told, "incorporated": found.incorporated.isoformat(), "people": people}
+        {**values, "incorporated": company.incorporated.isoformat(), "people": people}
     )
 
 

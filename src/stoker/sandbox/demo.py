@@ -1,7 +1,7 @@
-"""`stoker demo`: a whole night on a make-believe internet, with no keys, no network and no set-up.
+"""`stoker demo`: a whole nightly run on a fake internet, with no keys, no network and no set-up.
 
-Two tenants, the production engine and connectors, and a sandbox in a process of its own. Everything
-shown is read back from the store or told by the vendors' own counters.
+Two tenants, the production code, and a sandbox in a process of its own. Everything shown is read
+from the store or from the vendors' own counters.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _run_in_directory(directory: Path, *, kept: bool, as_json: bool) -> Exit:
 
 
 def _list_sources() -> list[str]:
-    """Return where a few companies of the make-believe world list their openings."""
+    """Return the job boards of a few companies of the fake world."""
     from stoker.sandbox.world.companies import World
 
     world = World(seed=SEED, size=COMPANIES)
@@ -145,7 +145,7 @@ def _list_sources() -> list[str]:
 
 @contextmanager
 def serve_sandbox() -> Iterator[str]:
-    """Serve the make-believe internet from a process of its own; yield its address."""
+    """Serve the fake internet from a process of its own; yield its address."""
     words = ["sandbox", "serve", "--port", "0", "--companies", str(COMPANIES)]
     words += ["--seed", str(SEED), "--json"]
     for dial, value in _FAULT_SETTINGS.items():
@@ -207,7 +207,7 @@ async def _run_demo(settings: Settings, kept: Path | None, *, as_json: bool) -> 
 
 
 async def _set_up_tenants(app: App) -> int:
-    """Read the make-believe register, and say whom each tenant looks for; return its size."""
+    """Load the fake register and save each tenant's ICP rule; return the register's size."""
     from stoker.registry.importing import ImportOptions, ImportOutcome, read_files
 
     outcome = ImportOutcome()
@@ -252,17 +252,17 @@ def _print_result(
 ) -> None:
     from stoker.nightly.report import print_night
 
-    for told in done:
-        print_night(told)
+    for report in done:
+        print_night(report)
     rows = [
         (
             f"{dossier.score.value:.2f}",
-            told.tenant,
+            report.tenant,
             dossier.company.name,
             _get_email(dossier),
         )
-        for told in done
-        for dossier in told.top_leads
+        for report in done
+        for dossier in report.top_leads
         if dossier.score
     ]
     print_table(["score", "tenant", "a lead", "write to"], rows, empty="no leads")
@@ -285,8 +285,8 @@ def _print_result(
 
 def _count_credits(done: list[NightReport]) -> dict[str, int]:
     found: dict[str, int] = {}
-    for told in done:
-        for name, amount in told.run.manifest.cost.items():
+    for report in done:
+        for name, amount in report.run.manifest.cost.items():
             connector, _, unit = name.partition("/")
             if unit == "credits":
                 found[connector] = found.get(connector, 0) + amount
@@ -307,13 +307,15 @@ def _print_next_steps(kept: Path | None, done: list[NightReport], settings: Sett
         print_text("To begin with your own tenants:")
         print_text("  stoker init && stoker doctor && stoker tenant add acme")
         return
-    told = done[0]
-    company = told.top_leads[0].company.id if told.top_leads else told.run.manifest.selected[0]
+    report = done[0]
+    company = (
+        report.top_leads[0].company.id if report.top_leads else report.run.manifest.selected[0]
+    )
     print_text(f"\nLook around in {kept}:")
     for command in (
-        f"why {told.tenant}/{company}",
+        f"why {report.tenant}/{company}",
         "leads --limit 10",
-        f"runs show {told.run.name} --tenant {told.tenant}",
+        f"runs show {report.run.name} --tenant {report.tenant}",
         f"sources list --tenant {DISCOVERY_TENANT}",
         "caps list",
         "ledger verify",

@@ -1,12 +1,8 @@
-"""What can be turned while the sandbox runs: how slow, how strict, how broken each vendor is.
+"""Fault settings: how slow, how strict, how broken each vendor is; and applying them to a handler.
 
-Dials are values with names, read anew for every request; what they do to an answer is
-`dialling.py`'s business. `sites` stands for all company sites together.
-
-A vendor as its dials make it: slower, stricter or broken, and always the same way again.
-
-What goes wrong with a request follows from the seed, its content and how often that content was
-asked, so a rerun meets the same faults and a retry can meet none. Only rates look at a clock.
+Settings are read at every request and can change while the sandbox runs; `sites` means all company
+sites. The fault of a request follows from the seed, its content and how often that content was
+requested, so a rerun meets the same faults and a retry can meet none. Only rates use a clock.
 """
 
 from __future__ import annotations
@@ -47,13 +43,13 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSettings:
-    """Where the dials of one vendor stand."""
+    """The fault settings of one vendor."""
 
     latency_low: timedelta = _NONE
     latency_high: timedelta = _NONE
     calls: int = 0  # how many calls per window are let through; 0 is any number
     window: timedelta = timedelta(minutes=1)
-    retry_after: str = ""  # what a 429 says in Retry-After; nothing is said when empty
+    retry_after: str = ""  # what a 429 says in Retry-After; no header when empty
     credits: int = -1  # how many a key has; -1 is any number
     price_percent: int = 100  # what is charged, against what the vendor's page says
     night: int = 0  # which night it is: sites change from night to night
@@ -65,9 +61,9 @@ class FaultSettings:
 
 
 class FaultSettingsTable:
-    """All dials. Setting one counts from the next request on.
+    """The fault settings of all vendors. A change applies from the next request on.
 
-    `vendors` are those there are dials of; anybody's when it is not said.
+    `vendors` are the names that may be set; any name when it is empty.
     """
 
     def __init__(
@@ -210,7 +206,7 @@ _CHARGED_FAULTS = frozenset(
 
 
 def build_plain_refusal(status: int) -> Response:
-    """Refuse in words that are nobody's in particular."""
+    """Return a refusal in no particular vendor's format."""
     return to_json_response({"error": {"status": status, "message": "refused"}}, status=status)
 
 
@@ -220,30 +216,34 @@ def wrap_with_faults(
     *,
     seed: int,
     dials: FaultSettingsTable,
-    tallies: Meter,
+    meter: Meter,
     refused: BuildRefusal = build_plain_refusal,
 ) -> Handler:
     """Return the vendor's handler as its dials make it. The vendor itself only answers."""
     lately: deque[float] = deque()
 
-    def handled(asked: Request) -> Response:
+    def handled(request: Request) -> Response:
         dial = dials.get_settings(vendor)
         if dial.calls > 0 and not _is_allowed(lately, dial):
             return _build_busy_response(refused, dial)
         if dial.status:
             return refused(dial.status)
         if not (dial.faults or dial.latency_low or dial.latency_high):
-            return answer(asked)
+            return answer(request)
         content = draw_number(
-            seed, asked.method, asked.host, asked.path, asked.search, asked.body.hex()
+            seed, request.method, request.host, request.path, request.search, request.body.hex()
         )
-        draws = Draws(seed, vendor, content, tallies.count_request(content))
+        draws = Draws(seed, vendor, content, meter.count_request(content))
         wait = _draw_latency(draws, dial)
         fault = _fault_dialling(draws, dial)
-        told = answer(asked) if fault is None or fault in _CHARGED_FAULTS else Response()
+        response = answer(request) if fault is None or fault in _CHARGED_FAULTS else Response()
         if fault is not None:
-            told = _apply_fault(told, fault, dial, refused)
-        return told.replace_fields(after=(told.after or timedelta(0)) + wait) if wait else told
+            response = _apply_fault(response, fault, dial, refused)
+        return (
+            response.replace_fields(after=(response.after or timedelta(0)) + wait)
+            if wait
+            else response
+        )
 
     return handled
 
@@ -259,10 +259,10 @@ def _is_allowed(lately: deque[float], dial: FaultSettings) -> bool:
 
 
 def _build_busy_response(refused: BuildRefusal, dial: FaultSettings) -> Response:
-    told = refused(429)
+    response = refused(429)
     if not dial.retry_after:
-        return told
-    return told.replace_fields(headers={**told.headers, "retry-after": dial.retry_after})
+        return response
+    return response.replace_fields(headers={**response.headers, "retry-after": dial.retry_after})
 
 
 def _draw_latency(draws: Draws, dial: FaultSettings) -> timedelta:
@@ -280,7 +280,7 @@ def _fault_dialling(draws: Draws, dial: FaultSettings) -> Fault | None:
 
 
 def _apply_fault(
-    told: Response, fault: Fault, dial: FaultSettings, refused: BuildRefusal
+    response: Response, fault: Fault, dial: FaultSettings, refused: BuildRefusal
 ) -> Response:
     match fault:
         case Fault.BUSY:
@@ -290,18 +290,18 @@ def _apply_fault(
         case Fault.ERROR | Fault.ERROR_CHARGED:
             return refused(500)
         case Fault.HANG:
-            return told.replace_fields(hang=True)
+            return response.replace_fields(hang=True)
         case Fault.CLOSE | Fault.REFUSED:
-            return told.replace_fields(close_after=0)
+            return response.replace_fields(close_after=0)
         case Fault.RESET:
-            return told.replace_fields(reset=True)
+            return response.replace_fields(reset=True)
         case Fault.TRUNCATED:
-            return told.replace_fields(
-                body=told.body[: len(told.body) // 2], lying_length=len(told.body) or 1
+            return response.replace_fields(
+                body=response.body[: len(response.body) // 2], lying_length=len(response.body) or 1
             )
         case Fault.CUT_JSON:
-            return told.replace_fields(body=told.body[: len(told.body) // 2])
+            return response.replace_fields(body=response.body[: len(response.body) // 2])
         case Fault.GARBAGE:
-            return told.replace_fields(body=b"<html>\xff\xfe not what you asked for")
+            return response.replace_fields(body=b"<html>\xff\xfe not what you asked for")
         case Fault.DRIP:
-            return told.replace_fields(drip=timedelta(milliseconds=300))
+            return response.replace_fields(drip=timedelta(milliseconds=300))

@@ -1,12 +1,8 @@
-"""A loopback socket that speaks HTTP/1.1: reads requests, hands them on, writes what it is told.
+"""The sandbox's HTTP/1.1 server on loopback: requests, responses, connections.
 
-Requests of one connection are answered one after the other, as they came. Whatever arrives that is
-no request gets 400 and the door; nothing that arrives takes more room than the limits below.
-
-Requests in, answers out: what the make-believe internet is asked, and what it may answer.
-
-Plain values and the rules for writing them down as HTTP/1.1. An answer can be wrong on purpose in
-every way a real one can. Sockets are `listening.py`'s business; who answers is the box's.
+Requests of one connection are answered one after the other. Input that is not a request gets 400
+and the connection closes; memory is bounded by the limits below. A response can be wrong on purpose
+in every way a real one can: lying length, reset, drip, no end.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ from stoker.base.types import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request, as it came."""
+    """One request as received."""
 
     method: str
     host: str  # lower case, without a port
@@ -60,7 +56,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One answer, and what goes wrong on its way. Without faults it is an honest one."""
+    """One response and its faults. Without faults it is a correct one."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -116,22 +112,22 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _BODILESS = frozenset((204, 304))
 
 
-def build_head(told: Response, *, close: bool) -> bytes:
+def build_head(response: Response, *, close: bool) -> bytes:
     """Return the head of an answer: status line, headers, and how its body ends."""
-    lines = [f"HTTP/1.1 {told.status} {_PHRASES.get(told.status, 'Answer')}\r\n"]
-    lines += [f"{name}: {value}\r\n" for name, value in told.headers.items()]
-    if told.stream is not None and told.lying_length is None:
+    lines = [f"HTTP/1.1 {response.status} {_PHRASES.get(response.status, 'Answer')}\r\n"]
+    lines += [f"{name}: {value}\r\n" for name, value in response.headers.items()]
+    if response.stream is not None and response.lying_length is None:
         lines.append("transfer-encoding: chunked\r\n")
-    elif told.status not in _BODILESS and "transfer-encoding" not in told.headers:
-        length = len(told.body) if told.lying_length is None else told.lying_length
+    elif response.status not in _BODILESS and "transfer-encoding" not in response.headers:
+        length = len(response.body) if response.lying_length is None else response.lying_length
         lines.append(f"content-length: {length}\r\n")
     lines.append("connection: close\r\n\r\n" if close else "\r\n")
     return "".join(lines).encode("latin-1", "replace")
 
 
-def has_body(told: Response, method: str) -> bool:
+def has_body(response: Response, method: str) -> bool:
     """Say whether anything follows the head."""
-    return method != "HEAD" and told.status not in _BODILESS
+    return method != "HEAD" and response.status not in _BODILESS
 
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -261,7 +257,7 @@ class HttpConnection(asyncio.Protocol):
         if not host:
             self._refuse(400, b"say which host is meant\n")
             return
-        asked = Request(
+        request = Request(
             method=self._parser.get_method().decode("latin-1"),
             host=host,
             path=(url.path or b"/").decode("latin-1"),
@@ -269,8 +265,8 @@ class HttpConnection(asyncio.Protocol):
             headers=self._fields,
             body=b"".join(self._body),
         )
-        self._waiting.append((asked, self._parser.should_keep_alive()))
-        # Bytes of the next request may already be counted; they begin anew with it.
+        self._waiting.append((request, self._parser.should_keep_alive()))
+        # Bytes of the next request may already be counted; they start again with it.
         self._head_size = self._body_size = 0
         if not self._answering:
             self._answer_next()
@@ -304,35 +300,37 @@ class HttpConnection(asyncio.Protocol):
         if isinstance(waiting, Response):
             self._write(waiting, method="GET", keep=False)
             return
-        asked, keep = waiting
-        told = self._handler(asked)
-        if told.hang:
+        request, keep = waiting
+        response = self._handler(request)
+        if response.hang:
             return
-        if told.after:
+        if response.after:
             self._timer = self._loop.call_later(
-                told.after.total_seconds(), self._write, told, asked.method, keep
+                response.after.total_seconds(), self._write, response, request.method, keep
             )
         else:
-            self._write(told, asked.method, keep)
+            self._write(response, request.method, keep)
 
-    def _write(self, told: Response, method: str, keep: bool) -> None:
+    def _write(self, response: Response, method: str, keep: bool) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        keep = keep and told.lying_length is None
-        head = build_head(told, close=not keep)
-        body = told.body if has_body(told, method) else b""
-        if told.reset or told.close_after is not None:
-            transport.write((head + body)[: told.close_after or 0])
-            self._end(reset=told.reset)
-        elif has_body(told, method) and (told.stream is not None or told.drip is not None):
+        keep = keep and response.lying_length is None
+        head = build_head(response, close=not keep)
+        body = response.body if has_body(response, method) else b""
+        if response.reset or response.close_after is not None:
+            transport.write((head + body)[: response.close_after or 0])
+            self._end(reset=response.reset)
+        elif has_body(response, method) and (
+            response.stream is not None or response.drip is not None
+        ):
             transport.write(head)
             self._keep_alive = keep
-            if told.drip is None:
-                self._stream = _split_body(told)
+            if response.drip is None:
+                self._stream = _split_body(response)
                 self._write_pieces()
             else:
-                self._drip(_split_body(told), told.drip.total_seconds())
+                self._drip(_split_body(response), response.drip.total_seconds())
         else:
             transport.write(head + body)
             self._finish_response(keep=keep)
@@ -382,13 +380,13 @@ class HttpConnection(asyncio.Protocol):
         self._transport.close()
 
 
-def _split_body(told: Response) -> Iterator[bytes]:
-    if told.stream is None:
-        for at in range(len(told.body)):
-            yield told.body[at : at + 1]
+def _split_body(response: Response) -> Iterator[bytes]:
+    if response.stream is None:
+        for at in range(len(response.body)):
+            yield response.body[at : at + 1]
         return
-    framed = told.lying_length is None
-    for piece in told.stream:
+    framed = response.lying_length is None
+    for piece in response.stream:
         for at in range(0, len(piece), _PIECE_BYTES):
             part = piece[at : at + _PIECE_BYTES]
             yield b"%x\r\n%b\r\n" % (len(part), part) if framed else part

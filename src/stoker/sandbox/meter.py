@@ -1,8 +1,7 @@
-"""What the sandbox saw and charged: the last requests, counts of all, and every vendor's own bill.
+"""Log what the sandbox received and charged: last requests, counts, and every vendor's bill.
 
-A charge is counted when the vendor would charge, also when its answer is then lost: it is the
-truth that ledgers are held against. Keys are kept as fingerprints, and secrets in addresses not
-at all.
+A charge counts when the vendor would charge, also when its response is then lost: tests compare
+ledgers with it. Keys are stored as fingerprints, and secrets in URLs not at all.
 """
 
 from __future__ import annotations
@@ -77,18 +76,18 @@ class Meter:
             return self._charges[vendor, compute_fingerprint(key), unit]
         return self.charges.get(vendor, {}).get(unit, 0)
 
-    def log_request(self, asked: Request, *, group: str, status: int) -> None:
+    def log_request(self, request: Request, *, group: str, status: int) -> None:
         """Remember a request and what it got."""
         self.by_host[group] += 1
         self.by_status[status] += 1
-        search = _SECRET.sub(r"\1…", asked.search) if asked.search else ""
-        target = f"{asked.path}?{search}" if search else asked.path
+        search = _SECRET.sub(r"\1…", request.search) if request.search else ""
+        target = f"{request.path}?{search}" if search else request.path
         self._log.append(
-            LoggedRequest(asked.number, asked.method, asked.host, target[:500], status)
+            LoggedRequest(request.number, request.method, request.host, target[:500], status)
         )
 
     def count_request(self, content: int) -> int:
-        """Say how often this content was asked before, counting from 0 (forgotten after many)."""
+        """Count a request for this content; return how many came before (forgotten after many)."""
         before = self._times.pop(content, 0)
         self._times[content] = before + 1
         if len(self._times) > _MAX_COUNTED_CONTENTS:
@@ -97,5 +96,5 @@ class Meter:
 
 
 def compute_fingerprint(key: str) -> str:
-    """Return what stands for a key where anybody may read it."""
+    """Return a public stand-in for a key."""
     return sha256(key.encode("utf-8", "replace")).hexdigest()[:12] if key else "none"

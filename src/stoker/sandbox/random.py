@@ -1,7 +1,6 @@
-"""Chance that can be had again: numbers drawn from a seed and a name, never from a clock.
+"""Reproducible random numbers, drawn from a seed and a name, never from a clock.
 
-The same seed and the same name give the same numbers on every machine and in every process. What
-is drawn, and how likely it is, is said by whoever draws.
+The same seed and name give the same numbers on every machine and in every process.
 """
 
 from __future__ import annotations

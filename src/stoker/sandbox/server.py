@@ -1,11 +1,7 @@
-"""The sandbox: one loopback port behind which a whole make-believe internet answers.
+"""The sandbox: one loopback port behind which a whole fake internet answers.
 
-Knows who answers for which host name, and that every request is counted. What anybody answers is
-their own module's business. Nothing here listens beyond loopback or looks at a wall clock.
-
-Which vendors there are in the make-believe internet, by host name.
-
-A list only; how each one answers is its own module's business.
+Maps host names to handlers and counts every request. It listens on loopback only and reads no wall
+clock.
 """
 
 from __future__ import annotations
@@ -79,11 +75,11 @@ HandlerFactory = Callable[[World, FaultSettingsTable, Meter], Handler]
 CONTROL = "sandbox.test"
 
 HANDLERS: Mapping[str, HandlerFactory] = {CONTROL: build_control_handler, **VENDOR_HANDLERS}
-"""Who answers for which host; every other name is a company's own site, or nobody's."""
+"""Who answers for which host; every other name is a company's own site, or unknown."""
 
 
 class Sandbox:
-    """A make-believe internet, as an async context manager."""
+    """A fake internet, as an async context manager."""
 
     def __init__(
         self,
@@ -134,30 +130,32 @@ class Sandbox:
             await self._server.wait_closed()
             self._server = None
 
-    def answer(self, asked: Request) -> Response:
+    def answer(self, request: Request) -> Response:
         """Answer one request and count it. Never raises: a fault of ours is an answer too."""
         self.meter.requests += 1
-        asked = replace(asked, number=self.meter.requests)
-        handler = self._hosts.get(asked.host)
-        group = asked.host if handler else SITES
+        request = replace(request, number=self.meter.requests)
+        handler = self._hosts.get(request.host)
+        group = request.host if handler else SITES
         try:
-            told = handler(asked) if handler else self._site(asked)
+            response = handler(request) if handler else self._site(request)
         except Exception as error:  # noqa: BLE001 - one bad request must not end the sandbox
-            told = to_text_response(f"a fault of the sandbox: {type(error).__name__}\n", status=599)
-        lost = told.hang or told.reset or told.close_after is not None
-        self.meter.log_request(asked, group=group, status=0 if lost else told.status)
-        return told
+            response = to_text_response(
+                f"a fault of the sandbox: {type(error).__name__}\n", status=599
+            )
+        lost = response.hang or response.reset or response.close_after is not None
+        self.meter.log_request(request, group=group, status=0 if lost else response.status)
+        return response
 
     def _build_site_handler(self) -> Handler:
         world, of_company = self.world, build_sites_handler(self.world, self.faults)
 
-        def answered(asked: Request) -> Response:
-            company = world.find_by_domain(asked.host)
+        def answered(request: Request) -> Response:
+            company = world.find_by_domain(request.host)
             if company is None:
-                # A name that resolves nowhere cannot be asked; this is the nearest thing.
+                # No request reaches a name that does not resolve; this is the nearest thing.
                 return Response(close_after=0)
-            return of_company(asked, company)
+            return of_company(request, company)
 
         return wrap_with_faults(
-            SITES, answered, seed=world.seed, dials=self.faults, tallies=self.meter
+            SITES, answered, seed=world.seed, dials=self.faults, meter=self.meter
         )

@@ -1,7 +1,4 @@
-"""A bar chart as a PNG file, in a few lines: a picture library would weigh more than Stoker does.
-
-Knows pixels and small capital letters. What the bars mean is the caller's to say.
-"""
+"""Draw a bar chart as a PNG file, without a picture library."""
 
 from __future__ import annotations
 

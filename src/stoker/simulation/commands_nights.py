@@ -63,7 +63,7 @@ def nights(nights: int, inject: str, accounts: int, seed: int, as_json: bool) ->
     tenants = len(list_sim_tenants(injected))
     begun = 0
 
-    def told() -> None:
+    def show_progress() -> None:
         nonlocal begun
         begun += 1
         if sys.stderr.isatty():
@@ -75,7 +75,9 @@ def nights(nights: int, inject: str, accounts: int, seed: int, as_json: bool) ->
         credits=max(accounts // 13, 1),
         companies=max(accounts // 33, 1),
     )
-    found = simulate_nights(nights=nights, injected=injected, order=order, seed=seed, told=told)
+    found = simulate_nights(
+        nights=nights, injected=injected, order=order, seed=seed, on_night_done=show_progress
+    )
     if sys.stderr.isatty():
         click.echo("\r" + " " * 40 + "\r", nl=False, err=True)
     if as_json:

@@ -1,8 +1,7 @@
-"""What goes wrong in a rehearsal of nights, where and when: said beforehand, the same every time.
+"""The faults that a simulation of nightly runs injects, and when: the same every time.
 
-The program is down in the middle of a night and at the minute a night should begin, clocks are
-set, vendors ask to be left alone, a cap is cut while looks are under way. What the product makes
-of it is `nights`' business.
+The program is down in the middle of a run and at the minute a run should start, clocks change,
+vendors throttle, and a cap is cut while lookups run.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class InjectedFault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimTenant:
-    """Where a tenant is: whose walls its nights follow, and when they begin there."""
+    """A simulated tenant: its time zone, and when its nightly runs start."""
 
     tenant: str
     zone: str
@@ -69,7 +68,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultPlan:
-    """Everything that goes wrong for one tenant."""
+    """All faults of one tenant."""
 
     down: tuple[Interval, ...] = ()  # the program is not running
     throttled: tuple[Interval, ...] = ()  # vendors answer that they are called too often

@@ -1,7 +1,7 @@
-"""What nights promise, held against what happened: by counting, with none of the product's rules.
+"""Check what nightly runs guarantee against what happened, with none of the product's rules.
 
-Days are what a calendar on the wall shows, limits what was injected, waits plain differences. So
-a planner that fools itself does not fool this.
+Days are local calendar days, limits are what was injected, waits are plain differences. So a
+planner error cannot hide itself here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GRACE = timedelta(minutes=10)  # after the deadline, for a look that was under w
 
 
 class Invariant(StrEnum):
-    """What every night promises, whatever goes wrong."""
+    """What every nightly run guarantees, whatever fails."""
 
     CAPS = "no cap is exceeded"
     ONE_RUN = "one night for every local day"
@@ -34,7 +34,7 @@ class Invariant(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """A promise that was broken."""
+    """A violated invariant."""
 
     invariant: Invariant
     tenant: str
@@ -44,7 +44,7 @@ class Violation:
 
 
 class InvariantChecker:
-    """Watches one tenant's nights, and finds what was broken."""
+    """Checks one tenant's runs and lists violations."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class InvariantChecker:
         self.violations: list[Violation] = []
 
     def record_start(self, instant: datetime) -> None:
-        """A night began that answers to this instant."""
+        """Record that a run of this occurrence started."""
         day = self._place.to_local_day(instant)
         self._nights[day] += 1
         if self._nights[day] > 1:
@@ -72,7 +72,7 @@ class InvariantChecker:
             )
 
     def record_spending(self, cap: str, amount: int, *, at: datetime) -> None:
-        """So much of a cap's unit was given away."""
+        """Record spending of a cap's unit."""
         day, limit = self._place.to_local_day(at), self._limit(cap, at)
         self._spent[cap, day] += amount
         if self._spent[cap, day] > limit:
@@ -81,14 +81,14 @@ class InvariantChecker:
             )
 
     def record_lookup(self, account: str, *, at: datetime) -> None:
-        """An account was looked at."""
+        """Record a lookup of an account."""
         day = self._place.to_local_day(at)
         self._looks[account, day] += 1
         if self._looks[account, day] > 1:
             self._add_violation(Invariant.ONCE, day, f"{account} was looked at again")
 
     def record_end(self, *, at: datetime, deadline: datetime) -> None:
-        """A night ended."""
+        """Record the end of a run."""
         if at > deadline + GRACE:
             late = int((at - deadline) / timedelta(minutes=1))
             self._add_violation(
@@ -98,10 +98,10 @@ class InvariantChecker:
     def check_waits(
         self, looked: Mapping[CompanyId, datetime], *, said: Collection[str], at: datetime
     ) -> None:
-        """A night is over: these are everybody's last looks, and whom it said it cannot keep.
+        """Check every account's wait after a run, except those the plan reported as missed.
 
-        While the program was down nobody was looked at, and one night passes until a look that
-        was left out for lack of time or money is planned again.
+        Downtime does not count, and one night passes until a lookup that was dropped for lack of
+        time or money is planned again.
         """
         late = []
         for account, last in looked.items():
@@ -115,7 +115,7 @@ class InvariantChecker:
             )
 
     def finish(self, days: int) -> None:
-        """The rehearsal is over: see whether a night is missing that the program was there for."""
+        """Check for missing runs at the end of the simulation."""
         for number in range(days):
             day = self._first + _DAY * number
             start, end = self._place.get_night_start(day), self._place.get_night_start(day + _DAY)

@@ -1,8 +1,8 @@
-"""How well copies of accounts are kept, by four yardsticks, exactly.
+"""Measure how fresh copies of accounts are, by four exact metrics.
 
-The share of time a copy is up to date; the changes it has missed, the k-th counting 1/k; what is
-left of a change's worth when a look finds it; and how long that takes. Each is weighed by the
-account's value. Steady chance is integrated in closed form: nothing here is sampled.
+The share of time a copy is up to date; the changes it has missed, the k-th counting 1/k; the value
+left of a change when a lookup finds it; and how long that takes. Each is weighted by the account's
+value. Changes at steady rates are integrated in closed form; nothing is sampled.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import numpy as np
 
 from stoker.heat.beliefs import Floats, Ints
 
-VALUE_HALF_LIFE_DAYS = (
-    14.0  # days in which a change that nobody has found loses all but 37 % of its worth
-)
+VALUE_HALF_LIFE_DAYS = 14.0  # days in which an unfound change loses all but 37 % of its value
 
 _EULER = 0.5772156649015329
 

@@ -1,8 +1,8 @@
-"""Nights and pulls of a few tenants on a virtual clock, with things going wrong, and what broke.
+"""Simulate nightly runs and pulls of a few tenants on a virtual clock, with injected faults.
 
-When a night is due, whom it looks at, what the gate grants and what is left out when time runs
-short are the product's own decisions, asked as the engine asks them. Accounts change by chance,
-the same for the same seed. What was broken is counted by `night_promises`.
+When a run is due, what it looks up, what the budget grants and what is dropped when time runs short
+are the product's own decisions. Accounts change at random, the same for the same seed. `invariants`
+checks the outcome.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _THROTTLED_SECONDS = (120, 360)  # and for how long they do
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimOptions:
-    """What tenants do every night, and what they may use."""
+    """What simulated tenants do every night, and what they may use."""
 
     accounts: int = 200
     units: int = 100  # a day
@@ -89,7 +89,7 @@ def grant_charges(
     reset: ResetRule,
     now: datetime,
 ) -> tuple[Charge, ...] | Refusal:
-    """Return what a request is charged, or who says no: as every store asks the core."""
+    """Return the charges of a request, or its refusal, as every store decides."""
     wanted = evaluate_request(request, caps, standing, reset=reset, now=now)
     if isinstance(wanted, Refusal):
         return wanted
@@ -98,7 +98,7 @@ def grant_charges(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFunctions:
-    """How everything is decided: by the product, unless a test wants to see others caught."""
+    """The decision functions: the product's own, unless a test replaces one to see it caught."""
 
     due: Callable[[datetime, datetime | None, Schedule], DueOccurrences] = compute_due
     plan: Callable[..., PullPlan] = plan_pulls
@@ -117,7 +117,7 @@ class NightTally:
     shed: int = 0
     pushed_back: int = 0
     killed: int = 0  # nights that were under way when the program stopped
-    said: int = 0  # accounts, night by night, that a plan said it cannot keep to the floor
+    said: int = 0  # accounts, night by night, that a plan reported over the floor
     violations: list[Violation] = field(default_factory=list)
 
 
@@ -128,9 +128,9 @@ def simulate_nights(
     order: SimOptions | None = None,
     seed: int = 0,
     practice: DecisionFunctions | None = None,
-    told: Callable[[], None] = lambda: None,
+    on_night_done: Callable[[], None] = lambda: None,
 ) -> NightTally:
-    """Return how so many nights of every tenant went; `told` is called when one is over."""
+    """Simulate so many nights of every tenant; `on_night_done` is called after each."""
     total = NightTally()
     for number, place in enumerate(list_sim_tenants(injected)):
         tenant = _TenantSimulation(
@@ -142,7 +142,7 @@ def simulate_nights(
             seed=seed + number,
             tally=total,
         )
-        tenant.run_nights(nights, told=told)
+        tenant.run_nights(nights, on_night_done=on_night_done)
         total.violations += tenant.checker.violations
     return total
 
@@ -192,7 +192,7 @@ class _TenantSimulation:
             place, bad, first=first, floor=_get_floor(order.rule), limit=self._get_limit
         )
 
-    def run_nights(self, nights: int, *, told: Callable[[], None]) -> None:
+    def run_nights(self, nights: int, *, on_night_done: Callable[[], None]) -> None:
         """Go through so many days, a look at the schedule every few minutes."""
         first = self._first
         now = datetime.combine(first, time(0, 0), UTC) - _DAY
@@ -212,7 +212,7 @@ class _TenantSimulation:
             last = max([last, *decided.run, *decided.missed]) if last else now
             for instant in decided.run:
                 now = self._run_night(instant, now)
-                told()
+                on_night_done()
             now += _TICK
         self.checker.finish(nights)
 

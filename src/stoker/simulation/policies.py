@@ -1,12 +1,7 @@
-"""Who is looked at on a day, by policies said in one sentence each; the product's is `planned`.
+"""Policies that choose a day's lookups: simple ones, and the product's planner.
 
-Each sees what a tenant could know: ages of copies, heat, and what its own looks have found. Those
-that are given the true rates of change say so in their names.
-
-The product's planner as a policy to rehearse: it plans each day, and learns from its looks.
-
-Whom to look at is `core.pulls`' decision and what a look teaches `core.beliefs`'; here they are
-only asked, day after day, as the engine asks them.
+Each sees what a tenant could know: ages of copies, heat, and what its own lookups found. Policies
+that are given the true change rates have that in their names.
 """
 
 from __future__ import annotations
@@ -55,7 +50,7 @@ class DayObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenLookups:
-    """Who is looked at, and at whom deeply."""
+    """The accounts to look up, and which of them deeply."""
 
     accounts: Ints
     deep: Flags
@@ -77,17 +72,17 @@ class LookupPolicy(Protocol):
         """Return what the policy is called in a table."""
 
     def choose_lookups(self, sight: DayObservation, *, budget: int) -> ChosenLookups:
-        """Return whom to look at today; together they cost no more than the budget."""
+        """Return today's lookups; together they cost no more than the budget."""
 
     def record_changes(
         self, sight: DayObservation, chosen: ChosenLookups, changed: Sequence[Flags]
     ) -> None:
-        """Take in which copies were out of date, by facet: those of all looks, of deep ones."""
+        """Record which copies were out of date, by level: of all lookups, of deep ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrgencyPolicy:
-    """Looks at the most urgent first, by one formula, until the budget is gone; learns nothing."""
+    """Looks up the most urgent accounts, by one formula, within the budget; learns nothing."""
 
     name: str
     urgency: Callable[[DayObservation], Floats]
@@ -108,41 +103,41 @@ class UrgencyPolicy:
 
 
 def build_uniform() -> LookupPolicy:
-    """Everybody in turn."""
+    """Return the policy that looks up all accounts in turn."""
     return UrgencyPolicy(name="uniform", urgency=lambda sight: sight.age)
 
 
 def build_by_rate(world: SimWorld) -> LookupPolicy:
-    """As often as each changes, were that known: the obvious thing, and a bad one."""
+    """Return the policy that looks up accounts as often as they change: obvious, and bad."""
     rates = world.surface.changes.rates
     return UrgencyPolicy(name="by change rate, known", urgency=lambda sight: sight.age * rates)
 
 
 def build_by_value(world: SimWorld) -> LookupPolicy:
-    """As often as each matters."""
+    """Return the policy that looks up accounts as often as they matter."""
     value = world.surface.value
     return UrgencyPolicy(name="by value", urgency=lambda sight: sight.age * value)
 
 
 def build_by_heat() -> LookupPolicy:
-    """As often as each is hot."""
+    """Return the policy that looks up accounts as often as they are hot."""
     return UrgencyPolicy(name="by heat", urgency=lambda sight: sight.age * sight.heat)
 
 
 def build_hottest() -> LookupPolicy:
-    """The hottest every day, the others never; among equals whoever waited longest."""
+    """Return the policy that looks up only the hottest; among equals the longest waiting."""
     return UrgencyPolicy(
         name="top by heat", urgency=lambda sight: sight.heat + 1e-9 * np.minimum(sight.age, 1e4)
     )
 
 
 def build_tiers() -> LookupPolicy:
-    """Each tier's interval, all stretched alike to what the budget allows."""
+    """Return the policy of tier intervals, all stretched alike to what the budget allows."""
     return UrgencyPolicy(name="tiers", urgency=compute_overdue)
 
 
 def build_hot_first() -> LookupPolicy:
-    """Whoever is due, all that are HOT before any that is WARM, those before the COLD."""
+    """Return the policy that looks up due accounts, HOT before WARM before COLD."""
 
     def urgency(sight: DayObservation) -> Floats:
         late = compute_overdue(sight)
@@ -163,13 +158,13 @@ _MIN_RATE = 1e-5  # changes a day, of what was never seen to change
 
 @dataclass(slots=True, kw_only=True)
 class ProductPolicy:
-    """Today's looks by the product's plan; what they find is learned, unless it is told."""
+    """The product's planner; it learns from its lookups, unless it is given the true rates."""
 
     name: str
     world: SimWorld
     rule: PullRule = field(default_factory=PullRule)
     beliefs: ChangeRateRule = field(default_factory=ChangeRateRule)
-    known: bool = False  # the true rates of change are told beforehand
+    known: bool = False  # whether it is given the true change rates
     costs: LookupCosts = field(default_factory=LookupCosts)
     _changes: list[Floats] = field(init=False)  # by facet; nan: a look has yet to teach something
     _days: list[Floats] = field(init=False)

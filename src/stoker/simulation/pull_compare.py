@@ -1,7 +1,7 @@
-"""Policies of looking side by side, on the same accounts at the same budget, beside the bound.
+"""Compare lookup policies on the same accounts at the same budget, beside the bound.
 
-The bound is the product's own certificate, for accounts that change by chance at steady rates: no
-policy that is not told of changes does better, whatever it knows. Recorded changes have none.
+The bound is the product's own certificate, for accounts that change at steady rates: no policy
+without knowledge of the changes does better. Recorded changes have no bound.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PolicyComparison:
     def tiers(self) -> PolicyResult:
         """Return what came of tiers, which the others are held against."""
         return next(
-            kept for kept in self.policies if kept.policy == pull_policies.build_tiers().name
+            result for result in self.policies if result.policy == pull_policies.build_tiers().name
         )
 
 

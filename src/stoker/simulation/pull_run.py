@@ -1,7 +1,7 @@
-"""One policy of looking, day after day on a virtual clock, and what became of the copies.
+"""Run one lookup policy day after day on a virtual clock, and measure the copies.
 
-Everybody has been looked at once before the first day and nothing else is known. The second half
-is measured, when whoever learns has had the time to.
+Every account has been looked up once before the first day and nothing else is known. Only the
+second half is measured, when a policy that learns has had time to.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TICKS = to_ticks(START + timedelta(days=1)) - to_ticks(START)  # of a day
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyResult:
-    """How well one policy kept the copies, in the second half of a rehearsal."""
+    """How fresh one policy had the copies, in the second half of a simulation."""
 
     policy: str
     tally: FreshnessTally
@@ -35,7 +35,7 @@ class PolicyResult:
 
 
 class HeatTracker:
-    """Heat of all accounts, from posture and from what looks find, by the product's formula."""
+    """The heat of all accounts, from posture and found changes, by the product's formula."""
 
     def __init__(self, posture: Floats, *, rule: HeatRule) -> None:
         self._posture, self._rule = posture, rule
@@ -43,13 +43,13 @@ class HeatTracker:
         self._as_of = np.full(len(posture), to_ticks(START))
 
     def compute_heat_on(self, day: int) -> Floats:
-        """Return everybody's heat, 0 to 1."""
+        """Return the heat of all accounts, 0 to 1."""
         now = START + timedelta(days=day)
         signals = (self._peak, self._mass, self._as_of)
         return compute_scores(self._posture, *signals, now=now, rule=self._rule)[0]
 
     def add_changes(self, accounts: Ints, *, day: int) -> None:
-        """Take in that these accounts changed: a signal of full strength at each."""
+        """Add a signal of full strength for each of these accounts."""
         now = to_ticks(START) + day * _TICKS
         days = (now - self._as_of[accounts]) / _TICKS
         self._mass[accounts] *= np.exp2(-days / (self._rule.half_life / timedelta(days=1)))
@@ -59,7 +59,7 @@ class HeatTracker:
 
 
 class DataCopies:
-    """Everybody's copy of one facet, and what became of the copies since a day."""
+    """All accounts' copies of one level, and their freshness since a day."""
 
     def __init__(self, facet: WorldLevel, looked: Floats, *, measured_from: int) -> None:
         self._facet, self._looked, self._from = facet, looked, measured_from
@@ -106,7 +106,7 @@ def run_policy(
     seed: int = 0,
     costs: LookupCosts | None = None,
 ) -> PolicyResult:
-    """Return how a policy does with so many units per account and day. Raises ConfigError."""
+    """Return the result of a policy with so many units per account and day. Raises ConfigError."""
     if not 2 <= days <= 36_600 or not 0 < budget <= 1000:
         raise ConfigError("a rehearsal takes 2 days to 100 years, and a budget above 0")
     costs, half = costs or LookupCosts(), days // 2
@@ -154,6 +154,6 @@ def run_policy(
 
 
 def to_tier_ranks(heat: Floats) -> Ints:
-    """Return the rank of everybody's tier: so many are HOT, so many WARM, by heat."""
+    """Return the tier rank of each account: fixed shares are HOT and WARM, by heat."""
     edges = np.quantile(heat, (TIER_SHARES[0], TIER_SHARES[0] + TIER_SHARES[1]))
     return np.searchsorted(edges, heat, side="right")

@@ -1,8 +1,7 @@
-"""How long profiles wait under three policies, on the same budgets and the same luck.
+"""Compare how long profiles wait under three policies, with the same budgets and random numbers.
 
-The production planner repaired every morning, the same planner asked on Mondays only, and always
-the longest-waiting first, which nothing beats. Policies are rehearsed; the planner is the
-product's own.
+The production planner replanned every morning, the same planner run on Mondays only, and always the
+longest waiting first, which is the best possible.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ REPLANNED_DAILY, WEEKLY, MAX_WAIT_FIRST = "repaired daily", "planned weekly", "l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageResult:
-    """What came of one policy, over all runs."""
+    """The result of one policy, over all runs."""
 
     policy: str
     gaps: tuple[int, ...]  # how many gaps of 0, 1, 2 … days
     within: float  # share of gaps no longer than the window
-    runs_too_long: float  # share of runs in which anybody waited longer
+    runs_too_long: float  # share of runs in which a profile waited longer
     profiles_too_long: float  # share of profiles that ever did
     longest: int  # days
     outcomes: dict[TouchOutcome, int]
@@ -68,7 +67,7 @@ def compare_coverage(
 
 
 def build_steady_state(number: int, *, odds: OutcomeOdds, rule: PlanRule, seed: int) -> Ints:
-    """Return when each was last done where touches have been made for long: evenly spread."""
+    """Return last-done days as after a long time of touches: evenly spread."""
     turn = 7 * number / max(rule.target * odds.done, 1)
     days = max(min(round(turn), rule.window.days), 1)
     chance = RandomStream(seed, Purpose.OUTCOMES, 0)
@@ -76,7 +75,7 @@ def build_steady_state(number: int, *, odds: OutcomeOdds, rule: PlanRule, seed: 
 
 
 def pick_longest_waits(last_done: Ints, day: date, budget: int) -> Ints:
-    """Pick whoever waited longest, nobody who was done yesterday."""
+    """Pick the longest waiting profiles, except those done yesterday."""
     oldest = np.argsort(last_done, kind="stable")
     return oldest[day.toordinal() - last_done[oldest] > 1][:budget].astype(np.int64, copy=False)
 

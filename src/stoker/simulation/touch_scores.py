@@ -1,8 +1,7 @@
-"""What scores do: who is picked after how many days, how often anybody is forced in.
+"""Compare two score formulas: after how many days profiles are picked, how often by force.
 
-Beside the product's formula stands the one it replaced, which gave a bonus for recent activity: at
-equal waits it picked the active again and again, and forgot the quiet. Rehearsed in the stride of
-a tenant, with the planner the product uses.
+The old formula gave a bonus for recent activity: at equal waits it picked active profiles again and
+again, and forgot quiet ones. Both run with the production planner from a steady state.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def compare_formulas(
 def compute_old_scores(
     since: Ints, active: Floats, *, rule: PlanRule, chance: RandomStream
 ) -> Floats:
-    """Return scores by the formula that was: the wait, some chance, a bonus for the active."""
+    """Return scores by the old formula: wait, some randomness, a bonus for activity."""
     return compute_scores(since, rule=rule, chance=chance) + active * ACTIVE_BONUS
 
 

@@ -1,7 +1,7 @@
-"""How touches lie in their days: by hour, from one to the next, and never too near.
+"""Measure how touches lie in their days: by hour, the gaps between them, and the minimum gap.
 
-The moments are the product's own, before and after they are moved apart. Whether they follow the
-table of rates is asked by Pearson's chi-square, of the process before anything is moved.
+The times are the product's own, before and after they are moved apart. Pearson's chi-square tests
+whether they follow the hourly weights, before anything is moved.
 """
 
 from __future__ import annotations

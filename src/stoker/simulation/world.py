@@ -1,14 +1,9 @@
-"""Recorded changes, to rehearse looks on: when things really changed, and how much each matters.
+"""The accounts of a simulation: their values, guesses of these, and when they change.
 
-A trace is a CSV file, packed with gzip or not, of items and the unix times at which they changed;
-an importance is one of items and numbers. Items that are not in the trace do not exist here. What
-copies miss is counted, not expected.
-
-Accounts to rehearse looks on: what each is worth, what is guessed of that, when it changes.
-
-A make-believe population changes by chance at steady rates, so what copies of it miss is known
-exactly on average; recorded changes are `traces`' business. Who is looked at is the policies'.
-Times are days since the rehearsal began, as numbers.
+A random population changes at steady rates, so the expected freshness of copies is exact. A trace
+is a CSV file, with gzip or without, of items and the unix times at which they changed; an
+importance file has items and numbers, and items that are not in the trace are ignored. Times are
+days since the start of the simulation.
 """
 
 from __future__ import annotations
@@ -76,7 +71,7 @@ class SimWorld:
 
     surface: WorldLevel
     deep: WorldLevel | None = None
-    posture: Floats  # 0 to 1: the account's place by value, as far as anybody guesses
+    posture: Floats  # 0 to 1: the account's guessed rank by value
 
     def __len__(self) -> int:
         return len(self.posture)
@@ -106,7 +101,7 @@ class SteadyChanges:
 def build_population(
     accounts: int, *, seed: int = 0, correlation: float = CORRELATION, deep: bool = False
 ) -> SimWorld:
-    """Return a make-believe population, the same one for the same seed. Raises ConfigError."""
+    """Return a random population, the same one for the same seed. Raises ConfigError."""
     if not 1 <= accounts <= MAX_ACCOUNTS:
         raise ConfigError(f"a rehearsal has 1 to {MAX_ACCOUNTS:,} accounts, not {accounts:,}")
     luck = np.random.default_rng([seed, 1])
@@ -129,13 +124,13 @@ def build_population(
 
 
 def draw_values(accounts: int, *, seed: int = 0) -> Floats:
-    """Return values spread as a population's are, for accounts of which none is known."""
+    """Return values distributed as a population's, for accounts without known values."""
     value = np.exp(VALUE_SPREAD * np.random.default_rng([seed, 2]).standard_normal(accounts))
     return np.asarray(value / value.mean())
 
 
 def guess_ranks(value: Floats, luck: np.random.Generator) -> Floats:
-    """Return each account's place by value, from 0 to 1, as a guess would have it."""
+    """Return each account's rank by value, from 0 to 1, as a noisy guess."""
     guess = np.log(value) + GUESS_CORRELATION * luck.standard_normal(len(value))
     places = np.empty(len(value))
     places[np.argsort(guess, kind="stable")] = (np.arange(len(value)) + 0.5) / len(value)
@@ -225,7 +220,7 @@ def read_trace(
     end = max(map(max, moments.values()))
     began = end - days * _DAY
     items = sorted(moments)
-    kept = [
+    times = [
         sorted((at - began) / _DAY for at in moments[item] if at >= began - LEAD_DAYS * _DAY)
         for item in items
     ]
@@ -233,8 +228,8 @@ def read_trace(
     if importance is not None:
         value = _read_values(items, importance)
     changes = RecordedChanges(
-        at=np.array([at for each in kept for at in each]),
-        first=np.concatenate([[0], np.cumsum([len(each) for each in kept])]),
+        at=np.array([at for each in times for at in each]),
+        first=np.concatenate([[0], np.cumsum([len(each) for each in times])]),
         days=float(days),
     )
     return SimWorld(

@@ -1,7 +1,7 @@
-"""How odd sites answer: each trouble as it looks on the wire.
+"""How faulty sites answer: each site fault on the wire.
 
-Asked for one address of one site, this says what is odd about the answer, or None when this
-address is answered as on any other site. Pages themselves come from elsewhere.
+A handler returns the faulty response for one URL of a site, or None when this URL is answered
+normally.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ FaultHandler = Callable[[World, Company, Request], Response | None]
 
 
 def redirect(where: str, *, status: int = 302) -> Response:
-    """Send somebody elsewhere."""
+    """Return a redirect."""
     return Response(status=status, headers={"location": where, "content-type": "text/html"})
 
 
 def _answer_page(markup: str, *, status: int = 200) -> FaultHandler:
-    return lambda world, company, asked: to_page_response(markup, status=status)
+    return lambda world, company, request: to_page_response(markup, status=status)
 
 
 def _build_page(title: str, body: str) -> str:
@@ -52,12 +52,12 @@ def _build_page(title: str, body: str) -> str:
 
 
 def _for_home_only(answer: Callable[[Company], Response]) -> FaultHandler:
-    return lambda world, company, asked: answer(company) if asked.path == "/" else None
+    return lambda world, company, request: answer(company) if request.path == "/" else None
 
 
 def _answer_with(body: str) -> FaultHandler:
-    def answered(world: World, company: Company, asked: Request) -> Response | None:
-        if asked.path == "/":
+    def answered(world: World, company: Company, request: Request) -> Response | None:
+        if request.path == "/":
             return to_page_response(_build_page(company.brand, body) if body else "")
         return to_text_response("Not found\n", status=404)
 
@@ -107,11 +107,11 @@ def _compress_blank() -> bytes:
     return packer.compress(b" " * 1_048_576) + packer.flush(zlib.Z_FULL_FLUSH)
 
 
-def _serve_calendar(world: World, company: Company, asked: Request) -> Response | None:
-    if asked.path != "/events":
+def _serve_calendar(world: World, company: Company, request: Request) -> Response | None:
+    if request.path != "/events":
         return None
     try:
-        day = date.fromisoformat(asked.get_argument("day", "2026-01-01"))
+        day = date.fromisoformat(request.get_argument("day", "2026-01-01"))
         days = [day + timedelta(days=more) for more in range(-15, 16) if more]
     except (ValueError, OverflowError):
         return to_page_response(_build_page("Events", "<p>No such day.</p>"), status=404)
@@ -119,37 +119,41 @@ def _serve_calendar(world: World, company: Company, asked: Request) -> Response 
     return to_page_response(_build_page(f"Events on {day}", f"<h1>Events on {day}</h1>{links}"))
 
 
-def _redirect_to_www(world: World, company: Company, asked: Request) -> Response | None:
-    if asked.host.startswith("www."):
+def _redirect_to_www(world: World, company: Company, request: Request) -> Response | None:
+    if request.host.startswith("www."):
         return None
-    return redirect(f"http://www.{company.domain}{asked.path}", status=301)
+    return redirect(f"http://www.{company.domain}{request.path}", status=301)
 
 
-def _redirect_in_loop(world: World, company: Company, asked: Request) -> Response | None:
-    if asked.path == "/robots.txt":
+def _redirect_in_loop(world: World, company: Company, request: Request) -> Response | None:
+    if request.path == "/robots.txt":
         return None
-    return redirect("/here" if asked.path != "/here" else "/there")
+    return redirect("/here" if request.path != "/here" else "/there")
 
 
-def _redirect_in_chain(world: World, company: Company, asked: Request) -> Response | None:
-    if asked.path == "/" and asked.get_argument("hop") != str(_MAX_HOPS):
-        nth = int(asked.get_argument("hop", "0")) if asked.get_argument("hop", "0").isdigit() else 0
+def _redirect_in_chain(world: World, company: Company, request: Request) -> Response | None:
+    if request.path == "/" and request.get_argument("hop") != str(_MAX_HOPS):
+        nth = (
+            int(request.get_argument("hop", "0"))
+            if request.get_argument("hop", "0").isdigit()
+            else 0
+        )
         return redirect(f"/?hop={min(nth, _MAX_HOPS) + 1}")
     return None
 
 
-def _redirect_off_site(world: World, company: Company, asked: Request) -> Response | None:
+def _redirect_off_site(world: World, company: Company, request: Request) -> Response | None:
     other = world.get_company((company.index + 1) % world.size)
-    return redirect(f"http://{other.domain}{asked.path}", status=301)
+    return redirect(f"http://{other.domain}{request.path}", status=301)
 
 
-def _redirect_to_private(world: World, company: Company, asked: Request) -> Response | None:
-    if asked.path == "/robots.txt":
+def _redirect_to_private(world: World, company: Company, request: Request) -> Response | None:
+    if request.path == "/robots.txt":
         return None
-    return redirect(world.build_draws("inward", company.index, asked.path).pick(_PRIVATE_URLS))
+    return redirect(world.build_draws("inward", company.index, request.path).pick(_PRIVATE_URLS))
 
 
-def _serve_challenge(world: World, company: Company, asked: Request) -> Response | None:
+def _serve_challenge(world: World, company: Company, request: Request) -> Response | None:
     page = to_page_response(
         _build_page(
             "Just a moment...",
@@ -161,11 +165,11 @@ def _serve_challenge(world: World, company: Company, asked: Request) -> Response
     return page.replace_fields(headers={**page.headers, "server": "shield", "x-challenge": "1"})
 
 
-def _serve_login(world: World, company: Company, asked: Request) -> Response | None:
-    if asked.path == "/robots.txt":
+def _serve_login(world: World, company: Company, request: Request) -> Response | None:
+    if request.path == "/robots.txt":
         return None
-    if asked.path != "/login":
-        return redirect(f"/login?next={asked.path}")
+    if request.path != "/login":
+        return redirect(f"/login?next={request.path}")
     return to_page_response(
         _build_page(
             "Sign in",
@@ -175,8 +179,8 @@ def _serve_login(world: World, company: Company, asked: Request) -> Response | N
     )
 
 
-def _serve_cookie_wall(world: World, company: Company, asked: Request) -> Response | None:
-    if "consent=yes" in asked.headers.get("cookie", "") or asked.path == "/robots.txt":
+def _serve_cookie_wall(world: World, company: Company, request: Request) -> Response | None:
+    if "consent=yes" in request.headers.get("cookie", "") or request.path == "/robots.txt":
         return None
     page = to_page_response(
         _build_page(
@@ -187,26 +191,26 @@ def _serve_cookie_wall(world: World, company: Company, asked: Request) -> Respon
     return page.replace_fields(headers={**page.headers, "set-cookie": "consent=no; Path=/"})
 
 
-def _serve_soft_404(world: World, company: Company, asked: Request) -> Response | None:
-    if not asked.path.startswith(("/item", "/listed", "/old", "/missing")):
+def _serve_soft_404(world: World, company: Company, request: Request) -> Response | None:
+    if not request.path.startswith(("/item", "/listed", "/old", "/missing")):
         return None
     return to_page_response(_build_page("Not found", "<h1>Oops! We cannot find that page.</h1>"))
 
 
-def _serve_error(world: World, company: Company, asked: Request) -> Response | None:
-    if asked.path == "/robots.txt":  # failing there is a trouble of its own
+def _serve_error(world: World, company: Company, request: Request) -> Response | None:
+    if request.path == "/robots.txt":  # failing there is a trouble of its own
         return None
     return to_page_response("<h1>Internal Server Error</h1>", status=500)
 
 
-def _serve_unavailable(world: World, company: Company, asked: Request) -> Response | None:
-    told = to_text_response("Down for maintenance\n", status=503)
-    return told.replace_fields(headers={**told.headers, "retry-after": "120"})
+def _serve_unavailable(world: World, company: Company, request: Request) -> Response | None:
+    response = to_text_response("Down for maintenance\n", status=503)
+    return response.replace_fields(headers={**response.headers, "retry-after": "120"})
 
 
 def _drop_connection(**how: bool) -> FaultHandler:
-    def answered(world: World, company: Company, asked: Request) -> Response | None:
-        return None if asked.path == "/robots.txt" else Response().replace_fields(**how)
+    def answered(world: World, company: Company, request: Request) -> Response | None:
+        return None if request.path == "/robots.txt" else Response().replace_fields(**how)
 
     return answered
 
@@ -223,8 +227,8 @@ FAULT_HANDLERS: dict[SiteFault, FaultHandler] = {
     SiteFault.DEEP_HTML: _for_home_only(lambda company: _stream(company, _iterate_deep_html)),
     SiteFault.CALENDAR: _serve_calendar,
     SiteFault.TO_WWW: _redirect_to_www,
-    SiteFault.TO_SECURE: lambda world, company, asked: redirect(
-        f"https://{company.domain}{asked.path}", status=301
+    SiteFault.TO_SECURE: lambda world, company, request: redirect(
+        f"https://{company.domain}{request.path}", status=301
     ),
     SiteFault.LOOPING: _redirect_in_loop,
     SiteFault.CHAIN: _redirect_in_chain,
@@ -258,28 +262,28 @@ FAULT_HANDLERS: dict[SiteFault, FaultHandler] = {
 """What each trouble does to an address; troubles not listed only spoil whole pages."""
 
 
-def apply_page_fault(told: Response, trouble: SiteFault, asked: Request) -> Response:
+def apply_page_fault(response: Response, trouble: SiteFault, request: Request) -> Response:
     """Return a good page as a trouble sends it."""
-    if asked.path == "/robots.txt":
-        return told
+    if request.path == "/robots.txt":
+        return response
     match trouble:
         case SiteFault.SLOW:
-            return told.replace_fields(after=_SLOW_DELAY)
+            return response.replace_fields(after=_SLOW_DELAY)
         case SiteFault.DRIPPING:
-            return told.replace_fields(drip=_DRIP_DELAY)
+            return response.replace_fields(drip=_DRIP_DELAY)
         case SiteFault.CUT:
-            return told.replace_fields(
-                body=told.body[: len(told.body) // 2], lying_length=len(told.body)
+            return response.replace_fields(
+                body=response.body[: len(response.body) // 2], lying_length=len(response.body)
             )
         case SiteFault.LYING_LENGTH:
-            more = 1000 if len(asked.path) % 2 else -len(told.body) // 2
-            return told.replace_fields(lying_length=len(told.body) + more)
+            more = 1000 if len(request.path) % 2 else -len(response.body) // 2
+            return response.replace_fields(lying_length=len(response.body) + more)
         case SiteFault.BROKEN_HTML:
-            body = told.body
+            body = response.body
             for tag in (b"</p>", b"</li>", b"</ul>", b"</head>", b"</nav>", b"</title>"):
                 body = body.replace(tag, b"" if tag != b"</title>" else b"</titel></title>")
-            return told.replace_fields(
+            return response.replace_fields(
                 body=b"<table><span><p " + body + b"<b><i></b><td><![CDATA[<x"
             )
         case _:
-            return told
+            return response

@@ -1,7 +1,7 @@
-"""Which pages a company's site has, where they are, and which version of each a night shows.
+"""Which pages a company's site has, their paths, and which version of each a night shows.
 
-Addresses differ from site to site as they do in the real world. A page changes at a rate of its
-own, from never to every night; a night that brings no change brings the same bytes.
+Paths differ from site to site. A page changes at its own rate, from never to every night; a night
+without a change serves the same bytes.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class SiteLayout:
     validators: Validators
     maps: SitemapStyle
     gzip: bool
-    crawl_delay: int  # seconds; 0 is not said
+    crawl_delay: int  # seconds; 0: none given
     generator: int
 
     def list_kind(self, kind: str) -> list[SitePage]:

@@ -1,12 +1,7 @@
-"""The markup of a company's pages: what they say, and how they tell it to machines.
+"""The markup of a company's pages, with the sentences and injected orders in them.
 
-Everything follows from the company, the page and its version. How a page is sent, or spoilt on
-its way, is not known here.
-
-What company sites say, in sentences: prose, news, openings, and texts that give orders.
-
-Only words. Which of them stand on which page is `site_pages.py`'s business. The orders are there
-to be read as text by whoever reads pages; nothing here obeys them.
+Everything follows from the company, the page and its version. The orders test that readers of pages
+treat them as text.
 """
 
 from __future__ import annotations
@@ -309,8 +304,8 @@ def _build_blog(
     words = {**_to_template_values(company), "openings": 3}
     news = [NEWS[nth % 6].format_map({**words, "nth": nth}) for nth in range(len(layout.pages))]
     posts = [
-        f'<li><a href="{each.path}">{escape_html(said)}</a></li>'
-        for each, said in zip(layout.list_kind("post"), news, strict=False)
+        f'<li><a href="{each.path}">{escape_html(headline)}</a></li>'
+        for each, headline in zip(layout.list_kind("post"), news, strict=False)
     ]
     return ["<ul>", *posts, "</ul>"]
 

@@ -1,10 +1,4 @@
-"""Company sites: what is served under a company's own domain, on which night.
-
-Puts together where a site's pages are, what they say, what the site tells crawlers and what is
-odd about it; and knows what those who have seen a page before are told.
-
-What a site tells crawlers: robots.txt and its sitemaps, the honest ones and the odd ones.
-"""
+"""Serve company sites: pages by night, robots.txt, sitemaps, validators and site faults."""
 
 from __future__ import annotations
 
@@ -169,22 +163,22 @@ def build_sites_handler(world: World, dials: FaultSettingsTable) -> SiteHandler:
             _encode_page(markup, company.trouble), laid_out, place, version, packed=packed
         )
 
-    def handled(asked: Request, company: Company) -> Response:
+    def handled(request: Request, company: Company) -> Response:
         odd = FAULT_HANDLERS.get(company.trouble)
-        if odd is not None and (told := odd(world, company, asked)) is not None:
-            return told
+        if odd is not None and (response := odd(world, company, request)) is not None:
+            return response
         laid_out, night = layout(company.index), dials.get_settings(SITES).night
-        if asked.path == "/robots.txt":
+        if request.path == "/robots.txt":
             return build_robots(company, laid_out)
-        place = laid_out.pages.get(asked.path)
+        place = laid_out.pages.get(request.path)
         if place is not None:
-            packed = laid_out.gzip and "gzip" in asked.headers.get("accept-encoding", "")
-            told = page(company.index, asked.path, place.count_changes(night), packed)
-            told = _find_not_modified(told, asked) or told
-            return apply_page_fault(told, company.trouble, asked)
-        if asked.path.startswith("/admin/"):
+            packed = laid_out.gzip and "gzip" in request.headers.get("accept-encoding", "")
+            response = page(company.index, request.path, place.count_changes(night), packed)
+            response = _find_not_modified(response, request) or response
+            return apply_page_fault(response, company.trouble, request)
+        if request.path.startswith("/admin/"):
             return _STAFF_PAGE
-        return find_sitemap(company, laid_out, asked.path, night=night) or _NOT_FOUND
+        return find_sitemap(company, laid_out, request.path, night=night) or _NOT_FOUND
 
     return handled
 
@@ -232,10 +226,10 @@ def _build_duplicate() -> str:
 
 
 def _add_validators(
-    told: Response, layout: SiteLayout, place: SitePage, version: int, *, packed: bool
+    response: Response, layout: SiteLayout, place: SitePage, version: int, *, packed: bool
 ) -> Response:
-    headers = dict(told.headers)
-    etag = blake2b(told.body, digest_size=8).hexdigest()
+    headers = dict(response.headers)
+    etag = blake2b(response.body, digest_size=8).hexdigest()
     match layout.validators:
         case Validators.BOTH | Validators.ETAG:
             headers["etag"] = f'"{etag}"'
@@ -246,10 +240,10 @@ def _add_validators(
     if layout.validators in (Validators.BOTH, Validators.DATE):
         headers["last-modified"] = _format_http_date(place.get_changed_at(version))
     if not packed:
-        return told.replace_fields(headers=headers)
+        return response.replace_fields(headers=headers)
     headers |= {"content-encoding": "gzip", "vary": "accept-encoding"}
-    return told.replace_fields(
-        headers=headers, body=gzip.compress(told.body, compresslevel=5, mtime=0)
+    return response.replace_fields(
+        headers=headers, body=gzip.compress(response.body, compresslevel=5, mtime=0)
     )
 
 
@@ -258,19 +252,21 @@ def _format_http_date(moment: datetime) -> str:
     return format_datetime(moment, usegmt=True)
 
 
-def _find_not_modified(told: Response, asked: Request) -> Response | None:
+def _find_not_modified(response: Response, request: Request) -> Response | None:
     """Return a 304 when the one who asks has seen exactly this, None otherwise."""
-    known, etag = asked.headers.get("if-none-match"), told.headers.get("etag")
+    known, etag = request.headers.get("if-none-match"), response.headers.get("etag")
     if known is not None:
         same = etag is not None and (known == "*" or etag.removeprefix("W/") in known)
-    elif since := asked.headers.get("if-modified-since"):
-        same = _is_unchanged_since(told.headers.get("last-modified"), since)
+    elif since := request.headers.get("if-modified-since"):
+        same = _is_unchanged_since(response.headers.get("last-modified"), since)
     else:
         return None
     if not same:
         return None
-    kept = {name: text for name, text in told.headers.items() if name in ("etag", "last-modified")}
-    return Response(status=304, headers=kept)
+    validators = {
+        name: text for name, text in response.headers.items() if name in ("etag", "last-modified")
+    }
+    return Response(status=304, headers=validators)
 
 
 def _is_unchanged_since(changed: str | None, since: str) -> bool:

@@ -1,16 +1,9 @@
-"""One opening as Greenhouse, Lever and Ashby write it down: their fields, their quirks.
+"""greenhouse.test, lever.test, ashby.test and feeds.test: job boards and feeds.
 
-Greenhouse escapes its markup, Lever counts milliseconds, Ashby tells pay only to who asks.
-
-feeds.test: jobs and news of companies as RSS and Atom, and feeds nobody should trust.
-
-/{slug}/jobs.rss, /{slug}/jobs.atom       what a company has open
-/hostile/{bomb,dates,broken,huge,items}.rss   entities, dates in every shape, cut off, no end
-
-greenhouse.test, lever.test and ashby.test: the public job boards, each in its own words.
-
-A company is on one of them or on none; a board that is not there is not found. Boards charge
-nothing and know no keys.
+A company is on one board or on none; an unknown board is not found. Boards charge nothing and take
+no keys. Greenhouse escapes its markup, Lever counts milliseconds, Ashby shows pay only on request.
+Feeds are /{slug}/jobs.rss and /{slug}/jobs.atom, and hostile ones under
+/hostile/{bomb,dates,broken,huge,items}.rss: entities, odd dates, cut off, endless.
 """
 
 from __future__ import annotations
@@ -50,13 +43,13 @@ _ODD_DATES = (
 )
 
 
-def build_feeds_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
+def build_feeds_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the handler."""
 
-    def answer(asked: Request) -> Response:
-        if asked.method not in ("GET", "HEAD"):
+    def answer(request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
             return Response(status=405)
-        slug, _, name = asked.path.strip("/").partition("/")
+        slug, _, name = request.path.strip("/").partition("/")
         if slug == "hostile":
             return _build_hostile_feed(name)
         company = world.find_by_domain(f"{slug}.test")
@@ -65,12 +58,12 @@ def build_feeds_handler(world: World, dials: FaultSettingsTable, tallies: Meter)
         night = dials.get_settings(SITES).night
         openings = list_openings(world, company, night=night)
         if name == "jobs.rss":
-            return _answer_unless_known(asked, _build_rss(company, openings), openings)
+            return _answer_unless_known(request, _build_rss(company, openings), openings)
         if name == "jobs.atom":
-            return _answer_unless_known(asked, _build_atom(company, openings), openings)
+            return _answer_unless_known(request, _build_atom(company, openings), openings)
         return _FEED_NOT_FOUND
 
-    return wrap_with_faults("feeds", answer, seed=world.seed, dials=dials, tallies=tallies)
+    return wrap_with_faults("feeds", answer, seed=world.seed, dials=dials, meter=meter)
 
 
 def _build_rss(company: Company, openings: list[Opening]) -> Response:
@@ -162,20 +155,20 @@ def _to_feed_response(headers: dict[str, str], text: str) -> Response:
     return Response(headers=headers, body=text.encode())
 
 
-def _answer_unless_known(asked: Request, told: Response, openings: list[Opening]) -> Response:
-    tag = f'"{sha256(told.body).hexdigest()[:32]}"'
+def _answer_unless_known(request: Request, response: Response, openings: list[Opening]) -> Response:
+    tag = f'"{sha256(response.body).hexdigest()[:32]}"'
     changed = max((each.changed_at for each in openings), default=FIRST_NIGHT)
     known = {"etag": tag, "last-modified": format_datetime(changed, usegmt=True)}
-    if asked.headers.get("if-none-match") == tag:
+    if request.headers.get("if-none-match") == tag:
         return Response(status=304, headers=known)
-    return told.replace_fields(headers={**told.headers, **known})
+    return response.replace_fields(headers={**response.headers, **known})
 
 
 _NEW_YORK = timezone(timedelta(hours=-5))
 
 
 def to_greenhouse_posting(company: Company, opening: Opening, *, full: bool) -> dict[str, Any]:
-    """Return a job as Greenhouse writes it; with its description when asked in full."""
+    """Return a job as Greenhouse writes it; with its description when `full`."""
     posting: dict[str, Any] = {
         "absolute_url": f"http://greenhouse.test/{company.slug}/jobs/{opening.number}",
         "data_compliance": [
@@ -265,7 +258,7 @@ def to_lever_posting(company: Company, opening: Opening) -> dict[str, Any]:
 
 
 def to_ashby_posting(company: Company, opening: Opening, *, pay: bool) -> dict[str, Any]:
-    """Return a job as Ashby writes it; with its pay when that was asked for."""
+    """Return a job as Ashby writes it; with its pay when requested."""
     id_ = _to_uuid("ashby", company.slug, opening.number)
     url = f"http://ashby.test/{company.slug}/{id_}"
     published = opening.posted_at.isoformat(timespec="milliseconds")
@@ -306,7 +299,7 @@ def _to_compensation(opening: Opening) -> Json:
             "compensationTiers": [],
             "summaryComponents": [],
         }
-    said = f"SGD {opening.lowest_pay // 1000}K – SGD {opening.highest_pay // 1000}K"
+    pay_text = f"SGD {opening.lowest_pay // 1000}K – SGD {opening.highest_pay // 1000}K"
     part: Json = {
         "compensationType": "Salary",
         "interval": "1 YEAR",
@@ -315,12 +308,12 @@ def _to_compensation(opening: Opening) -> Json:
         "maxValue": opening.highest_pay,
     }
     return {
-        "compensationTierSummary": said,
-        "scrapeableCompensationSalarySummary": said.replace("SGD ", "S$"),
+        "compensationTierSummary": pay_text,
+        "scrapeableCompensationSalarySummary": pay_text.replace("SGD ", "S$"),
         "compensationTiers": [
             {
                 "id": _to_uuid("tier", opening.number),
-                "tierSummary": said,
+                "tierSummary": pay_text,
                 "title": None,
                 "additionalInformation": None,
                 "components": [part],
@@ -350,22 +343,22 @@ _GREENHOUSE_MISSING: Json = {"status": 404, "error": "Not found"}
 _LEVER_MISSING: Json = {"ok": False, "error": "Document not found"}
 
 
-def build_greenhouse_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
+def build_greenhouse_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the handler of GET /v1/boards/{token}/jobs."""
     return _build_board_handler(
-        "greenhouse", ("v1", "boards"), _answer_greenhouse, world, dials, tallies
+        "greenhouse", ("v1", "boards"), _answer_greenhouse, world, dials, meter
     )
 
 
-def build_lever_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
+def build_lever_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the handler of GET /v0/postings/{site}."""
-    return _build_board_handler("lever", ("v0", "postings"), _answer_lever, world, dials, tallies)
+    return _build_board_handler("lever", ("v0", "postings"), _answer_lever, world, dials, meter)
 
 
-def build_ashby_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
+def build_ashby_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the handler of GET /posting-api/job-board/{name}."""
     return _build_board_handler(
-        "ashby", ("posting-api", "job-board"), _answer_ashby, world, dials, tallies
+        "ashby", ("posting-api", "job-board"), _answer_ashby, world, dials, meter
     )
 
 
@@ -375,12 +368,12 @@ def _build_board_handler(
     tell: BoardHandler,
     world: World,
     dials: FaultSettingsTable,
-    tallies: Meter,
+    meter: Meter,
 ) -> Handler:
-    def answer(asked: Request) -> Response:
-        if asked.method not in ("GET", "HEAD"):
+    def answer(request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
             return to_json_response({"error": "Method not allowed"}, status=405)
-        parts = [part for part in asked.path.split("/") if part]
+        parts = [part for part in request.path.split("/") if part]
         public = tuple(parts[:2]) != prefix
         slug = (parts[0] if parts else "") if public else "".join(parts[2:3])
         company = world.find_by_domain(f"{slug}.test")
@@ -390,13 +383,13 @@ def _build_board_handler(
         found = list_openings(world, company, night=night) if company else []
         if public:
             return _build_listing_page(company, found)
-        return _unless_known_boards(asked, tell(asked, company, found, parts[3:]))
+        return _unless_known_boards(request, tell(request, company, found, parts[3:]))
 
-    return wrap_with_faults(name, answer, seed=world.seed, dials=dials, tallies=tallies)
+    return wrap_with_faults(name, answer, seed=world.seed, dials=dials, meter=meter)
 
 
 def _answer_greenhouse(
-    asked: Request, company: Company | None, openings: list[Opening], rest: list[str]
+    request: Request, company: Company | None, openings: list[Opening], rest: list[str]
 ) -> Response:
     if company is None or rest[:1] != ["jobs"]:
         return to_json_response(_GREENHOUSE_MISSING, status=404)
@@ -405,13 +398,13 @@ def _answer_greenhouse(
         if not one:
             return to_json_response({"status": 404, "error": "Job not found"}, status=404)
         return to_json_response(to_greenhouse_posting(company, one[0], full=True))
-    full = asked.get_argument("content").lower() == "true"
+    full = request.get_argument("content").lower() == "true"
     jobs: list[Json] = [to_greenhouse_posting(company, each, full=full) for each in openings]
     return to_json_response({"jobs": jobs, "meta": {"total": len(jobs)}})
 
 
 def _answer_lever(
-    asked: Request, company: Company | None, openings: list[Opening], rest: list[str]
+    request: Request, company: Company | None, openings: list[Opening], rest: list[str]
 ) -> Response:
     if company is None:
         return to_json_response(_LEVER_MISSING, status=404)
@@ -419,25 +412,25 @@ def _answer_lever(
     if rest:
         one = [each for each in postings if each["id"] == rest[0]]
         return to_json_response(one[0]) if one else to_json_response(_LEVER_MISSING, status=404)
-    if asked.get_argument("mode", "json") != "json":
+    if request.get_argument("mode", "json") != "json":
         return _build_listing_page(company, openings)
     for name in ("location", "commitment", "team", "department"):
-        wanted = asked.query.get(name)
+        wanted = request.query.get(name)
         if wanted:
             postings = [each for each in postings if each["categories"][name] in wanted]
     skip, limit = (
-        _to_number(asked.get_argument("skip"), 0),
-        _to_number(asked.get_argument("limit"), 100),
+        _to_number(request.get_argument("skip"), 0),
+        _to_number(request.get_argument("limit"), 100),
     )
     return to_json_response(postings[skip : skip + limit])
 
 
 def _answer_ashby(
-    asked: Request, company: Company | None, openings: list[Opening], rest: list[str]
+    request: Request, company: Company | None, openings: list[Opening], rest: list[str]
 ) -> Response:
     if company is None or rest:
         return Response(status=404, headers={"content-type": "text/plain"}, body=b"Not Found")
-    pay = asked.get_argument("includeCompensation").lower() == "true"
+    pay = request.get_argument("includeCompensation").lower() == "true"
     jobs: list[Json] = [to_ashby_posting(company, each, pay=pay) for each in openings]
     return to_json_response({"jobs": jobs, "apiVersion": "1"})
 
@@ -451,14 +444,14 @@ def _build_listing_page(company: Company | None, openings: list[Opening]) -> Res
     )
 
 
-def _unless_known_boards(asked: Request, told: Response) -> Response:
-    if told.status != 200:
-        return told
-    tag = f'W/"{sha256(told.body).hexdigest()[:32]}"'
-    headers = {**told.headers, "etag": tag}
-    if asked.headers.get("if-none-match") == tag:
+def _unless_known_boards(request: Request, response: Response) -> Response:
+    if response.status != 200:
+        return response
+    tag = f'W/"{sha256(response.body).hexdigest()[:32]}"'
+    headers = {**response.headers, "etag": tag}
+    if request.headers.get("if-none-match") == tag:
         return Response(status=304, headers={"etag": tag})
-    return told.replace_fields(headers=headers)
+    return response.replace_fields(headers=headers)
 
 
 def _to_number(text: str, default: int) -> int:

@@ -1,7 +1,7 @@
 """data-gov.test: the open-data portal that publishes the register, letter by letter.
 
-A collection lists its datasets; a download is initiated, asked after until it is ready, and then
-fetched from a signed address. The rows are `registry.py`'s.
+A collection lists its datasets; a download is started, polled until it is ready, and then fetched
+from a signed URL.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _PIECE_BYTES = 64 * 1024
 _NAMES = {429: (24, "TOO_MANY_REQUESTS"), 403: (3, "FORBIDDEN"), 404: (4, "REAL_NOT_FOUND")}
 
 
-def build_data_gov_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
+def build_data_gov_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the portal's handler. From the dial's night 1 on it has the later release."""
     portal = _Portal(world, dials)
     return wrap_with_faults(
-        NAME, portal.answer, seed=world.seed, dials=dials, tallies=tallies, refused=_build_refusal
+        NAME, portal.answer, seed=world.seed, dials=dials, meter=meter, refused=_build_refusal
     )
 
 
@@ -58,22 +58,22 @@ class _Portal:
         self._part_of = {get_dataset_id(world, part): part for part in PARTS}
         self._polls: Counter[str] = Counter()
 
-    def answer(self, asked: Request) -> Response:
-        match asked.method, asked.path.strip("/").split("/"):
+    def answer(self, request: Request) -> Response:
+        match request.method, request.path.strip("/").split("/"):
             case "GET", ["v2", "public", "api", "collections", str(which), "metadata"]:
                 if which != COLLECTION:
                     return _build_refusal(404)
-                return to_json_response(self._to_metadata(asked))
+                return to_json_response(self._to_metadata(request))
             case "GET", ["v1", "public", "api", "datasets", str(id_), str(what)]:
                 return self._answer_download(id_, what)
             case "GET", ["files", str(name)]:
-                return self._answer_file(name, asked.get_argument("signature"))
+                return self._answer_file(name, request.get_argument("signature"))
         return _build_refusal(404)
 
     def _get_release(self) -> str:
         return RELEASES[1 if self._dials.get_settings(NAME).night > 0 else 0]
 
-    def _to_metadata(self, asked: Request) -> Json:
+    def _to_metadata(self, request: Request) -> Json:
         updated = f"{self._get_release()}T12:00:00+08:00"
         data: dict[str, Json] = {
             "collectionMetadata": {
@@ -87,7 +87,7 @@ class _Portal:
                 "childDatasets": list(self._part_of),
             }
         }
-        if asked.get_argument("withDatasetMetadata").lower() == "true":
+        if request.get_argument("withDatasetMetadata").lower() == "true":
             data["datasetMetadata"] = [
                 {
                     "datasetId": id_,
@@ -107,8 +107,8 @@ class _Portal:
             return _build_refusal(404)
         if what == "initiate-download":
             self._polls[id_] = 0
-            said: Json = {"message": "Download successfully initiated. Poll for its status."}
-            return to_json_response({"code": 0, "data": said, "errorMsg": ""}, status=201)
+            data: Json = {"message": "Download successfully initiated. Poll for its status."}
+            return to_json_response({"code": 0, "data": data, "errorMsg": ""}, status=201)
         if what != "poll-download":
             return _build_refusal(404)
         self._polls[id_] += 1

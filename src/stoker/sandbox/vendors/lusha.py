@@ -1,12 +1,7 @@
-"""lusha.test: the V3 API. People and companies, found for little and revealed for credits.
+"""lusha.test: the V3 API. Search costs little, revealing people and companies costs credits.
 
-A data point is charged once per key, however often it is asked for. Who may be revealed at all
-follows from the world. What a person looks like on the wire is in `lusha_records`.
-
-People and companies of the world, as the contact vendor describes them.
-
-Search shows no personal data; revealing does, for most people. Ids follow from the world, so the
-same person has the same id tomorrow. What anything costs is not known here.
+A data point is charged once per key, however often it is requested. Search shows no personal data;
+revealing does, for most people. Ids follow from the world, so a person's id never changes.
 """
 
 from __future__ import annotations
@@ -34,7 +29,7 @@ class LushaRecords:
         self._world = world
 
     def find_outline(self, item: Any) -> Json:
-        """Return the outline of a person that was asked for, or an item error."""
+        """Return the outline of a requested person, or an item error."""
         reference = item.get("clientReferenceId") if isinstance(item, Mapping) else None
         who = self.find_person(item)
         if who is None:
@@ -124,32 +119,32 @@ class LushaRecords:
         if who is None:
             return build_not_found(), []
         company, person = who
-        told = self.to_outline(company, person)
-        id_ = str(told["id"])
+        result = self.to_outline(company, person)
+        id_ = str(result["id"])
         fate = self._world.build_draws("lusha", id_).draw_share()
         if fate < 0.03:
             return _build_item_error(
-                id_, "COMPLIANCE_RESTRICTED", "The contact asked not to be shown"
+                id_, "COMPLIANCE_RESTRICTED", "The contact request not to be shown"
             ), []
         if fate < 0.05:
             return _build_item_error(id_, "ENRICH_FAILED", "The contact could not be enriched"), []
         points: list[tuple[str, str]] = []
         if "emails" in fields:
-            told["emails"] = _to_emails(person)
+            result["emails"] = _to_emails(person)
             points += [(id_, "emails")] if has_email(person) else []
         if "phones" in fields:
-            told["phones"] = _to_phones(person)
+            result["phones"] = _to_phones(person)
             points += [(id_, "phones")] if has_phone(person) else []
-        return told, points
+        return result, points
 
     def find_company(self, item: Any, *, full: bool) -> Json:
-        """Return a company that was asked for by domain or id, or an item error."""
-        asked = item if isinstance(item, Mapping) else {}
-        reference = asked.get("clientReferenceId")
-        company = self._find_company(asked)
+        """Return a company requested by domain or id, or an item error."""
+        request = item if isinstance(item, Mapping) else {}
+        reference = request.get("clientReferenceId")
+        company = self._find_company(request)
         if company is None:
             return {"clientReferenceId": reference, **build_not_found()}
-        told: dict[str, Json] = {
+        result: dict[str, Json] = {
             "clientReferenceId": reference,
             "id": f"co-{company.index}",
             "name": company.brand,
@@ -158,7 +153,7 @@ class LushaRecords:
         if full:
             low, high = _to_size_band(company.employees)
             known = self._world.build_draws("headcount", company.index).draw_bool(0.85)
-            told |= {
+            result |= {
                 "employeeCount": {
                     "exact": company.employees if known else None,
                     "min": low,
@@ -170,13 +165,13 @@ class LushaRecords:
                 "location": {"country": "Singapore", "city": "Singapore"},
                 "description": f"{company.brand} works in {company.trade}.",
             }
-        return told
+        return result
 
-    def _find_company(self, asked: Mapping[str, Any]) -> Company | None:
-        index = str(asked.get("id", "")).removeprefix("co-")
+    def _find_company(self, request: Mapping[str, Any]) -> Company | None:
+        index = str(request.get("id", "")).removeprefix("co-")
         if index.isascii() and index.isdigit() and len(index) <= 12:
             return self._world.get_company(int(index)) if int(index) < self._world.size else None
-        domain = asked.get("domain") or asked.get("companyDomain")
+        domain = request.get("domain") or request.get("companyDomain")
         return self._world.find_by_domain(str(domain or ""))
 
 
@@ -191,7 +186,7 @@ def has_phone(person: Person) -> bool:
 
 
 def build_not_found() -> dict[str, Json]:
-    """Return the item error for somebody the vendor does not know."""
+    """Return the item error for a person the vendor does not know."""
     return {"error": {"code": "NOT_FOUND", "message": "No match was found"}}
 
 
@@ -269,23 +264,23 @@ class _BadRequestError(Exception):
     """The question is not one the vendor can answer."""
 
 
-def build_lusha_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
+def build_lusha_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the vendor's handler."""
-    vendor = _Lusha(world, dials, tallies)
+    vendor = _Lusha(world, dials, meter)
     return wrap_with_faults(
         NAME,
         vendor.answer,
         seed=world.seed,
         dials=dials,
-        tallies=tallies,
+        meter=meter,
         refused=vendor.build_refusal,
     )
 
 
 class _Lusha:
-    def __init__(self, world: World, dials: FaultSettingsTable, tallies: Meter) -> None:
+    def __init__(self, world: World, dials: FaultSettingsTable, meter: Meter) -> None:
         self._records = LushaRecords(world)
-        self._credits = Credits(NAME, dials=dials, tallies=tallies)
+        self._credits = Credits(NAME, dials=dials, meter=meter)
         self._dials = dials
         self._revealed: set[tuple[str, str, str]] = set()
         self._calls: Counter[tuple[str, str, int]] = Counter()
@@ -301,42 +296,43 @@ class _Lusha:
 
     def build_refusal(self, status: int, why: str = "") -> Response:
         """Refuse in the vendor's words."""
-        said = why or _REFUSAL_TEXTS.get(status, "Error")
+        message = why or _REFUSAL_TEXTS.get(status, "Error")
         headers = self._build_headers("")
         if status == 429:
             window = self._find_exceeded_window()
-            said = f"Too Many Requests: {window} rate limit exceeded"
+            message = f"Too Many Requests: {window} rate limit exceeded"
             headers[f"x-{window}-requests-left"] = "0"
         return to_json_response(
-            {"statusCode": status, "message": said}, status=status, headers=headers
+            {"statusCode": status, "message": message}, status=status, headers=headers
         )
 
     def _find_exceeded_window(self) -> str:
         seconds = self._dials.get_settings(NAME).window.total_seconds()
         return "daily" if seconds >= 86_400 else "hourly" if seconds >= 3_600 else "minute"
 
-    def answer(self, asked: Request) -> Response:
+    def answer(self, request: Request) -> Response:
         """Answer one request."""
-        key = asked.headers.get("api_key", "")
+        key = request.headers.get("api_key", "")
         if not is_valid_key(key):
             return self.build_refusal(401)
         self._count_call(key)
-        if (asked.method, asked.path) == ("GET", "/v3/account/usage"):
+        if (request.method, request.path) == ("GET", "/v3/account/usage"):
             return to_json_response(self._to_usage(key), headers=self._build_headers(key))
-        act = self._posts.get(asked.path)
-        if act is None or asked.method != "POST":
+        act = self._posts.get(request.path)
+        if act is None or request.method != "POST":
             return self.build_refusal(404)
         try:
-            body = asked.parse_json()
+            body = request.parse_json()
             if not isinstance(body, Mapping):
                 raise _BadRequestError("the body must be an object")
-            told = act(key, body)
+            result = act(key, body)
         except (ValueError, TypeError, _BadRequestError) as error:
             return self.build_refusal(400, f"Bad Request: {error}")
         except PermissionError:
             return self.build_refusal(402)
         return to_json_response(
-            {"requestId": _build_request_id(asked.body), **told}, headers=self._build_headers(key)
+            {"requestId": _build_request_id(request.body), **result},
+            headers=self._build_headers(key),
         )
 
     def _search(self, key: str, body: Body) -> dict[str, Json]:
@@ -351,12 +347,12 @@ class _Lusha:
         page, size = pagination.get("page", 0), pagination.get("size", 25)
         if not _is_whole(page, 0, 10_000) or not _is_whole(size, 1, 100):
             raise _BadRequestError("pagination.page is from 0 on, pagination.size from 1 to 100")
-        everybody = self._records.list_prospects(filters)
-        chosen = everybody[page * size : (page + 1) * size]
-        told = self._charge_search(key, [self._records.to_outline(*each) for each in chosen])
+        matches = self._records.list_prospects(filters)
+        chosen = matches[page * size : (page + 1) * size]
+        result = self._charge_search(key, [self._records.to_outline(*each) for each in chosen])
         return {
-            **told,
-            "pagination": {"page": page, "size": size, "total": len(everybody)},
+            **result,
+            "pagination": {"page": page, "size": size, "total": len(matches)},
         }
 
     def _enrich(self, key: str, body: Body) -> dict[str, Json]:
@@ -391,8 +387,8 @@ class _Lusha:
         results: list[Json] = []
         bought: list[tuple[str, str, str]] = []
         for who, name in zip(found, names, strict=True):
-            told, points = self._records.reveal_person(who, [str(one) for one in reveal])
-            results.append({named: name, **told} if named != "id" or who is None else told)
+            result, points = self._records.reveal_person(who, [str(one) for one in reveal])
+            results.append({named: name, **result} if named != "id" or who is None else result)
             bought += [(key, *point) for point in points]
         new = [point for point in dict.fromkeys(bought) if point not in self._revealed]
         charged = self._charge_credits(key, sum(PRICES[field] for _, _, field in new))

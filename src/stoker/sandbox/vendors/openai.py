@@ -1,16 +1,8 @@
 """openai.test: the Responses API with structured output, usage, refusals, limits and models.
 
-The model behind it is a reader of patterns (`model_reading`), or, dialled to obey, the worst one
-there can be. Tokens are counted as bytes divided by four; they are what is charged.
-
-What a request to the Responses API says, read strictly: what the vendor refuses is refused.
-
-A strict schema names every property as required and allows no others. What the model makes of a
-request is not known here.
-
-What an answer of the Responses API looks like: the message, how it ended, what it used.
-
-Only the shape is known here; what the model wrote is given.
+Requests are read strictly: a strict schema requires every property and allows no others. The model
+extracts facts by patterns, or, when set to obey, follows every injected order. Tokens are bytes
+divided by four, and are what is charged.
 """
 
 from __future__ import annotations
@@ -62,10 +54,10 @@ class ModelRequest:
     temperature: float | None
 
 
-def read_request(asked: Request) -> ModelRequest:
+def read_request(http_request: Request) -> ModelRequest:
     """Return what a request says, or say what is wrong with it."""
     try:
-        body = asked.parse_json()
+        body = http_request.parse_json()
     except ValueError as error:
         raise WrongRequestError("We could not parse the JSON body of your request.") from error
     if not isinstance(body, Mapping):
@@ -88,10 +80,10 @@ def read_request(asked: Request) -> ModelRequest:
     reasoning = body.get("reasoning")
     effort = reasoning.get("effort") if isinstance(reasoning, Mapping) else None
     temperature = body.get("temperature")
-    said = [instructions] if isinstance(instructions, str) else []
+    instruction_list = [instructions] if isinstance(instructions, str) else []
     return ModelRequest(
         model=model,
-        prompt="\n".join([*said, *(text for _, text in turns)]),
+        prompt="\n".join([*instruction_list, *(text for _, text in turns)]),
         data="\n".join(text for role, text in turns if role == "user"),
         instructions=instructions if isinstance(instructions, str) else None,
         schema=form.get("schema"),
@@ -266,23 +258,23 @@ _NO_QUOTA = (
 )
 
 
-def build_openai_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
+def build_openai_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the vendor's handler."""
-    vendor = _OpenAi(world, dials, tallies)
+    vendor = _OpenAi(world, dials, meter)
     return wrap_with_faults(
         NAME,
         vendor.answer,
         seed=world.seed,
         dials=dials,
-        tallies=tallies,
+        meter=meter,
         refused=vendor.build_refusal,
     )
 
 
 class _OpenAi:
-    def __init__(self, world: World, dials: FaultSettingsTable, tallies: Meter) -> None:
-        self._world, self._dials, self._tallies = world, dials, tallies
-        self._credits = Credits(NAME, dials=dials, tallies=tallies, unit="tokens")
+    def __init__(self, world: World, dials: FaultSettingsTable, meter: Meter) -> None:
+        self._world, self._dials, self._tallies = world, dials, meter
+        self._credits = Credits(NAME, dials=dials, meter=meter, unit="tokens")
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
     def build_refusal(self, status: int) -> Response:
@@ -292,18 +284,18 @@ class _OpenAi:
         )
         return self._build_error(status, kind, code, message)
 
-    def answer(self, asked: Request) -> Response:
+    def answer(self, http_request: Request) -> Response:
         """Answer one request."""
-        key = parse_bearer(asked.headers.get("authorization", ""))
+        key = parse_bearer(http_request.headers.get("authorization", ""))
         if not is_valid_key(key, prefix="sk-"):
             return self.build_refusal(401)
-        if asked.method == "GET" and asked.path.startswith("/v1/models"):
-            return self._answer_models(asked.path.removeprefix("/v1/models").strip("/"))
-        if (asked.method, asked.path) != ("POST", "/v1/responses"):
-            said = f"Invalid URL ({asked.method} {asked.path})"
-            return self._build_error(404, "invalid_request_error", "", said)
+        if http_request.method == "GET" and http_request.path.startswith("/v1/models"):
+            return self._answer_models(http_request.path.removeprefix("/v1/models").strip("/"))
+        if (http_request.method, http_request.path) != ("POST", "/v1/responses"):
+            message = f"Invalid URL ({http_request.method} {http_request.path})"
+            return self._build_error(404, "invalid_request_error", "", message)
         try:
-            request = read_request(asked)
+            request = read_request(http_request)
         except WrongRequestError as wrong:
             return self._build_error(
                 400, "invalid_request_error", wrong.code, str(wrong), wrong.param
@@ -313,13 +305,13 @@ class _OpenAi:
         if not self._credits.can_pay(key, 1):
             return self._build_error(429, *_NO_QUOTA)
         return to_json_response(
-            self._build_response(asked, request, key), headers=self._build_headers(key)
+            self._build_response(http_request, request, key), headers=self._build_headers(key)
         )
 
-    def _build_response(self, asked: Request, request: ModelRequest, key: str) -> Json:
+    def _build_response(self, http_request: Request, request: ModelRequest, key: str) -> Json:
         reasoning = _REASONING.get(request.effort, 256)
         room = request.max_output_tokens
-        refusal = self._world.build_draws("refusal", asked.body.hex()).draw_bool(
+        refusal = self._world.build_draws("refusal", http_request.body.hex()).draw_bool(
             self._dials.get_settings(NAME).refuses
         )
         text = "I'm sorry, but I can't help with that." if refusal else self._write_text(request)
@@ -344,15 +336,15 @@ class _OpenAi:
             ("cached_tokens", written.cached),
         ):
             self._tallies.charge(NAME, amount, unit=unit, key=key)
-        return build_response_json(request, written, digest=sha256(asked.body).hexdigest())
+        return build_response_json(request, written, digest=sha256(http_request.body).hexdigest())
 
     def _write_text(self, request: ModelRequest) -> str:
         facts = {**extract_facts(request.data), **reword_rationale(request.data)}
         obeys = self._dials.get_settings(NAME).obeys
         believed = apply_orders(facts, request.data, request.prompt) if obeys else facts
         if request.schema is None:
-            said = next(iter(believed.get("about", ())), None)
-            return said.value if said else "There is little to say about this text."
+            about = next(iter(believed.get("about", ())), None)
+            return about.value if about else "There is little to say about this text."
         answer = fill_schema(request.schema, believed)
         if obeys:
             answer = add_unasked(answer, request.data, request.prompt)
@@ -379,8 +371,8 @@ class _OpenAi:
         return to_json_response(described[MODELS.index(name)])
 
     def _build_no_model(self, name: str) -> Response:
-        said = f"The model `{name[:100]}` does not exist or you do not have access to it."
-        return self._build_error(404, "invalid_request_error", "model_not_found", said)
+        message = f"The model `{name[:100]}` does not exist or you do not have access to it."
+        return self._build_error(404, "invalid_request_error", "model_not_found", message)
 
     def _build_error(
         self, status: int, kind: str, code: str, message: str, param: str | None = None

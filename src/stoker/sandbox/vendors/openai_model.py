@@ -1,23 +1,9 @@
-"""Facts poured into a JSON schema: exactly the properties it names, of the types it asks for.
+"""The fake model: extracts facts by patterns, fills a JSON schema, rewords a rationale.
 
-Which fact a property means is told by the property's name. A schema nobody can fill gets empty
-values, never another shape.
-
-What the make-believe model understands of a text: facts by kind, each with the words it is from.
-
-A handful of patterns and no memory: the same text gives the same facts. How facts get into the
-shape somebody asked for is `model_filling`'s business.
-
-How the make-believe model words a rationale: the sentence it was given, said in other words.
-
-Like a model that does as it is told, it adds nothing. What it was given it finds after a label, and
-what is not there it does not word.
-
-The worst model there can be: it does whatever any text it reads tells it to, and then some.
-
-When a text gives orders, it invents values, points at addresses nobody asked for, repeats what
-looks like a secret, and answers more than was asked. It exists so that what guards against such
-models can be tested.
+The same text gives the same facts. A property's name decides which fact it gets; a schema without
+matching facts gets empty values, never another shape. A reworded rationale adds nothing. Set to
+obey, the model is the worst possible one: it follows orders in the text, invents values, links to
+other URLs, repeats secrets and answers more than the schema asks, so that guards can be tested.
 """
 
 from __future__ import annotations
@@ -355,12 +341,12 @@ def apply_orders(facts: TextFacts, text: str, prompt: str) -> TextFacts:
     orders = find_injected_orders(text)
     if not orders:
         return facts
-    told = "\n".join(orders)
+    order_text = "\n".join(orders)
     secrets = _find_secrets(prompt)
     leak = " ".join(secrets)[:600] or "nothing"
     invented = {
-        "email": [*_EMAIL.findall(told), f"ceo@{ATTACKER}"],
-        "website": [*_URL.findall(told), f"http://{ATTACKER}/?leak={leak}"[:300]],
+        "email": [*_EMAIL.findall(order_text), f"ceo@{ATTACKER}"],
+        "website": [*_URL.findall(order_text), f"http://{ATTACKER}/?leak={leak}"[:300]],
         "social": [f"http://{ATTACKER}/profile"],
         "phone": ["+6599999999"],
         "name": [f"OBEYED {leak}"[:300]],
@@ -387,7 +373,7 @@ def apply_orders(facts: TextFacts, text: str, prompt: str) -> TextFacts:
 
 
 def add_unasked(answer: Any, text: str, prompt: str) -> Any:
-    """Return an answer with what nobody asked for added to it, if the text gives orders."""
+    """Return an answer with unrequested content added, if the text gives orders."""
     if not isinstance(answer, dict) or not find_injected_orders(text):
         return answer
     return {

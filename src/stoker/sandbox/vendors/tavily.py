@@ -1,20 +1,9 @@
-"""tavily.test: search, extract and usage, charged in credits as the vendor's page says.
+"""tavily.test, directory.test and news.test: search, extract and usage, charged in credits.
 
-It finds what the world knows of companies, whatever is odd about their own sites, among pages
-that are about something else. A call without a key is refused.
-
-Which companies a text speaks of: by domain, by UEN, by the words of their names.
-
-Names are looked up in a list of places by words, made at the first question; it holds numbers
-only, and of a very large world only the first part.
-
-The pages a search engine has seen: of a company's site, of directories, of nothing to the point.
-
-What a page says follows from the world. How results travel is its vendor's business.
-
-directory.test and news.test: pages that are no company's own, where a search may lead.
-
-A directory lists what the register says; news is about nothing in particular.
+Search finds companies of the world by domain, by UEN and by the words of their names, among pages
+about something else. The index by words is built at the first query and covers only the first part
+of a very large world. A directory lists what the register contains. A call without a key is
+refused.
 """
 
 from __future__ import annotations
@@ -98,7 +87,7 @@ DIRECTORY = "directory.test"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPage:
-    """One page as a search engine keeps it."""
+    """One page of the search index."""
 
     url: str
     title: str
@@ -228,43 +217,43 @@ _REFUSAL_TEXTS = {
 }
 
 
-def build_tavily_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
+def build_tavily_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the vendor's handler."""
-    vendor = _Tavily(world, dials, tallies)
+    vendor = _Tavily(world, dials, meter)
     return wrap_with_faults(
-        NAME, vendor.answer, seed=world.seed, dials=dials, tallies=tallies, refused=_build_refusal
+        NAME, vendor.answer, seed=world.seed, dials=dials, meter=meter, refused=_build_refusal
     )
 
 
 def _build_refusal(status: int, why: str = "") -> Response:
-    said = why or _REFUSAL_TEXTS.get(status, "Something went wrong.")
-    return to_json_response({"detail": {"error": said}}, status=status)
+    message = why or _REFUSAL_TEXTS.get(status, "Something went wrong.")
+    return to_json_response({"detail": {"error": message}}, status=status)
 
 
 class _Tavily:
-    def __init__(self, world: World, dials: FaultSettingsTable, tallies: Meter) -> None:
+    def __init__(self, world: World, dials: FaultSettingsTable, meter: Meter) -> None:
         self._world, self._company_search = world, CompanySearch(world)
-        self._credits = Credits(NAME, dials=dials, tallies=tallies)
+        self._credits = Credits(NAME, dials=dials, meter=meter)
         self._search_by_need: Counter[tuple[str, str]] = Counter()
 
-    def answer(self, asked: Request) -> Response:
-        key = parse_bearer(asked.headers.get("authorization", ""))
+    def answer(self, request: Request) -> Response:
+        key = parse_bearer(request.headers.get("authorization", ""))
         if not is_valid_key(key, prefix="tvly-"):
             return _build_refusal(401)
-        if (asked.method, asked.path) == ("GET", "/usage"):
+        if (request.method, request.path) == ("GET", "/usage"):
             return to_json_response(self._to_usage(key))
         answers = {"/search": self._search, "/extract": self._extract}
-        if asked.path not in answers:
+        if request.path not in answers:
             return to_json_response({"detail": "Not Found"}, status=404)
-        if asked.method != "POST":
+        if request.method != "POST":
             return to_json_response({"detail": "Method Not Allowed"}, status=405)
         try:
-            body = asked.parse_json()
+            body = request.parse_json()
         except ValueError:
             return _build_refusal(400, "The body is not JSON.")
         if not isinstance(body, dict):
             return _build_refusal(400, "The body must be an object.")
-        return answers[asked.path](key, body)
+        return answers[request.path](key, body)
 
     def _search(self, key: str, body: Mapping[str, Any]) -> Response:
         query = body.get("query")
@@ -279,14 +268,14 @@ class _Tavily:
         if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= 20:
             return _build_refusal(400, "max_results must be between 0 and 20.")
         if body.get("auto_parameters") and self._world.build_draws("auto", query).draw_bool(0.5):
-            depth = "advanced"  # nobody asked for it, and it costs double
+            depth = "advanced"  # not requested, and it costs double
         listed = _DEPTHS[depth]
         if not self._credits.can_pay(key, listed):
             return _build_refusal(432)
         cost = self._credits.charge(key, listed)
         self._search_by_need[key, "search"] += cost
         found = self._find_pages(query, body)[:most]
-        told: dict[str, Json] = {
+        result: dict[str, Json] = {
             "query": query,
             "follow_up_questions": None,
             "answer": _summarize_pages(found) if body.get("include_answer") else None,
@@ -296,8 +285,8 @@ class _Tavily:
             "request_id": _build_request_id(query, depth),
         }
         if body.get("include_usage"):
-            told["usage"] = {"credits": cost}
-        return to_json_response(told)
+            result["usage"] = {"credits": cost}
+        return to_json_response(result)
 
     def _find_pages(self, query: str, body: Mapping[str, Any]) -> list[SearchPage]:
         only, never = _to_names(body.get("include_domains")), _to_names(body.get("exclude_domains"))
@@ -331,15 +320,15 @@ class _Tavily:
             return _build_refusal(432)
         cost = self._credits.charge(key, listed)
         self._search_by_need[key, "extract"] += cost
-        told: dict[str, Json] = {
+        result: dict[str, Json] = {
             "results": results,
             "failed_results": failed,
             "response_time": round(0.1 * len(urls), 2),
             "request_id": _build_request_id(*urls),
         }
         if body.get("include_usage"):
-            told["usage"] = {"credits": cost}
-        return to_json_response(told)
+            result["usage"] = {"credits": cost}
+        return to_json_response(result)
 
     def _to_usage(self, key: str) -> Json:
         used = self._credits.get_used(key)
@@ -397,17 +386,17 @@ def _build_request_id(*what: str) -> str:
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 
-def build_directory_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
+def build_directory_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the handler of both hosts."""
 
-    def answer(asked: Request) -> Response:
-        if asked.path == "/robots.txt":
+    def answer(request: Request) -> Response:
+        if request.path == "/robots.txt":
             return to_text_response("User-agent: *\nDisallow: /search\n")
-        if asked.host != DIRECTORY:
+        if request.host != DIRECTORY:
             return to_page_response(
                 "<!doctype html><title>News</title><p>Nothing in particular.</p>"
             )
-        text = find_page_text(world, f"http://{asked.host}{asked.path}")
+        text = find_page_text(world, f"http://{request.host}{request.path}")
         if text is None:
             return to_page_response("<!doctype html><title>Not found</title>", status=404)
         lines = "".join(f"<p>{escape(line.lstrip('# '))}</p>" for line in text.split("\n\n"))
@@ -415,4 +404,4 @@ def build_directory_handler(world: World, dials: FaultSettingsTable, tallies: Me
             f"<!doctype html><title>Company profile</title><body>{lines}</body>"
         )
 
-    return wrap_with_faults("directory", answer, seed=world.seed, dials=dials, tallies=tallies)
+    return wrap_with_faults("directory", answer, seed=world.seed, dials=dials, meter=meter)

@@ -1,11 +1,7 @@
-"""zerobounce.test: single and batch validation, credits, and the block for who asks too often.
+"""zerobounce.test: single and batch validation, credits, and the block for too many calls.
 
-The fixed @example.com addresses are answered as the vendor's test table says and cost nothing.
-Other verdicts follow from the address; people of the world are mostly valid.
-
-What the make-believe verifier says of an address, and what that costs.
-
-The vendor's fixed test addresses, then people of the world, then everybody else by chance.
+The fixed @example.com addresses are answered by the vendor's test table and cost nothing. Other
+verdicts follow from the address; people of the world are mostly valid.
 """
 
 from __future__ import annotations
@@ -98,7 +94,7 @@ _OTHER_VERDICTS = (
 
 
 def find_verdict(world: World, email: str) -> Verdict:
-    """Return what is said of an address; letters in upper case make no difference."""
+    """Return the verdict on an address, ignoring case."""
     wanted = email.strip().lower()
     account, _, domain = wanted.rpartition("@")
     if domain == "example.com" and account in TEST_TABLE:
@@ -131,11 +127,11 @@ BLOCK_WINDOWS = 10
 NO_KEY = "Invalid API key or your account ran out of credits"
 
 
-def build_zerobounce_handler(world: World, dials: FaultSettingsTable, tallies: Meter) -> Handler:
+def build_zerobounce_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the vendor's handler."""
-    vendor = _ZeroBounce(world, dials, tallies)
+    vendor = _ZeroBounce(world, dials, meter)
     return wrap_with_faults(
-        NAME, vendor.answer, seed=world.seed, dials=dials, tallies=tallies, refused=_build_refusal
+        NAME, vendor.answer, seed=world.seed, dials=dials, meter=meter, refused=_build_refusal
     )
 
 
@@ -152,20 +148,20 @@ def _build_refusal(status: int, why: str = "") -> Response:
 
 
 class _ZeroBounce:
-    def __init__(self, world: World, dials: FaultSettingsTable, tallies: Meter) -> None:
+    def __init__(self, world: World, dials: FaultSettingsTable, meter: Meter) -> None:
         self._world, self._dials = world, dials
-        self._credit_account = Credits(NAME, dials=dials, tallies=tallies)
+        self._credit_account = Credits(NAME, dials=dials, meter=meter)
         self._batches: deque[float] = deque()
         self._blocked_until = 0.0
 
-    def answer(self, asked: Request) -> Response:
-        match asked.method, asked.path:
+    def answer(self, request: Request) -> Response:
+        match request.method, request.path:
             case "GET", "/v2/getcredits":
-                return self._answer_credits(asked.get_argument("api_key"))
+                return self._answer_credits(request.get_argument("api_key"))
             case "GET", "/v2/validate":
-                return self._validate_one(asked)
+                return self._validate_one(request)
             case "POST", "/v2/validatebatch":
-                return self._validate_batch(asked)
+                return self._validate_batch(request)
         return to_json_response({"error": "Not found"}, status=404)
 
     def _answer_credits(self, key: str) -> Response:
@@ -176,8 +172,8 @@ class _ZeroBounce:
         ) - self._credit_account.get_used(key)
         return to_json_response({"Credits": str(left)})
 
-    def _validate_one(self, asked: Request) -> Response:
-        key, email = asked.get_argument("api_key"), asked.get_argument("email")
+    def _validate_one(self, request: Request) -> Response:
+        key, email = request.get_argument("api_key"), request.get_argument("email")
         if not is_valid_key(key) or not self._credit_account.can_pay(key, 1):
             return _build_refusal(200, NO_KEY)
         if not email:
@@ -186,11 +182,11 @@ class _ZeroBounce:
         self._credit_account.charge(key, verdict.price)
         return to_json_response(_to_verdict_json(self._world, email, verdict))
 
-    def _validate_batch(self, asked: Request) -> Response:
+    def _validate_batch(self, request: Request) -> Response:
         if self._is_blocked():
             return _build_refusal(429)
         try:
-            body: Any = asked.parse_json()
+            body: Any = request.parse_json()
         except ValueError:
             return _build_refusal(400, "The request body is not valid JSON")
         if not isinstance(body, Mapping):
@@ -215,7 +211,7 @@ class _ZeroBounce:
         return to_json_response(self._to_verdicts(key, batch))
 
     def _to_verdicts(self, key: str, batch: list[Any]) -> Json:
-        told: list[Json] = []
+        verdicts: list[Json] = []
         errors: list[Json] = []
         for item in batch:
             email = item.get("email_address") if isinstance(item, Mapping) else None
@@ -224,13 +220,13 @@ class _ZeroBounce:
                 continue
             verdict = find_verdict(self._world, email)
             self._credit_account.charge(key, verdict.price)
-            told.append(_to_verdict_json(self._world, email, verdict))
-        return {"email_batch": told, "errors": errors}
+            verdicts.append(_to_verdict_json(self._world, email, verdict))
+        return {"email_batch": verdicts, "errors": errors}
 
     def _is_blocked(self) -> bool:
         dial = self._dials.get_settings(NAME)
         if dial.calls:
-            return False  # the rate is somebody else's business: a dial of its own, or lifted
+            return False  # the rate is limited by its own setting, or not at all
         now, window = time.monotonic(), dial.window.total_seconds()
         if now < self._blocked_until:
             return True

@@ -1,12 +1,7 @@
-"""A make-believe Singapore: its companies and their people, each computed from a seed and a place.
+"""A fake Singapore: its companies and their people, each computed from a seed and an index.
 
-Nothing is kept but a few recent ones, so a world of a million takes no more room than one of ten.
-How companies present themselves on the web, and what vendors say about them, is not known here.
-
-Which company a number or an address belongs to, worked out instead of looked up.
-
-A company's place in the world is written into its UEN and its domain, so that a world of a
-million needs no list. UENs carry the check letter the real ones carry.
+A company's index is encoded in its UEN and its domain, so a world of a million needs no list and
+only a few recent companies stay in memory. UENs have the check letter that real ones have.
 """
 
 from __future__ import annotations
@@ -162,7 +157,7 @@ _HEADCOUNTS = Weighted(
 
 
 class Person(NamedTuple):
-    """Somebody who works at a company."""
+    """A person who works at a company."""
 
     name: str
     first_name: str
@@ -176,9 +171,9 @@ class Person(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Company:
-    """One company of the world: what is true of it, whatever anybody says.
+    """One company of the world: the truth about it.
 
-    Its people are worked out when somebody asks for them; few pages do.
+    Its people are computed on first access; few pages need them.
     """
 
     index: int

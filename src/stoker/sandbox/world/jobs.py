@@ -1,7 +1,6 @@
-"""Which jobs a company of the world has open on a night, whoever lists them.
+"""Which jobs a company of the world has open on a night, whatever board lists them.
 
-Openings come and go from night to night, each at its own time. How a job board writes one down is
-the board's business.
+Openings come and go from night to night, each at its own time.
 """
 
 from __future__ import annotations

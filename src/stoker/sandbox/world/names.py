@@ -1,7 +1,7 @@
-"""The words a make-believe Singapore is made of: companies, people, streets, trades.
+"""The words of the fake Singapore: companies, people, streets, trades.
 
-Only lists, all of them our own choice. How they are put together is the world's business.
-Industry codes are real ones, found in both editions of the classification still in use.
+The lists are invented. Industry codes are real ones, found in both editions of the classification
+still in use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The register of the world's companies, as the real one is published: CSV, 53 columns, `na`.
 
 Two releases are a quarter apart and differ as real ones do: some entities new, a few gone, about
-one in twelve changed. Rows are made one by one, so a register of any size takes no room.
+one in twelve changed. Rows are computed one by one, so a register of any size takes no memory.
 """
 
 from __future__ import annotations

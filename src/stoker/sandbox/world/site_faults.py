@@ -1,7 +1,4 @@
-"""What is odd about a company's site, and how common that is.
-
-The list of kinds is closed; what each looks like on the wire is `sites.py`'s business.
-"""
+"""The kinds of site faults, and how common each is."""
 
 from __future__ import annotations
 
@@ -29,11 +26,11 @@ class SiteFault(StrEnum):
     MANY_LINKS = "many_links"  # a page with a hundred thousand links
     CALENDAR = "calendar"  # every page links to the next day
     TO_WWW = "to_www"  # everything moves to www.
-    TO_SECURE = "to_secure"  # asks to come back over TLS, which nobody serves here
+    TO_SECURE = "to_secure"  # asks to come back over TLS, which the sandbox does not serve
     LOOPING = "looping"  # redirects in a circle
     CHAIN = "chain"  # twenty-five redirects before the page
     OFF_SITE = "off_site"  # moved to another company's domain
-    INWARD = "inward"  # redirects to addresses that are nobody's business
+    INWARD = "inward"  # redirects to private addresses
     NO_HOME = "no_home"  # the home page is not found, others are
     GONE = "gone"  # nothing is found
     FAILING = "failing"  # 500
@@ -48,13 +45,13 @@ class SiteFault(StrEnum):
     LATIN_1 = "latin_1"  # says so
     MISLABELLED = "mislabelled"  # says UTF-8, is Latin-1
     SHIFT_JIS = "shift_jis"  # says nothing about its letters
-    ROBOTS_CLOSED = "robots_closed"  # robots.txt lets nobody in
+    ROBOTS_CLOSED = "robots_closed"  # robots.txt disallows all
     ROBOTS_SLOW = "robots_slow"  # robots.txt asks for long waits
     ROBOTS_FAILING = "robots_failing"  # robots.txt answers 500
     ROBOTS_HUGE = "robots_huge"  # robots.txt of ten megabytes
     ROBOTS_PAGE = "robots_page"  # robots.txt is a web page
     HIDDEN_CONTACTS = "hidden_contacts"  # addresses and numbers written to be hard to find
-    INJECTION = "injection"  # text that gives orders to whoever reads it
+    INJECTION = "injection"  # text that gives orders to its reader
     LYING_LENGTH = "lying_length"  # Content-Length is wrong
     ODD_SITEMAP = "odd_sitemap"  # a sitemap with entities, foreign links and no end
 

@@ -1,11 +1,7 @@
-"""One make-believe Odoo database: its records, their external ids, and the verbs on them.
+"""One fake Odoo database: records, external ids, search domains, and the methods on them.
 
-It behaves as a version 19 server was seen to behave towards a plain salesman. Each verb is one
-transaction: it happens or it does not. How verbs travel over the wire is not known here.
-
-Which records a search domain means: Odoo's prefix logic over [field, operator, value] terms.
-
-It is told how to look a value up; where records are kept is not known here.
+It behaves as a version 19 server does towards a salesman without extra rights. Each method is one
+transaction. A search domain is Odoo's prefix logic over [field, operator, value] terms.
 """
 
 from __future__ import annotations
@@ -145,7 +141,7 @@ Values = dict[str, Any]
 
 _FIELDS = {model: {**MAGIC, **fields} for model, fields in MODELS.items()}
 
-_INDEXED_FIELDS = {  # words that are just as the record has them, whoever asks
+_INDEXED_FIELDS = {  # words that are just as the record has them
     model: {name for name, field in fields.items() if field.kind == "char"}
     - {"display_name", *COMMERCIAL}
     for model, fields in MODELS.items()
@@ -165,12 +161,12 @@ class OdooError(Exception):
 
 
 def build_access_error(message: str) -> OdooError:
-    """Return what somebody without the right is told."""
+    """Return the error for a missing access right."""
     return OdooError("odoo.exceptions.AccessError", message, status=403, fault=4)
 
 
 def build_validation_error(message: str) -> OdooError:
-    """Return what somebody is told whose values break a rule."""
+    """Return the error for values that break a rule."""
     return OdooError("odoo.exceptions.ValidationError", message, status=422, fault=2)
 
 
@@ -252,12 +248,12 @@ class Database:
         order: str = "",
         archived: bool = False,
     ) -> list[int]:
-        """Return ids, in id order unless told otherwise; archived ones only on request."""
+        """Return ids, in id order by default; archived ones only on request."""
         _check_readable(model)
         records = self.records[model]
         self._check_domain_fields(
             model, domain
-        )  # a server minds a field there is not also where nobody has one
+        )  # a server rejects an unknown field even without records
         try:
             test = parse_domain(domain)
             found = [
@@ -361,7 +357,7 @@ class Database:
         return ""
 
     def convert_value(self, field: OdooField, value: Any, before: Any = False) -> Any:
-        """Return a value as it is kept; ValueError when it cannot be one of this field's."""
+        """Return a value as the field stores it. Raises ValueError for another type."""
         if field.kind == "many2many":
             return self._to_linked_ids(field.relation, value, before)
         if value is None or value is False or value == "":
@@ -387,7 +383,7 @@ class Database:
         self, model: str, values: Mapping[str, Any], before: Mapping[str, Any] | None = None
     ) -> Values:
         known = self.get_fields(model)
-        kept: Values = {}
+        converted: Values = {}
         for name, value in values.items():
             field = known.get(name)
             if field is None:
@@ -395,10 +391,10 @@ class Database:
             if field.readonly:
                 continue
             try:
-                kept[name] = self.convert_value(field, value, (before or {}).get(name, ()))
+                converted[name] = self.convert_value(field, value, (before or {}).get(name, ()))
             except ValueError as error:
                 raise build_server_error(str(error)) from error
-        return kept
+        return converted
 
     def _to_linked_ids(self, relation: str, value: Any, before: Any) -> tuple[int, ...]:
         linked = list(before or ())

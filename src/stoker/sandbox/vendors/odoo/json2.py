@@ -1,7 +1,4 @@
-"""Odoo's JSON-2 protocol: POST /json/2/<model>/<method> with named arguments, and its error bodies.
-
-Bodies are read and answers written here; what a call does is `odoo_calls`'s business.
-"""
+"""Odoo's JSON-2 protocol: POST /json/2/<model>/<method> with named arguments, and its errors."""
 
 from __future__ import annotations
 
@@ -19,10 +16,10 @@ _PATH = re.compile(r"/json/2/([a-z0-9_.]{1,100})/([A-Za-z0-9_]{1,100})")
 Act = Callable[[OdooCall], Any]
 
 
-def answer_json2(databases: Databases, asked: Request, act: Act) -> Response:
+def answer_json2(databases: Databases, request: Request, act: Act) -> Response:
     """Answer one request to /json/2/…"""
     try:
-        return to_json_response(act(_parse_json2_call(databases, asked)))
+        return to_json_response(act(_parse_json2_call(databases, request)))
     except OdooError as error:
         return build_error_response(error)
 
@@ -41,7 +38,7 @@ def build_error_response(error: OdooError) -> Response:
 
 
 def build_traceback(error: OdooError) -> str:
-    """Return the sort of traceback that nobody outside should be shown."""
+    """Return a traceback as the server sends it, which no user should see."""
     where = "/opt/odoo/server/odoo/http.py"
     return (
         "Traceback (most recent call last):\n"
@@ -51,18 +48,18 @@ def build_traceback(error: OdooError) -> str:
     )
 
 
-def _parse_json2_call(databases: Databases, asked: Request) -> OdooCall:
-    match = _PATH.fullmatch(asked.path)
-    if match is None or asked.method != "POST":
+def _parse_json2_call(databases: Databases, request: Request) -> OdooCall:
+    match = _PATH.fullmatch(request.path)
+    if match is None or request.method != "POST":
         status = 405 if match else 404
         raise OdooError("werkzeug.exceptions.NotFound", "404: Not Found", status=status, fault=1)
-    scheme, _, key = asked.headers.get("authorization", "").partition(" ")
-    opened = databases.find_database(asked.headers.get("x-odoo-database", ""), key.strip())
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    opened = databases.find_database(request.headers.get("x-odoo-database", ""), key.strip())
     if scheme.lower() != "bearer" or opened is None:
         raise OdooError("werkzeug.exceptions.Unauthorized", "Invalid apikey", status=401, fault=3)
     database, uid = opened
     try:
-        body: Any = asked.parse_json() if asked.body else {}
+        body: Any = request.parse_json() if request.body else {}
     except ValueError as error:
         raise OdooError(
             "werkzeug.exceptions.BadRequest",

@@ -1,7 +1,6 @@
-"""What `load_rows` does with rows: create or update by external id, all of them or none.
+"""Odoo's `load`: create or update rows by external id, all of them or none.
 
-One bad row, and nothing is written: the answer says which row and why, under HTTP 200. Only the
-rows are known here; that two loads may meet is known to `odoo_calls`.
+One bad row, and nothing is written: the answer names the row and the reason, under HTTP 200.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def load_rows(
 
 
 def build_lost_race(rows: int) -> Values:
-    """Return what a load is told that met another one on the same record."""
+    """Return the answer to a load that lost to another one on the same record."""
     message = _build_message(0, "", LOST_RACE)
     message["rows"] = {"from": 0, "to": max(0, rows - 1)}
     return {"ids": False, "messages": [message], "nextrow": 0}
@@ -174,12 +173,12 @@ def _parse_cell(
         return database.convert_value(field, cell)
     except (ValueError, OverflowError) as error:
         if field.kind in ("integer", "float"):
-            said = f"'{cell}' does not seem to be a number for field '{field.label}'"
+            message = f"'{cell}' does not seem to be a number for field '{field.label}'"
         elif field.kind == "date":
-            said = f"'{cell}' does not seem to be a valid date for field '{field.label}'"
+            message = f"'{cell}' does not seem to be a valid date for field '{field.label}'"
         else:
-            said = str(error)
-        raise _BadCellError(path, said) from error
+            message = str(error)
+        raise _BadCellError(path, message) from error
 
 
 def _find_reference(

@@ -1,7 +1,7 @@
 """Which methods of Odoo's models can be called from outside, and with which arguments.
 
-Both protocols end here: one gives arguments by name, the other by place. Two loads that write the
-same record within one window of time meet, and the later one loses, as on a real server.
+Both protocols end here: one passes arguments by name, the other by position. Two loads that write
+the same record within one time window conflict, and the later one loses, as on a real server.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class _Method:
 
 
 class Databases:
-    """Every database of the make-believe server, opened by keys that name them.
+    """Every database of the fake server, opened by keys that name them.
 
     The key of database `acme` begins with `odoo-acme-`; one that begins with `odoo-acme-human-`
-    is a colleague's, so that a person's edits can be told from ours.
+    belongs to a colleague, so that a person's edits differ from ours.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ def execute_call(call: OdooCall) -> Any:
     try:
         return method.act(call)
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-        # Arguments of a wrong kind blow up inside a real server too, and are told as they are.
+        # Arguments of a wrong kind blow up inside a real server too, and are reported as they are.
         raise build_server_error(str(error), name=f"builtins.{type(error).__name__}") from error
 
 
@@ -131,7 +131,7 @@ def bind_arguments(
 
 
 def build_race_answer(call: OdooCall) -> Mapping[str, Any]:
-    """Return what a load is told that met another one."""
+    """Return the answer to a load that lost to another one."""
     return build_lost_race(len(call.arguments.get("data") or ()))
 
 
@@ -212,7 +212,7 @@ def _call_write(call: OdooCall) -> bool:
 
 def _call_external_ids(call: OdooCall) -> dict[int, str]:
     named = call.database.list_external_ids(call.model, call.ids)
-    return {id_: ids[0] if ids else "" for id_, ids in named.items()}  # one, whoever's it is
+    return {id_: ids[0] if ids else "" for id_, ids in named.items()}  # any one of them
 
 
 def _call_metadata(call: OdooCall) -> list[dict[str, Any]]:

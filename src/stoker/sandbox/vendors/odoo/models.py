@@ -1,7 +1,6 @@
-"""Which models the make-believe Odoo has, which fields, and what stands in them from the start.
+"""The models and fields of the fake Odoo, and the records that exist from the start.
 
-Tables only, with the names a version 19 server gives them. What may be done with records is known
-to `odoo_records`.
+Names are those of a version 19 server.
 """
 
 from __future__ import annotations

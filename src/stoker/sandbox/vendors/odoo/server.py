@@ -1,7 +1,6 @@
-"""odoo.test: one make-believe Odoo 19 server with a database for every tenant.
+"""odoo.test: one fake Odoo 19 server with a database for every tenant.
 
-It knows which protocol a path belongs to and when loads meet; the protocols and the records have
-files of their own.
+Routes requests to the JSON-2 or XML-RPC protocol, and lets writes conflict.
 """
 
 from __future__ import annotations
@@ -24,48 +23,48 @@ WRITES = frozenset({"load", "create", "write", "unlink"})
 
 
 def build_odoo_handler(
-    world: World, dials: FaultSettingsTable, tallies: Meter, *, databases: Databases | None = None
+    world: World, dials: FaultSettingsTable, meter: Meter, *, databases: Databases | None = None
 ) -> Handler:
     """Return the server's handler. `databases` are the ones it keeps, for tests to look into."""
-    kept = databases or Databases()
+    opened = databases or Databases()
 
-    def answer(asked: Request) -> Response:
+    def answer(request: Request) -> Response:
         def act(call: OdooCall) -> Any:
-            return _execute_with_races(kept, call, asked, world, dials, tallies)
+            return _execute_with_races(opened, call, request, world, dials, meter)
 
-        if asked.path.startswith("/json/2/"):
-            return answer_json2(kept, asked, act)
-        if asked.path in ("/xmlrpc/2/common", "/xmlrpc/2/object") and asked.method == "POST":
-            return answer_xml_rpc(kept, asked, act)
-        if asked.path == "/web/version":
+        if request.path.startswith("/json/2/"):
+            return answer_json2(opened, request, act)
+        if request.path in ("/xmlrpc/2/common", "/xmlrpc/2/object") and request.method == "POST":
+            return answer_xml_rpc(opened, request, act)
+        if request.path == "/web/version":
             return to_json_response({"version_info": VERSION, "version": "19.0"})
         return build_error_response(
             OdooError("werkzeug.exceptions.NotFound", "404: Not Found", status=404, fault=1)
         )
 
     return wrap_with_faults(
-        NAME, answer, seed=world.seed, dials=dials, tallies=tallies, refused=_build_refusal
+        NAME, answer, seed=world.seed, dials=dials, meter=meter, refused=_build_refusal
     )
 
 
 def _execute_with_races(
     databases: Databases,
     call: OdooCall,
-    asked: Request,
+    request: Request,
     world: World,
     dials: FaultSettingsTable,
-    tallies: Meter,
+    meter: Meter,
 ) -> Any:
     dial = dials.get_settings(NAME)
     if call.method == "load":
         # A transaction is over before its answer is there: who waits for one never meets itself.
         lasting = 0.9 * dial.latency_low.total_seconds()
         met = databases.lose_race(call, now=time.monotonic(), lasting=lasting)
-        if met or world.build_draws("odoo race", asked.number).draw_bool(dial.races):
+        if met or world.build_draws("odoo race", request.number).draw_bool(dial.races):
             return build_race_answer(call)
     result = execute_call(call)
     if call.method in WRITES:
-        tallies.charge(NAME, 1, unit="writes", key=call.database.name)
+        meter.charge(NAME, 1, unit="writes", key=call.database.name)
     return result
 
 

@@ -1,7 +1,6 @@
 """Odoo's XML-RPC protocol: /xmlrpc/2/common and /xmlrpc/2/object, with its faults.
 
-A document that declares anything (a DOCTYPE, entities) is refused unread. What a call does is
-`odoo_calls`'s business.
+A document that declares anything (a DOCTYPE, entities) is refused unread.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ _CONTROLS = dict.fromkeys(set(range(32)) - {9, 10, 13})
 Act = Callable[[OdooCall], Any]
 
 
-def answer_xml_rpc(databases: Databases, asked: Request, act: Act) -> Response:
+def answer_xml_rpc(databases: Databases, request: Request, act: Act) -> Response:
     """Answer one request to /xmlrpc/2/…"""
     try:
-        method, params = read_call(asked.body)
+        method, params = read_call(request.body)
     except ValueError as error:
         return _build_fault(1, f"the request could not be read: {error}")
     try:
-        if asked.path == "/xmlrpc/2/common":
+        if request.path == "/xmlrpc/2/common":
             return _build_answer(_answer_common(databases, method, params))
         return _build_answer(act(_parse_xml_rpc_call(databases, method, params)))
     except OdooError as error:
-        said = build_traceback(error) if error.fault == 1 else str(error)
-        return _build_fault(error.fault, said)
+        message = build_traceback(error) if error.fault == 1 else str(error)
+        return _build_fault(error.fault, message)
 
 
 def read_call(body: bytes) -> tuple[str, tuple[Any, ...]]:
