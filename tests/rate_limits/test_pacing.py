@@ -476,6 +476,43 @@ def test_two_lost_heartbeats_cost_no_place():
     assert run_virtually(scenario()) is False
 
 
+class SlowHeartbeats:
+    """A shared store whose writes go on in a thread: cancelling the caller does not stop them."""
+
+    def __init__(self, real):
+        self._real, self._acquired, self.under_way = real, False, asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    async def acquire_slot(self, *given, **named):
+        if not self._acquired:
+            self._acquired = True
+            return await self._real.acquire_slot(*given, **named)
+        self.under_way.set()
+        return await asyncio.shield(asyncio.ensure_future(self._late(*given, **named)))
+
+    async def _late(self, *given, **named):
+        await asyncio.sleep(1)
+        return await self._real.acquire_slot(*given, **named)
+
+
+def test_a_heartbeat_under_way_does_not_take_a_released_slot_again():
+    async def scenario():
+        street = Street(places=1)
+        street.clock, real = LoopClock(), street.store
+        street.store = SlowHeartbeats(real)
+        async with street.process("one").acquire():
+            await street.store.under_way.wait()
+        await asyncio.sleep(2)  # the late heartbeat is written by now
+        now = street.clock.now()
+        return await real.acquire_slot(
+            "lusha", places=1, owner="other/1", until=now + street.lease, now=now
+        )
+
+    assert run_virtually(scenario()) is True
+
+
 def test_there_is_at_least_one_place():
     with pytest.raises(ConfigError, match="at least one place"):
         Street(places=0).process("one")

@@ -267,20 +267,28 @@ class ConcurrencyLimiter:
     async def acquire(self) -> AsyncIterator[None]:
         """Wait for a slot, in the order of asking; inside, heartbeats keep it."""
         holder = f"{self._owner}/{next(self._numbers)}"
+        heartbeats: asyncio.Task[None] | None = None
         try:
             async with self._order_lock:
                 while not await self._acquire_slot(holder):
                     await self._clock.sleep(POLL_INTERVAL)
-            keeping = asyncio.create_task(self._run_heartbeats(holder))
+            stopping = asyncio.Event()
+            heartbeats = asyncio.create_task(self._run_heartbeats(holder, stopping))
             try:
                 yield
             finally:
-                keeping.cancel()
+                stopping.set()
         finally:
             # Also after a cancelled acquire: the store may have granted it. If it cannot be
             # released, the lease ends.
-            with suppress(StokerError):
-                await asyncio.shield(self._shared.release_slot(self._name, owner=holder))
+            await asyncio.shield(self._release_slot(holder, heartbeats))
+
+    async def _release_slot(self, holder: str, heartbeats: asyncio.Task[None] | None) -> None:
+        # A heartbeat under way ends first: written after the release, it would be a new slot.
+        if heartbeats is not None:
+            await asyncio.wait({heartbeats})
+        with suppress(StokerError):
+            await self._shared.release_slot(self._name, owner=holder)
 
     async def _acquire_slot(self, holder: str) -> bool:
         now = self._clock.now()
@@ -288,11 +296,12 @@ class ConcurrencyLimiter:
             self._name, places=self._max_slots, owner=holder, until=now + self._lease, now=now
         )
 
-    async def _run_heartbeats(self, holder: str) -> None:
-        while True:
-            # Real seconds, not the injected clock's: a heartbeat is for other processes.
-            await asyncio.sleep(self._lease.total_seconds() / HEARTBEATS_PER_LEASE)
-            with suppress(StokerError):  # the next beat tries again
+    async def _run_heartbeats(self, holder: str, stopping: asyncio.Event) -> None:
+        # Real seconds, not the injected clock's: a heartbeat is for other processes.
+        pause = self._lease.total_seconds() / HEARTBEATS_PER_LEASE
+        stopped = asyncio.ensure_future(stopping.wait())
+        while not (await asyncio.wait({stopped}, timeout=pause))[0]:
+            with suppress(StokerError):  # the next heartbeat tries again
                 await self._acquire_slot(holder)
 
 
