@@ -383,6 +383,8 @@ class App:
         Whoever has nights has its heats swept, and its pulls made if its settings want that;
         whoever's settings want it discovers too.
         """
+        from stoker.enrichment.summary import summarize_partial_run
+
         upkeep = [self.build_maintenance_task(tenant) for tenant in tenants]
         discoveries = self._list_discovery_tasks(tenants)
         said = self.settings.scheduling
@@ -405,6 +407,7 @@ class App:
             clock=self.clock,
             observer=self.observer,
             at_once=said.tenant_concurrency,
+            summarize=summarize_partial_run,
         )
 
 

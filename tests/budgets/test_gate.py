@@ -14,13 +14,12 @@ from stoker.budgets.gate import (
     evaluate_request,
     find_stop_refusal,
     validate_change,
-    validate_name,
-    validate_owner,
     validate_request,
     validate_stop,
 )
 from stoker.budgets.reservations import build_reservation
 from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.db.codec import validate_name, validate_owner
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)

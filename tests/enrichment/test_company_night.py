@@ -18,6 +18,7 @@ from stoker.base.types import Depth
 from stoker.budgets.model import Paid
 from stoker.enrichment.deadline import POLL_INTERVAL
 from stoker.enrichment.model import KIND, WorkState
+from stoker.enrichment.summary import summarize_partial_run
 from stoker.enrichment.work_queue import HEARTBEAT_INTERVAL, LEASE_LENGTH
 from stoker.nightly.plan import Capacity, NightlyPlanner
 from stoker.nightly.service import NightlyRun
@@ -266,7 +267,7 @@ def test_a_night_that_is_cut_off_says_what_it_spent_and_wrote_and_how_many_were_
         desk = Desk(house, crawler=visits, exports=seen, at_once=2, sent_together=2)
         store, app = house.store(), house.app
         lease = Lease(name="run", owner="me", fencing_token=1, heartbeat=1, until=app.clock.now())
-        runner = Runner(clock=app.clock, observer=app.observer)
+        runner = Runner(clock=app.clock, observer=app.observer, summarize=summarize_partial_run)
         begun = await runner.start_run(store, lease, kind=KIND, manifest=Manifest())
         doing = asyncio.ensure_future(runner.execute(store, begun, desk.night))
         await seen.sent.wait()

@@ -9,6 +9,7 @@ from faults.tally import Tally
 from night_house import ACME, PLENTY, house
 from stoker.budgets.reservations import OPEN_STATUSES
 from stoker.budgets.verify import verify_ledger
+from stoker.enrichment.summary import summarize_partial_run
 from stoker.runs.cancel import request_cancel
 from stoker.runs.cancel_watcher import CancelWatcher
 from stoker.runs.leases import acquire_lease, release_lease
@@ -46,7 +47,9 @@ async def asked_once(home, moment_has_come, heeding):
     assert lease.name == get_lease_name("nightly")
     await store.schedule.swap_lease(None, lease)
     task = home.app.build_nightly_task(ACME, home.app.build_nightly_run(ACME))
-    runner = Runner(clock=clock, observer=home.told, cancel_watcher=heeding)
+    runner = Runner(
+        clock=clock, observer=home.told, cancel_watcher=heeding, summarize=summarize_partial_run
+    )
     run = await runner.start_run(store, lease, kind="nightly", manifest=task.manifest)
     doing = asyncio.ensure_future(runner.execute(store, run, task.job))
     while not (moment_has_come() or doing.done()):  # noqa: ASYNC110 - the sandbox has no events

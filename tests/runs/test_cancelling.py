@@ -17,6 +17,7 @@ from stoker.budgets.charges import SpendRequest
 from stoker.budgets.reservations import ReservationStatus
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.enrichment.model import WorkItem
+from stoker.enrichment.summary import summarize_partial_run
 from stoker.runs.cancel import request_cancel
 from stoker.runs.cancel_watcher import CancelWatcher
 from stoker.runs.leases import MAX_CLOCK_SKEW, acquire_lease, release_lease
@@ -35,7 +36,12 @@ class Bench:
 
     def __init__(self, store, heeding=SOON):
         self.store, self.clock, self.heard = store, FakeClock(), EventRecorder()
-        self.runner = Runner(clock=self.clock, observer=self.heard, cancel_watcher=heeding)
+        self.runner = Runner(
+            clock=self.clock,
+            observer=self.heard,
+            cancel_watcher=heeding,
+            summarize=summarize_partial_run,
+        )
 
     async def lease(self, owner="somebody"):
         """Take the lease of this kind of work, whoever had it."""

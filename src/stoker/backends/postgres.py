@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from stoker.accounts.store import SqlAccounts, SqlTenantDirectory
+from stoker.backends.shared import SqlSharedStore
 from stoker.base.types import OPERATORS, TenantId, parse_tenant_id
 from stoker.budgets.postgres_writes import write_changes_on_server
-from stoker.budgets.shared_store import SqlSharedStore
 from stoker.budgets.store import SqlBudgetStore
 from stoker.context import TenantStores
 from stoker.db.postgres import PostgresDatabase

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stoker.accounts.store import SqlAccounts, SqlTenantDirectory
+from stoker.backends.shared import SqlSharedStore
 from stoker.base.types import TenantId, parse_tenant_id
-from stoker.budgets.shared_store import SqlSharedStore
 from stoker.budgets.store import SqlBudgetStore
 from stoker.context import TenantStores
 from stoker.db.sqlite import SqliteDatabase

@@ -35,7 +35,7 @@ from stoker.budgets.model import Paid
 from stoker.budgets.reservations import Reservation, ReservationStatus
 from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule
-from stoker.db.codec import validate_text
+from stoker.db.codec import validate_name, validate_text
 
 Answer = TypeVar("Answer")
 
@@ -184,8 +184,6 @@ def _can_replay(hold: Reservation, within: timedelta | None, *, now: datetime) -
     return abs(now - hold.reserved_at) + CLOCK_TOLERANCE < within
 
 
-MAX_NAME_LENGTH = 500  # characters; keys of every database can be this long
-
 ALL_CONNECTORS = ""  # stands for every connector
 
 
@@ -210,22 +208,6 @@ class BudgetState:
         reservation would be taken for one of a silent owner the time it is given.
         """
         return to_utc(until) + (self.to_ledger_time(now) - to_utc(now))
-
-
-def validate_name(text: str, *, what: str) -> str:
-    """Return a name that every store can keep, and find again by."""
-    if len(validate_text(text, what=what)) > MAX_NAME_LENGTH:
-        raise PermanentError(
-            f"{what} is longer than {MAX_NAME_LENGTH} characters; shorten it, nothing was written"
-        )
-    return text
-
-
-def validate_owner(owner: str) -> str:
-    """Return the owner's name. Raises ConfigError when it is empty."""
-    if not owner:
-        raise ConfigError("a lease needs an owner's name; nothing was written")
-    return validate_name(owner, what="an owner")
 
 
 def validate_request(request: SpendRequest) -> SpendRequest:

@@ -21,8 +21,6 @@ from stoker.budgets.gate import (
     BudgetState,
     check_repeat,
     evaluate_request,
-    validate_name,
-    validate_owner,
     validate_request,
 )
 from stoker.budgets.ledger_entries import (
@@ -49,7 +47,7 @@ from stoker.budgets.reservations import (
 )
 from stoker.budgets.rows import RESERVATION_COLUMNS, parse_reservation, to_reservation_values
 from stoker.budgets.windows import ResetRule
-from stoker.db.codec import validate_text
+from stoker.db.codec import validate_name, validate_owner, validate_text
 from stoker.db.database import (
     Database,
     Result,

@@ -14,9 +14,11 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
-from stoker.base.errors import PermanentError
+from stoker.base.errors import ConfigError, PermanentError
 from stoker.base.jsontools import compact_json
 from stoker.base.types import MAX_TEXT_LENGTH, EnrichedJob, Job, JobScore, Json, is_storable, to_utc
+
+MAX_NAME_LENGTH = 500  # characters; keys of every database can be this long
 
 
 def validate_text(text: str, *, what: str) -> str:
@@ -27,6 +29,22 @@ def validate_text(text: str, *, what: str) -> str:
             f"than {MAX_TEXT_LENGTH} characters; clean it first, nothing was written"
         )
     return text
+
+
+def validate_name(text: str, *, what: str) -> str:
+    """Return a name that every store can keep, and find again by."""
+    if len(validate_text(text, what=what)) > MAX_NAME_LENGTH:
+        raise PermanentError(
+            f"{what} is longer than {MAX_NAME_LENGTH} characters; shorten it, nothing was written"
+        )
+    return text
+
+
+def validate_owner(owner: str) -> str:
+    """Return the owner's name. Raises ConfigError when it is empty."""
+    if not owner:
+        raise ConfigError("a lease needs an owner's name; nothing was written")
+    return validate_name(owner, what="an owner")
 
 
 def validate_json(value: Json, *, what: str) -> Any:

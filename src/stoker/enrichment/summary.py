@@ -29,6 +29,7 @@ from stoker.crm.upsert import was_undone
 from stoker.enrichment.model import WorkItem, WorkState
 from stoker.ledger.read import find_seq_before, read_pages
 from stoker.runs.model import Run, RunState, StepTiming, parse_run_name
+from stoker.runs.service import RunResult
 
 _URL_PATTERN = re.compile(r"https?://\S{1,500}")
 
@@ -193,6 +194,22 @@ async def compute_run_cost(
         if (hold := await store.money.find_reservation(key)) is not None:
             spending.add_open_reservation(hold)
     return spending.get_cost()
+
+
+async def summarize_partial_run(store: TenantStores, run: Run) -> RunResult:
+    """Return how far a run that was cut off got: what it did, cost and wrote, and what remains."""
+    summary = await summarize_run(store, run.name)
+    written = await count_crm_rows(store, run.name)
+    chosen = {"selected": len(summary.selected)} if summary.selected else {}
+    return RunResult(
+        state=RunState.CANCELLED,
+        counts={**chosen, **summary.counts, **written},
+        cost=summary.cost,
+        selected=summary.selected,
+        reasons=summary.reasons,
+        remaining=summary.remaining,
+        lacking=summary.lacking,
+    )
 
 
 async def count_crm_rows(store: TenantStores, run: str) -> dict[str, int]:

@@ -15,6 +15,7 @@ from stoker.budgets.verify import verify_ledger
 from stoker.calendar.recurrence import Schedule
 from stoker.context import Backend, TenantStores
 from stoker.db.database import Check
+from stoker.enrichment.summary import summarize_partial_run
 from stoker.runs.cancel import close_dead_runs, list_dead_runs
 from stoker.runs.model import Run, RunState, StorageSize
 from stoker.runs.prune import apply_retention
@@ -79,7 +80,7 @@ class Maintenance:
             step.items = verdict.entries
             unsound += verdict.problems
         with run.time_step("dead") as step:
-            runner = Runner(clock=run.clock, observer=run.observer)
+            runner = Runner(clock=run.clock, observer=run.observer, summarize=summarize_partial_run)
             dead = await close_dead_runs(
                 run.store, by=Run(key=run.key, kind=run.kind), runner=runner
             )

@@ -21,8 +21,6 @@ from stoker.budgets.gate import (
     check_repeat,
     evaluate_request,
     validate_change,
-    validate_name,
-    validate_owner,
     validate_request,
     validate_stop,
 )
@@ -43,7 +41,7 @@ from stoker.budgets.reservations import (
     list_total_changes,
 )
 from stoker.budgets.windows import ResetRule
-from stoker.db.codec import validate_text
+from stoker.db.codec import validate_name, validate_owner, validate_text
 from stoker.ledger.chain import LedgerEntry, NewEntry
 from stoker.memory.shared import MemorySharedStore, SpendingState
 

@@ -13,6 +13,7 @@ from stoker.runs.run_argument import get_run_or_exit
 if TYPE_CHECKING:
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
+    from stoker.enrichment.summary import summarize_partial_run
     from stoker.runs.cancel import CancelResult
 
 
@@ -45,7 +46,7 @@ async def _request_cancel(
         whose = choose_tenant(app.settings, tenant)
         store = app.backend.tenant(whose)
         run = await get_run_or_exit(store, name)
-        runner = Runner(clock=app.clock, observer=app.observer)
+        runner = Runner(clock=app.clock, observer=app.observer, summarize=summarize_partial_run)
         return whose, await request_cancel(store, run, by=_get_user(), runner=runner)
 
 

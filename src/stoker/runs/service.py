@@ -6,7 +6,7 @@ Whatever the work does, crashes included, becomes an end with a reason.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -19,7 +19,6 @@ from stoker.base.events import Observer, RunAskedToStop, RunEnded, RunGivenUp, R
 from stoker.base.types import Json, clean_text
 from stoker.budgets.caps import list_custom_limits
 from stoker.context import TenantStores
-from stoker.enrichment.summary import count_crm_rows, summarize_run
 from stoker.runs.cancel_watcher import CancelWatcher
 from stoker.runs.leases import Lease
 from stoker.runs.model import (
@@ -128,13 +127,26 @@ class RunJob(Protocol):
         ...
 
 
+Summarize = Callable[[TenantStores, Run], Awaitable[RunResult]]
+"""Returns how far a run that was cut off got: state CANCELLED, its counts, cost and rest."""
+
+
+async def summarize_nothing(store: TenantStores, run: Run) -> RunResult:
+    """Return the result of a run of which only the end is known."""
+    return RunResult(state=RunState.CANCELLED)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Runner:
-    """Starts, carries out and closes runs."""
+    """Starts, executes and closes runs.
+
+    `summarize` reads how far a run got that was cut off.
+    """
 
     clock: Clock
     observer: Observer
     cancel_watcher: CancelWatcher = field(default_factory=CancelWatcher)
+    summarize: Summarize = summarize_nothing
 
     async def start_run(
         self,
@@ -242,22 +254,11 @@ class Runner:
 
         `counted` is what its work had counted by then, where that is known.
         """
-        stopped = RunResult(state=RunState.CANCELLED, counts=counted or {})
         try:
-            summary = await summarize_run(store, run.name)
-            written = await count_crm_rows(store, run.name)
+            partial = await self.summarize(store, run)
         except StokerError:
-            return stopped  # that it ended is worth more than how far it got
-        chosen = {"selected": len(summary.selected)} if summary.selected else {}
-        return replace(
-            stopped,
-            counts={**stopped.counts, **chosen, **summary.counts, **written},
-            cost=summary.cost,
-            selected=summary.selected,
-            reasons=summary.reasons,
-            remaining=summary.remaining,
-            lacking=summary.lacking,
-        )
+            partial = await summarize_nothing(store, run)  # that it ended matters more
+        return replace(partial, counts={**(counted or {}), **partial.counts})
 
     async def close_run(
         self, store: TenantStores, run: Run, ending: RunResult, *, timings: list[StepTiming]

@@ -26,7 +26,14 @@ from stoker.calendar.recurrence import CatchUp, DueOccurrences, Schedule
 from stoker.context import Backend, TenantStores
 from stoker.runs.leases import Lease, LeaseHolder, compute_expiry, is_expired
 from stoker.runs.model import Manifest, Run, RunState
-from stoker.runs.service import RunJob, Runner, RunResult, get_lease_name
+from stoker.runs.service import (
+    RunJob,
+    Runner,
+    RunResult,
+    Summarize,
+    get_lease_name,
+    summarize_nothing,
+)
 from stoker.scheduling.model import (
     MAX_DEATHS,
     OccurrenceResult,
@@ -75,13 +82,14 @@ class Scheduler:
         clock: Clock,
         observer: Observer,
         at_once: int = 1,
+        summarize: Summarize = summarize_nothing,
     ) -> None:
         self._tasks = tasks
         self._backend = backend
         self._leases = leaseholder
         self._clock = clock
         self._observer = observer
-        self._runner = Runner(clock=clock, observer=observer)
+        self._runner = Runner(clock=clock, observer=observer, summarize=summarize)
         # A room for each kind of work: what takes a minute does not wait for long nights to end.
         self._semaphores = {task.name: asyncio.Semaphore(at_once) for task in tasks}
         self._next_due: dict[Task, datetime] = {}  # as far as is known; a nap is never long
