@@ -154,7 +154,7 @@ def test_only_so_many_words_of_rules_are_remembered(room, times):
             for host in (HOST, other, HOST, other):
                 address, until = parse_url(f"http://{host}/"), clock.elapsed() + minute
                 robots = await asking.get_robots(
-                    address, toll=CrawlUsage(), known={}, deadline=until
+                    address, usage=CrawlUsage(), known={}, deadline=until
                 )
                 assert not robots.allows(f"http://{host}/secret")
             await http.close()

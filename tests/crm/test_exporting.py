@@ -238,7 +238,7 @@ def test_what_the_crm_asks_to_wait_for_long_is_for_another_night():
         def __init__(self):
             self.asked = 0
 
-        async def found(self, rows, *, known):
+        async def find_records(self, rows, *, known):
             self.asked += 1
             raise TransientError("later", retry_after=timedelta(minutes=30))
 

@@ -20,7 +20,7 @@ MAX_PHONES = 20
 
 MAX_SOCIAL_PAGES = 20
 
-REGION = "SG"  # where a number without a country code is taken to be
+REGION = "SG"  # the region of a number without a country code
 
 _LOCAL = r"[A-Za-z0-9._%+'-]{1,64}"
 
@@ -61,7 +61,7 @@ _NO_PROFILES = frozenset(
 
 
 def find_contacts(reading: ParsedPage, *, url: str) -> list[Fact]:
-    """Return how a page says its company can be reached, each value once, the surest first."""
+    """Return the e-mail addresses, phones and social pages on a page, each once, best first."""
     return [
         *_dedupe_facts(_find_emails(reading, url), MAX_EMAILS),
         *_dedupe_facts(_find_phones(reading, url), MAX_PHONES),
@@ -70,13 +70,13 @@ def find_contacts(reading: ParsedPage, *, url: str) -> list[Fact]:
 
 
 def _dedupe_facts(findings: Iterable[Fact], most: int) -> list[Fact]:
-    found: dict[str, Fact] = {}
-    for finding in findings:
-        if finding.value not in found:
-            found[finding.value] = finding
-            if len(found) >= most:
+    facts: dict[str, Fact] = {}
+    for fact in findings:
+        if fact.value not in facts:
+            facts[fact.value] = fact
+            if len(facts) >= most:
                 break
-    return list(found.values())
+    return list(facts.values())
 
 
 def _find_emails(reading: ParsedPage, url: str) -> Iterator[Fact]:
@@ -108,7 +108,7 @@ def _scan_emails(reading: ParsedPage) -> Iterator[tuple[str, str, Method, float]
 
 
 def parse_email(text: str, *, make_believe: bool = False) -> str | None:
-    """Return an address as mail programs write it, or None when it is none to write to."""
+    """Return an address in its normal form, or None when it is none to write to."""
     from email_validator import EmailNotValidError, validate_email
 
     small = text.lower()
@@ -124,7 +124,7 @@ def parse_email(text: str, *, make_believe: bool = False) -> str | None:
 
 
 def decode_protected_email(code: str) -> str | None:
-    """Return the address behind a code that a guard against harvesters put in its place."""
+    """Return the address behind the code of a common protection against harvesters."""
     try:
         data = bytes.fromhex(code[:600])
     except ValueError:
@@ -153,7 +153,7 @@ def _build_phone_fact(number: str, url: str, how: Method, confidence: float, evi
 
 
 def parse_phone(text: str) -> str | None:
-    """Return a number in international form, or None when it is no number one can call."""
+    """Return a number in international form, or None when it cannot be called."""
     import phonenumbers
 
     if sum(letter.isdigit() for letter in text) < 7:
@@ -181,7 +181,7 @@ def _find_social_pages(reading: ParsedPage, url: str) -> Iterator[Fact]:
 
 
 def parse_social_page(href: str) -> str | None:
-    """Return a page at a social network, written one way, or None when it is nobody's page."""
+    """Return the address of a social profile in one form, or None when it is no profile."""
     match = _SOCIAL.match(href)
     if match is None:
         return None
@@ -196,5 +196,5 @@ def parse_social_page(href: str) -> str | None:
 
 
 def is_sandbox_url(url: str) -> bool:
-    """Whether a page is in the sandbox, whose names end in a word no real address may end in."""
+    """Return whether a page is in the sandbox, whose hosts end in `.test`."""
     return url.partition("://")[2].partition("/")[0].endswith(".test")

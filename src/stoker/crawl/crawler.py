@@ -1,8 +1,6 @@
-"""The crawler: visits a company's site and brings back its key pages and how to reach it.
+"""Visit a company's site and return its key pages and contacts.
 
-Whatever a site does, a visit ends in time with an outcome and a sentence. How one visit goes is
-`site_visiting`'s business, how one address is asked for `page_asking`'s; nothing is remembered
-between visits but robots.txt files: what was seen is the caller's to keep.
+One crawler per process, so that all tenants share the delays per host and the robots.txt cache.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+-]*:(?![0-9]{1,5}(?:[/?#]|$))")
 
 
 class Crawler:
-    """Visits sites, many at once. One of them per process, so that hosts are paced together."""
+    """Visits sites, many at once. One per process, so that delays per host are shared."""
 
     def __init__(
         self,
@@ -73,7 +71,7 @@ class Crawler:
 
 
 class CrawlConnector:
-    """The crawler as a connector, so that looks at sites pass the gate like everything else."""
+    """The crawler as a connector, so that visits pass the budget like paid calls."""
 
     name = "crawl"
 
@@ -95,11 +93,11 @@ class CrawlConnector:
 
 
 def _list_start_urls(url: str) -> list[str]:
-    """Return where a visit may begin: at the address, or at a host's safer door first."""
+    """Return where a visit may begin: at the URL, or at a host by HTTPS first."""
     text = url.strip()
     if "://" in text[:12] or _OTHER_SCHEME.match(text):
         return [text]
     host = text.partition("/")[0]
-    # Names that are kept for make-believe have no certificates.
+    # Hosts of the sandbox have no certificates.
     schemes = ("http",) if host.endswith(".test") else ("https", "http")
     return [f"{scheme}://{text}" for scheme in schemes]

@@ -1,13 +1,8 @@
-"""What a page's plain words give away about its company: numbers, years, sizes, names, people.
+"""Extract facts from pages without a model: structured data, contacts and patterns in the text.
 
-Line by line, by patterns whose time is bounded. How to reach a company is `contact_reading`'s
-business. A value found only here is a good guess, and its confidence says so.
-
-The extractor that needs no model: what pages say for programs, and what their words give away.
-
-Free, quick, the same every time, and no network. Each value comes with its page, the means, the
-words it was taken from and how sure we are; values that contradict each other all stay, and
-`ExtractedFacts.find_best` chooses. Bounded for pages of any kind.
+Free, fast, deterministic, and without network access. Each fact carries its page, method, evidence
+and confidence; contradictory values all stay, and `ExtractedFacts.find_best` chooses. Patterns run
+in bounded time on any page.
 """
 
 from __future__ import annotations
@@ -56,7 +51,7 @@ _MANY = (
 
 _EMPLOYEES = re.compile(_MANY + r"(?:employees|staff|team members)\b")
 
-# Of whom it is not said that they work there.
+# Pages that do not say that a person works there.
 _PEOPLE = re.compile(_MANY + r"(?:people|persons|professionals|specialists)\b")
 
 _TEAM_OF = re.compile(r"(?i)\b(?:team|staff|workforce) of (?:over |about |around )?([0-9]{1,6})\b")
@@ -104,7 +99,7 @@ _PAGES_WITH_PEOPLE = frozenset({"team", "about", "contact", "home"})
 
 
 def find_text_facts(text: str, *, url: str, kind: str) -> Iterator[Fact]:
-    """Return what a page's words give away, in the order they stand there."""
+    """Yield the facts in a page's text, in order."""
     lines = [line.strip()[:MAX_LINE_LENGTH] for line in text.split("\n", MAX_LINES)[:MAX_LINES]]
     for line in lines:
         for field, value, confidence, evidence in _scan_line(line):
@@ -153,14 +148,14 @@ def _scan_line(line: str) -> Iterator[tuple[FactField, str, float, str]]:
 
 
 def _find_address(line: str, match: re.Match[str]) -> str:
-    """Return the part of a line that is an address, when a number and a street lead to its code."""
+    """Return the part of a line that is an address, ending in its postal code."""
     before = re.split(r"[·|•:©]| {3,}", line[: match.start()])[-1].strip(" ,(")
     has_number = re.search(r"[0-9]", before) is not None
     return f"{before}, Singapore {match[1]}" if has_number and 6 <= len(before) <= 150 else ""
 
 
 def _find_people(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Return names with their roles: on one line, or a role on the line under a name."""
+    """Yield names with their roles: on one line, or a role on the line under a name."""
     many = 0
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
         if len(line) > 120 or many >= MAX_PEOPLE:
@@ -189,7 +184,7 @@ def _get_context(line: str, match: re.Match[str]) -> str:
 
 MAX_FACTS = 300
 
-SECOND_HAND_FACTOR = 0.6  # how much is left of our trust when another site speaks of the company
+SECOND_HAND_FACTOR = 0.6  # confidence of what another site says of the company
 
 _SEPARATORS = ("|", " – ", " — ", " - ", "·", "»", ": ")
 
@@ -197,17 +192,17 @@ _MAX_NAME_LENGTH = 80
 
 
 def extract_facts(pages: Iterable[Page], *, told: Iterable[Excerpt] = ()) -> ExtractedFacts:
-    """Return what a company's own pages say, and what other pages tell of it, surest word each.
+    """Return the facts in a company's own pages and in excerpts of other pages.
 
-    `told` are words without markup, from pages a search led to. Never raises.
+    `told` are excerpts of pages that a search found. Never raises.
     """
-    found: list[Fact] = []
+    facts: list[Fact] = []
     for page in pages:
-        found += _extract_page(page)
+        facts += _extract_page(page)
     for excerpt in told:
-        found += _extract_excerpt(excerpt)
-    # Where a company says things of itself, its home page says them best; order keeps that.
-    return ExtractedFacts(facts=tuple(dedupe_facts(found)[:MAX_FACTS]))
+        facts += _extract_excerpt(excerpt)
+    # The home page comes first, so its values win among equals.
+    return ExtractedFacts(facts=tuple(dedupe_facts(facts)[:MAX_FACTS]))
 
 
 def _extract_page(page: Page) -> Iterator[Fact]:
@@ -239,16 +234,16 @@ def _extract_excerpt(excerpt: Excerpt) -> Iterator[Fact]:
         asks_for_password=False,
         needs_javascript=False,
     )
-    found = [
+    facts = [
         *find_contacts(reading, url=excerpt.url),
         *find_text_facts(excerpt.text, url=excerpt.url, kind=excerpt.kind),
     ]
-    for finding in found:
-        yield replace(finding, confidence=round(finding.confidence * SECOND_HAND_FACTOR, 3))
+    for fact in facts:
+        yield replace(fact, confidence=round(fact.confidence * SECOND_HAND_FACTOR, 3))
 
 
 def _get_title_name(title: str) -> str:
-    """Return what a home page's title calls the company, if it calls it anything."""
+    """Return the company's name in a home page's title, or an empty text."""
     name = title
     for separator in _SEPARATORS:
         name = name.partition(separator)[0]

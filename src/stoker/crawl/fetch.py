@@ -1,7 +1,6 @@
-"""Asks a site for one address, politely: its robots.txt first, one request at a time, in its pace.
+"""Fetch one URL politely: robots.txt first, one request at a time, with the host's delay.
 
-Follows redirects within the site only, a few. What a page says is not looked at; a failure comes
-back as a sentence, never as an exception.
+Follows a few redirects, within the site only. A failure is returned as a sentence, never raised.
 """
 
 from __future__ import annotations
@@ -30,27 +29,25 @@ from stoker.crawl.robots import (
 from stoker.http.client import MAX_REDIRECTS, REDIRECT_STATUSES, HttpClient, Request, Response
 from stoker.http.url import Url, parse_url, resolve_link
 
-MIN_DELAY = timedelta(seconds=0.5)  # between two requests to a host, unless it wants longer
+MIN_DELAY = timedelta(seconds=0.5)  # between two requests to a host, unless it asks for longer
 
 ROBOTS_TTL = timedelta(hours=24)  # RFC 9309: not longer
 
-DEFAULT_RETRY_DELAY = timedelta(seconds=60)  # for a host that says "later" without saying when
+DEFAULT_RETRY_DELAY = timedelta(seconds=60)  # for a 429 or 503 without Retry-After
 
-_MAX_CACHED_ROBOTS = (
-    256  # of the sites asked last: a visit is soon over, and rules take some memory
-)
+_MAX_CACHED_ROBOTS = 256  # of the last sites: visits are short, and rules take memory
 
 MAX_CACHED_RULES = 16_000_000  # characters of all of them together
 
 _MAX_VALIDATOR_LENGTH = 300
 
 SameSite = Callable[[str], bool]
-"""Says whether a host belongs to the site that is visited."""
+"""Returns whether a host belongs to the site that is visited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResult:
-    """One address as it was answered, or why it was not."""
+    """The response to one URL, or why there is none."""
 
     address: Url  # where it ended
     reply: Response | None = None
@@ -59,7 +56,7 @@ class FetchResult:
 
 @dataclass(slots=True)
 class CrawlUsage:
-    """What a visit has taken so far."""
+    """What a visit has used so far."""
 
     requests: int = 0
     bytes: int = 0
@@ -74,7 +71,7 @@ class _CachedRobots:
 
 
 class PoliteFetcher:
-    """Asks for pages for every visit of a process, so that hosts are paced and rules are shared."""
+    """Fetches URLs for all visits of a process, so that delays and robots.txt are shared."""
 
     def __init__(
         self,
@@ -101,15 +98,15 @@ class PoliteFetcher:
         self,
         address: Url,
         *,
-        toll: CrawlUsage,
+        usage: CrawlUsage,
         known: dict[str, PageState],
         same_site: SameSite,
         deadline: timedelta,
         most_bytes: int,
     ) -> FetchResult:
-        """Ask for one address; with what is known of it, only for what changed."""
+        """Fetch one URL; a known page only if it changed."""
         for _ in range(MAX_REDIRECTS + 1):
-            robots = await self.get_robots(address, toll=toll, known=known, deadline=deadline)
+            robots = await self.get_robots(address, usage=usage, known=known, deadline=deadline)
             if not robots.allows(str(address)):
                 return FetchResult(address=address, end=_get_refusal(robots))
             seen = known.get(str(address))
@@ -118,7 +115,7 @@ class PoliteFetcher:
                     address,
                     _build_conditions(seen),
                     robots,
-                    toll,
+                    usage,
                     deadline=deadline,
                     most=most_bytes,
                 )
@@ -144,107 +141,112 @@ class PoliteFetcher:
         self,
         address: Url,
         *,
-        toll: CrawlUsage,
+        usage: CrawlUsage,
         known: dict[str, PageState],
         deadline: timedelta,
     ) -> Robots:
-        """Return what an address' host allows us; asked for once a day at most."""
-        where = parse_url(f"{address.scheme}://{address.netloc}/robots.txt")
-        kept = self._robots.get(str(where))
+        """Return what the URL's host allows us; fetched once a day at most."""
+        robots_url = parse_url(f"{address.scheme}://{address.netloc}/robots.txt")
+        cached = self._robots.get(str(robots_url))
         now = self._clock.elapsed()
-        if kept is not None and now - kept.at < ROBOTS_TTL:
-            return kept.robots
-        seen = known.get(str(where))
+        if cached is not None and now - cached.at < ROBOTS_TTL:
+            return cached.robots
+        seen = known.get(str(robots_url))
         earlier = OPEN_ROBOTS if _forbids_nothing(seen) else None
         try:
-            ended, reply = await self._fetch_robots(where, known, toll, deadline=deadline)
+            final_url, reply = await self._fetch_robots(robots_url, known, usage, deadline=deadline)
         except PermanentError:
-            # No such host, or a robots.txt that leads nowhere: as if there were none. If it is
-            # the host that is missing, its home page will say so.
-            return self._cache_robots(where, OPEN_ROBOTS, None, toll, known)
+            # No such host, or endless redirects: as if there were none. If the host is missing,
+            # its home page will fail too.
+            return self._cache_robots(robots_url, OPEN_ROBOTS, None, usage, known)
         except (TransientError, UncertainError) as error:
             unreachable = replace(CLOSED_ROBOTS, unreachable=str(error))
             return self._choose_fallback(seen, earlier, otherwise=unreachable)
-        if reply.status == 304 and _forbids_nothing(known.get(str(ended))):
-            toll.not_modified += 1
-            found = OPEN_ROBOTS
+        if reply.status == 304 and _forbids_nothing(known.get(str(final_url))):
+            usage.not_modified += 1
+            robots = OPEN_ROBOTS
         elif reply.status == 200:
-            found = parse_robots(reply.body, product=self._product)
+            robots = parse_robots(reply.body, product=self._product)
         elif 400 <= reply.status < 500 and reply.status != 429:
-            found = OPEN_ROBOTS
+            robots = OPEN_ROBOTS
         else:
             return self._choose_fallback(seen, earlier, otherwise=CLOSED_ROBOTS)
-        if ended == where:
-            return self._cache_robots(where, found, reply, toll, known)
-        if ended.target == where.target:
-            # Another host's own rules, read on the way to it.
-            self._cache_robots(ended, found, reply, toll, known)
-        # What its answer is known by there says nothing here.
+        if final_url == robots_url:
+            return self._cache_robots(robots_url, robots, reply, usage, known)
+        if final_url.target == robots_url.target:
+            # Another host's own robots.txt, reached by a redirect.
+            self._cache_robots(final_url, robots, reply, usage, known)
+        # The other host's validators mean nothing here.
         bare = replace(reply, headers={}, status=200)
-        return self._cache_robots(where, found, bare, toll, known)
+        return self._cache_robots(robots_url, robots, bare, usage, known)
 
     async def _fetch_robots(
-        self, where: Url, known: dict[str, PageState], toll: CrawlUsage, *, deadline: timedelta
+        self,
+        robots_url: Url,
+        known: dict[str, PageState],
+        usage: CrawlUsage,
+        *,
+        deadline: timedelta,
     ) -> tuple[Url, Response]:
-        """Return what a robots.txt's address leads to and where that is, each hop in its turn.
+        """Return the robots.txt and its URL after redirects.
 
-        Raises as `HttpClient.send`; also PermanentError when it leads nowhere.
+        Raises as `HttpClient.send`; also PermanentError for endless redirects.
         """
-        at = where
+        at = robots_url
         for _ in range(MAX_REDIRECTS + 1):
             seen = known.get(str(at))
-            # A file that said nothing is known by its fingerprint; of others we need the words.
+            # An empty file is known by its fingerprint; of others we need the text.
             conditions = _build_conditions(seen if _forbids_nothing(seen) else None)
             reply = await self._send(
-                at, conditions, None, toll, deadline=deadline, most=MAX_ROBOTS_BYTES
+                at, conditions, None, usage, deadline=deadline, most=MAX_ROBOTS_BYTES
             )
             to = reply.headers.get("location") if reply.status in REDIRECT_STATUSES else None
             if not to:
                 return at, reply
             at = resolve_link(at, to)
-        raise PermanentError(f"the robots.txt of {where.netloc} leads on and on")
+        raise PermanentError(f"the robots.txt of {robots_url.netloc} leads on and on")
 
     def _choose_fallback(
         self, seen: PageState | None, earlier: Robots | None, *, otherwise: Robots
     ) -> Robots:
-        """Return what holds while a robots.txt cannot be read: what it said, if that was today."""
+        """Return the rules while robots.txt cannot be read: today's earlier ones, if any."""
         if seen is None or earlier is None:
             return otherwise
         return earlier if self._clock.now() - seen.seen_at < ROBOTS_TTL else otherwise
 
     def _cache_robots(
         self,
-        where: Url,
+        robots_url: Url,
         robots: Robots,
         reply: Response | None,
-        toll: CrawlUsage,
+        usage: CrawlUsage,
         known: dict[str, PageState],
     ) -> Robots:
-        self._drop_cached(str(where))
+        self._drop_cached(str(robots_url))
         while self._robots and (
             len(self._robots) >= _MAX_CACHED_ROBOTS
             or self._cached_rules + len(robots.rules.text) > self._most_rules
         ):
             self._drop_cached(next(iter(self._robots)))
-        self._robots[str(where)] = _CachedRobots(robots, self._clock.elapsed())
+        self._robots[str(robots_url)] = _CachedRobots(robots, self._clock.elapsed())
         self._cached_rules += len(robots.rules.text)
         if reply is not None:
-            now, before = self._clock.now(), known.get(str(where))
-            toll.seen[str(where)] = build_page_state(
-                str(where), reply, fingerprint=robots.fingerprint, before=before, now=now
+            now, before = self._clock.now(), known.get(str(robots_url))
+            usage.seen[str(robots_url)] = build_page_state(
+                str(robots_url), reply, fingerprint=robots.fingerprint, before=before, now=now
             )
         return robots
 
-    def _drop_cached(self, where: str) -> None:
-        if (kept := self._robots.pop(where, None)) is not None:
-            self._cached_rules -= len(kept.robots.rules.text)
+    def _drop_cached(self, robots_url: str) -> None:
+        if (cached := self._robots.pop(robots_url, None)) is not None:
+            self._cached_rules -= len(cached.robots.rules.text)
 
     async def _send(
         self,
         address: Url,
         conditions: dict[str, str],
         robots: Robots | None,
-        toll: CrawlUsage,
+        usage: CrawlUsage,
         *,
         deadline: timedelta,
         most: int,
@@ -255,7 +257,7 @@ class PoliteFetcher:
             line = self._locks[address.host] = asyncio.Lock()
         async with line:
             await self._pacer.acquire(address.host, gap=gap)
-            toll.requests += 1
+            usage.requests += 1
             reply = await self._http.send(
                 Request(
                     method="GET",
@@ -265,7 +267,7 @@ class PoliteFetcher:
                     max_bytes=most,
                 )
             )
-        toll.bytes += reply.wire_bytes
+        usage.bytes += reply.wire_bytes
         wait = robots.delay if robots is not None and robots.is_home_page_only else None
         if reply.status in (429, 503):
             wait = max(
@@ -277,12 +279,12 @@ class PoliteFetcher:
 
 
 def _forbids_nothing(robots: PageState | None) -> bool:
-    """Say whether a robots.txt is known to have forbidden nothing."""
+    """Return whether a robots.txt is known to forbid nothing."""
     return robots is not None and robots.fingerprint == OPEN_ROBOTS.fingerprint
 
 
 def _get_refusal(robots: Robots) -> VisitEnd:
-    """Return how a visit ends that robots.txt, or its silence, does not allow."""
+    """Return how a visit ends that robots.txt, or its absence, does not allow."""
     if robots.unreachable:
         return VisitEnd(VisitOutcome.FAILED, robots.unreachable)
     if robots.access is Access.CLOSED:
@@ -294,7 +296,7 @@ def _get_refusal(robots: Robots) -> VisitEnd:
 def build_page_state(
     url: str, reply: Response, *, fingerprint: str, before: PageState | None, now: datetime
 ) -> PageState:
-    """Return what to remember of an answer, given what was known of its address."""
+    """Return the state to store for a response, given the earlier one."""
     same = before is not None and before.fingerprint == fingerprint
     return PageState(
         url=url,
@@ -310,7 +312,7 @@ def build_page_state(
 
 
 def _build_conditions(seen: PageState | None) -> dict[str, str]:
-    """Return the headers that ask for a page only if it changed."""
+    """Return the headers that request a page only if it changed."""
     if seen is None or not seen.fingerprint:
         return {}
     if seen.etag:
@@ -319,7 +321,7 @@ def _build_conditions(seen: PageState | None) -> dict[str, str]:
 
 
 def _get_validator(reply: Response, name: str) -> str:
-    """Return a validator that can be sent back as it came; anything odd is as good as none."""
+    """Return an ETag or date that can be sent back; an odd one counts as none."""
     text = clean_text(reply.headers.get(name, ""))
     plain = all(" " <= letter <= "~" for letter in text)
     return text if plain and len(text) <= _MAX_VALIDATOR_LENGTH else ""

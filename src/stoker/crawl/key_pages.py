@@ -1,8 +1,4 @@
-"""Which links of a site are worth a request, what kind of page each leads to, and in what order.
-
-Pages that say who a company is and how to reach it come first; what changes daily comes last; what
-has no end, such as calendars and filters, is left alone. Fetching is the crawler's business.
-"""
+"""Choose the links of a site that are worth a request, their kinds, and their order."""
 
 from __future__ import annotations
 
@@ -96,7 +92,7 @@ _WORD_GAPS = re.compile(r"[\s_/+.,!?:;|–—-]+")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link as a page has it: where it leads, and the words on it."""
+    """A link on a page: its target and its text."""
 
     href: str
     text: str = ""
@@ -104,22 +100,22 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class KeyPage:
-    """A page worth asking for."""
+    """A page worth a request."""
 
     url: str
     kind: str
 
 
 def get_page_kind(path: str, text: str = "") -> str:
-    """Return what kind of page a path and the words on its link promise."""
+    """Return the kind of page that a path and the link's text suggest."""
     tidy = _TIDY.sub("", path.partition("?")[0].lower())
     segments = [segment for segment in tidy.split("/") if segment]
     for segment in reversed(segments):
         if segment in _BY_WORD:
             return _BY_WORD[segment]
-    said = _WORD_GAPS.sub("-", text.strip().lower()).strip("-")
-    if said in _BY_WORD:
-        return _BY_WORD[said]
+    label = _WORD_GAPS.sub("-", text.strip().lower()).strip("-")
+    if label in _BY_WORD:
+        return _BY_WORD[label]
     for segment in reversed(segments):
         for part in segment.split("-"):
             if part in _BY_WORD:
@@ -141,7 +137,7 @@ def parse_page_url(base: Url, href: str) -> Url | None:
     path, _, query = address.target.partition("?")
     query = "&".join(part for part in query.split("&") if part and not _TRACKING.match(part))
     segments = [segment for segment in path.split("/") if segment]
-    # The same words again in a path are the mark of links that were joined wrongly for ever.
+    # A repeated segment marks relative links that grow for ever.
     if (
         len(query) > _MAX_QUERY_LENGTH
         or len(segments) > MAX_DEPTH
@@ -157,10 +153,9 @@ def parse_page_url(base: Url, href: str) -> Url | None:
 def choose_key_pages(
     links: Iterable[tuple[Url, str]], *, most: int, not_again: Iterable[str] = ()
 ) -> list[KeyPage]:
-    """Return at most so many pages in the order they are worth a request.
+    """Return at most `most` pages in the order of their value.
 
-    One of each kind before two of any; shorter addresses first; of addresses that differ only in
-    their query, one. `not_again` are addresses that were read already.
+    Each kind once first; then unknown pages and further pages of a kind.
     """
     taken = {_normalize_url(url) for url in not_again}
     ranked: list[tuple[tuple[int, int, int, int, int], KeyPage]] = []
@@ -177,7 +172,7 @@ def choose_key_pages(
     options.sort(key=lambda option: (option[1], option[2], option[3]))
     for kind, asked, depth, place, address in options:
         nth = times[kind] = times.get(kind, 0) + 1
-        # Anything known, once, comes before anything unknown or known twice.
+        # One page of each kind comes before unknown pages and repeats.
         turn = nth - 1 if kind != OTHER else nth + 1
         order = _ORDER.get(kind, len(_ORDER))
         page = KeyPage(url=str(address), kind=kind)
@@ -187,7 +182,7 @@ def choose_key_pages(
 
 
 def _normalize_url(url: str) -> str:
-    """Return what two addresses of one page have in common."""
+    """Return what two URLs of one page have in common."""
     rest = url.partition("://")[2].lower().removeprefix("www.")
     path = rest.partition("?")[0].rstrip("/")
     return _TIDY.sub("", path)

@@ -1,14 +1,4 @@
-"""What the engine needs from those it asks: connectors, and a memory of what they said.
-
-A connector answers one need through one vendor and says what it cost; it decides nothing, pays
-nothing and waits for nobody's turn. Memories are a tenant's own, except the registry, which is
-public and the same for everybody. Stores are told the time; what comes back is in UTC.
-
-What a visit to a company's site saw: its pages, what they say, and whether anything changed.
-
-Plain values. How pages are fetched and read is the crawler's business; what is made of their text
-is the extractors'.
-"""
+"""Pages, visits and their outcomes; what a host pacer and a page store offer."""
 
 from __future__ import annotations
 
@@ -23,7 +13,7 @@ from stoker.accounts.facts import Fact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageState:
-    """What is remembered of a page, so that the next visit asks only for what changed."""
+    """What is stored of a page, so that the next visit fetches only what changed."""
 
     url: str
     status: int
@@ -31,12 +21,12 @@ class PageState:
     last_modified: str = ""
     fingerprint: str = ""  # of what the page says, not of its markup
     seen_at: datetime
-    changed_at: datetime  # when what it says was last seen to differ
+    changed_at: datetime  # when its text last differed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitRequest:
-    """Which site to visit, and what is known of it."""
+    """Which site to visit, and the stored states of its pages."""
 
     url: str
     known: Sequence[PageState] = ()
@@ -58,7 +48,7 @@ class VisitOutcome(StrEnum):
     """How a visit to a site ended."""
 
     READ = "read"  # pages were read, and something is new
-    UNCHANGED = "unchanged"  # everything says what it said last time
+    UNCHANGED = "unchanged"  # all pages are as they were last time
     THIN = "thin"  # pages were read, but they say next to nothing
     BLOCKED = "blocked"  # robots.txt, a login or a challenge: we are not wanted
     GONE = "gone"  # there is no such site, or nothing at its addresses
@@ -67,42 +57,42 @@ class VisitOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteVisit:
-    """One visit to one site: what was read, what it took, and why it ended."""
+    """One visit to one site: what was read, what it used, and why it ended."""
 
     site: str
     outcome: VisitOutcome
     reason: str  # a sentence a tenant can read
     pages: tuple[Page, ...] = ()
-    seen: tuple[PageState, ...] = ()  # to be remembered, pages not read this time included
+    seen: tuple[PageState, ...] = ()  # to be stored, pages not read this time included
     facts: tuple[Fact, ...] = ()  # emails, phones, social links, technology
     requests: int = 0
     bytes: int = 0
     not_modified: int = 0
     limits_hit: tuple[str, ...] = ()  # pages, bytes, time, depth
-    unwanted: bool = False  # its robots.txt asks us, and whoever reads for us, to stay away
+    unwanted: bool = False  # its robots.txt refuses us, and any reader that acts for us
 
 
 class HostPacer(Protocol):
-    """Waits for a turn: one clock per host or vendor key, for all tenants and all workers."""
+    """Delays requests: one clock per host, for all tenants and workers."""
 
     async def acquire(self, host: str, *, gap: timedelta) -> None:
-        """Wait until a request to this host may go, at least `gap` after the one before."""
+        """Wait until a request to this host may be sent, at least `gap` after the last."""
         ...
 
     async def delay_until(self, host: str, *, until: datetime) -> None:
-        """Let nothing go to this host before then; it never makes it sooner."""
+        """Send nothing to this host before then; an earlier moment changes nothing."""
         ...
 
 
 class PageStore(Protocol):
-    """What one tenant's earlier visits to sites saw: enough to ask only for what changed."""
+    """One tenant's page states from earlier visits."""
 
     async def list_pages(self, site: str) -> list[PageState]:
-        """Return what is known of a site's pages, by address."""
+        """Return the states of a site's pages, by URL."""
         ...
 
     async def save_pages(self, site: str, pages: Sequence[PageState]) -> None:
-        """Remember pages of a site, each in place of what was known of its address. Atomic."""
+        """Save page states of a site, each in place of an earlier one. Atomic."""
         ...
 
     async def delete_site(self, site: str) -> int:
@@ -112,7 +102,7 @@ class PageStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """Words from one page. They are data, whatever they say."""
+    """Text of one page. It is data, whatever it says."""
 
     url: str
     text: str

@@ -1,7 +1,7 @@
-"""What a page is when it is not what was asked for, and how a visit made of such pages ended.
+"""Classify pages that are not what was requested, and say how a visit ended.
 
-Challenges, logins, cookie walls, parked domains, empty shells and pages that say 200 where there
-is nothing are told apart by a few words and by how little else they say. Nothing is fetched here.
+Challenges, logins, parked domains, empty shells and error pages are told apart by a few words and
+by how little else they contain.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from enum import StrEnum
 
 from stoker.crawl.model import VisitOutcome
 
-MIN_TEXT_LENGTH = 200  # characters; a site that says less in all has said next to nothing
+MIN_TEXT_LENGTH = 200  # characters; a site with less text in all is thin
 
-_MAX_WALL_LENGTH = (
-    1_500  # characters; whoever says more than this is not only asking to prove something
-)
+_MAX_WALL_LENGTH = 1_500  # characters; a longer page is no mere wall
 
 _CHALLENGE = re.compile(
     r"just a moment|checking your browser|verify (?:that )?you are (?:a )?human|are you a robot"
@@ -53,7 +51,7 @@ class PageType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class VisitEnd:
-    """How a visit ended, in a sentence a tenant can read."""
+    """How a visit ended, with a sentence for the tenant."""
 
     outcome: VisitOutcome
     reason: str
@@ -82,32 +80,32 @@ _VISIT_ENDS = {
 def classify_page(
     *, title: str, text: str, asks_for_password: bool, wants_script: bool
 ) -> PageType:
-    """Return what a page is, by its words and by how few they are."""
+    """Return the type of a page by its words and its length."""
     if len(text) > _MAX_WALL_LENGTH:
         return PageType.PAGE
-    said = f"{title}\n{text}".lower()
-    if _CHALLENGE.search(said):
+    words = f"{title}\n{text}".lower()
+    if _CHALLENGE.search(words):
         return PageType.CHALLENGE
-    if _PARKED.search(said):
+    if _PARKED.search(words):
         return PageType.PARKED
     if len(text) > _MAX_WALL_LENGTH // 2:
         return PageType.PAGE
     if asks_for_password:
         return PageType.LOGIN
-    if _MISSING.search(said) and len(text) < _MAX_WALL_LENGTH // 3:
+    if _MISSING.search(words) and len(text) < _MAX_WALL_LENGTH // 3:
         return PageType.MISSING
-    if _COOKIES.search(said):
+    if _COOKIES.search(words):
         return PageType.COOKIE_WALL
     return PageType.SHELL if wants_script and len(text) < MIN_TEXT_LENGTH else PageType.PAGE
 
 
 def find_page_end(nature: PageType) -> VisitEnd | None:
-    """Return how a visit ends whose home page is of this nature; None: it goes on."""
+    """Return how a visit with such a home page ends, or None if it goes on."""
     return _VISIT_ENDS.get(nature)
 
 
 def find_status_end(status: int) -> VisitEnd | None:
-    """Return how a visit ends whose home page came with this status; None: it goes on."""
+    """Return how a visit with this status of the home page ends, or None if it goes on."""
     if status in (200, 203, 304):
         return None
     if status in (401, 402, 403, 407, 451):

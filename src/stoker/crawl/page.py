@@ -1,12 +1,7 @@
-"""What one page says: its title, its words, its links, and whether it is a page for visitors.
+"""Parse one page: decode its bytes, and find its title, text, links and meta tags.
 
-Works on bytes of any kind in bounded time. Contacts, technology and which links matter are other
-modules' business; so is what the words mean.
-
-Which letters a page's bytes stand for: by header, byte order mark, its own words, or a guess.
-
-Only encodings of text that browsers know are taken; what cannot be read becomes U+FFFD, never an
-error. What the text says is not known here.
+Works on any bytes in bounded time. Only encodings that browsers know are used; undecodable bytes
+become U+FFFD, never an error.
 """
 
 from __future__ import annotations
@@ -20,7 +15,7 @@ from stoker.base.types import MAX_TEXT_LENGTH, clean_text
 from stoker.crawl.key_pages import Link
 from stoker.crawl.sanitize_html import sanitize_html
 
-SNIFF_BYTES = 1_024  # bytes in which a page says its encoding, as browsers have it
+SNIFF_BYTES = 1_024  # where a page declares its encoding, as in browsers
 
 MAX_PAGE_BYTES = 1_000_000  # bytes of a page that are read
 
@@ -34,7 +29,7 @@ _IN_HEADER = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNOR
 
 _IN_MARKUP = re.compile(rb"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 
-# By the names browsers accept; several of them mean a larger neighbour, as there.
+# By the labels browsers accept; several mean a superset, as there.
 _LABELS = {
     "cp1252": "iso-8859-1 iso8859-1 latin1 latin-1 l1 ascii us-ascii windows-1252 cp1252",
     "utf-8": "utf-8 utf8 unicode-1-1-utf-8",
@@ -58,21 +53,21 @@ _LABELS = {
 
 _CODECS = {label: codec for codec, labels in _LABELS.items() for label in labels.split()}
 
-# For pages that say nothing, or something untrue: tried in turn, and only when all bytes fit.
+# For pages without a true declaration: tried in turn, only when all bytes fit.
 _GUESSES = ("utf-8", "cp932", "cp1252")
 
 
 def decode_page(body: bytes, *, content_type: str = "") -> str:
-    """Return a page's bytes as text that every store can keep."""
+    """Return a page's bytes as text that every store can save."""
     body = body[:MAX_PAGE_BYTES]
     for mark, codec in _BYTE_ORDER_MARKS:
         if body.startswith(mark):
             return _clean_page_text(body[len(mark) :].decode(codec, "replace"))
-    said = _find_declared_codec(content_type, body)
-    if said is not None:
-        text = body.decode(said, "replace")
-        # A page that says UTF-8 and is not was most likely written long ago, or by hand.
-        if said != "utf-8" or text.count("\ufffd") < 3:
+    codec_name = _find_declared_codec(content_type, body)
+    if codec_name is not None:
+        text = body.decode(codec_name, "replace")
+        # A page that declares UTF-8 wrongly is most likely old, or written by hand.
+        if codec_name != "utf-8" or text.count("\ufffd") < 3:
             return _clean_page_text(text)
     return _clean_page_text(_decode_by_guess(body))
 
@@ -83,7 +78,7 @@ def _find_declared_codec(content_type: str, body: bytes) -> str | None:
         return codec
     markup = _IN_MARKUP.search(body[:SNIFF_BYTES])
     if markup is not None and (codec := _CODECS.get(markup[1].decode().lower())) is not None:
-        # Words we could read as ASCII are not in an encoding of two bytes a letter.
+        # A declaration readable as ASCII is not in an encoding of two bytes a letter.
         return "utf-8" if codec.startswith("utf-16") else codec
     return None
 
@@ -93,14 +88,14 @@ def _decode_by_guess(body: bytes) -> str:
         try:
             return body.decode(codec)
         except UnicodeDecodeError as error:
-            # A page cut at a limit may end within a letter.
+            # A page cut at a limit may end inside a character.
             if error.start >= len(body) - 4:
                 return body.decode(codec, "replace")
     return body.decode("utf-8", "replace")
 
 
 def _clean_page_text(text: str) -> str:
-    # Piece by piece, because a page may be longer than any one value that is kept of it.
+    # Piece by piece, because a page may be longer than any stored value.
     pieces = range(0, len(text), MAX_TEXT_LENGTH)
     return "".join(clean_text(text[at : at + MAX_TEXT_LENGTH]) for at in pieces)
 
@@ -158,29 +153,27 @@ _SKIPPED = "script,style,noscript,template,svg,head,[hidden],select"
 class MetaTags:
     """What a page tells programs about itself."""
 
-    description: str = ""
     generator: str = ""
     robots: str = ""
-    canonical: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedPage:
-    """One page as it was understood."""
+    """One page as it was parsed."""
 
     title: str
     text: str
     links: tuple[Link, ...]
     meta_tags: MetaTags
-    markup: str  # tamed: safe for any parser
-    protected_emails: tuple[str, ...]  # as a common guard against harvesters writes them
+    markup: str  # sanitized: safe for any parser
+    protected_emails: tuple[str, ...]  # encoded by a common protection against harvesters
     scripts: tuple[str, ...]  # addresses of what the page loads
     asks_for_password: bool
     needs_javascript: bool  # an empty shell that a browser would fill
 
 
 def parse_page(body: bytes, *, content_type: str = "") -> ParsedPage:
-    """Return what a page says. Never raises: what is no page says nothing."""
+    """Parse a page. Never raises: what is no page has no text."""
     markup = decode_page(body, content_type=content_type)
     safe = sanitize_html(markup)
     tree = LexborHTMLParser(safe)
@@ -212,7 +205,7 @@ def parse_page(body: bytes, *, content_type: str = "") -> ParsedPage:
 
 
 def _extract_text(tree: LexborHTMLParser) -> str:
-    """Return the words a visitor sees, a line per block."""
+    """Return the text that a visitor sees, a line per block."""
     if tree.body is None:
         return ""
     parts: list[str] = []
@@ -247,17 +240,13 @@ def _get_link_text(node: LexborNode) -> str:
 
 
 def _extract_meta_tags(tree: LexborHTMLParser) -> MetaTags:
-    said: dict[str, str] = {}
+    contents: dict[str, str] = {}
     for node in tree.css("meta[content]")[:200]:
         attributes = node.attributes
         name = (attributes.get("name") or attributes.get("property") or "").lower()
-        said.setdefault(name, " ".join((attributes.get("content") or "").split())[:1_000])
-    canonical = tree.css_first('link[rel="canonical"]')
+        contents.setdefault(name, " ".join((attributes.get("content") or "").split())[:1_000])
     return MetaTags(
-        description=said.get("description") or said.get("og:description", ""),
-        generator=said.get("generator", ""),
-        robots=said.get("robots", "").lower(),
-        canonical="" if canonical is None else (canonical.attributes.get("href") or ""),
+        generator=contents.get("generator", ""), robots=contents.get("robots", "").lower()
     )
 
 
@@ -265,6 +254,6 @@ _SOURCE = re.compile(r"(?:src|href)\s{0,5}=\s{0,5}[\"']([^\"'\s<>]{1,300})", re.
 
 
 def _extract_scripts(markup: str) -> tuple[str, ...]:
-    """Return addresses of scripts, styles and pictures, first ones first; for hints, not visits."""
-    found = dict.fromkeys(match[1] for match in _SOURCE.finditer(markup[:300_000]))
-    return tuple(list(found)[:300])
+    """Return the URLs of scripts, styles and images, in order; for hints, not visits."""
+    urls = dict.fromkeys(match[1] for match in _SOURCE.finditer(markup[:300_000]))
+    return tuple(list(urls)[:300])

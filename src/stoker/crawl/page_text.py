@@ -1,12 +1,8 @@
-"""The texts of a company's pages as one bounded text, each thing said once, best pages first.
+"""Join a site's page texts into one bounded text, and fingerprint what pages say.
 
-Menus and footers stand on every page of a site; here they stand once. What the text means, and
-who may read it, is not known here; it is somebody else's words, never instructions.
-
-What a page says, as one short text: equal when the page says the same, whatever its markup.
-
-Tokens, clock times and counters come and go with every request and say nothing; they do not count.
-Words, prices, names and numbers of all other kinds do.
+Menus and footers are on every page of a site; the joined text has them once. It is strangers' text,
+never instructions. A fingerprint is equal when pages say the same, whatever their markup: tokens,
+clock times and counters do not count; words, prices, names and other numbers do.
 """
 
 from __future__ import annotations
@@ -20,11 +16,11 @@ _MAX_LINE_LENGTH = 2_000
 
 
 class PageText(Protocol):
-    """What has words and an address: a page we read, or one that was read for us."""
+    """A page with a URL and text, read by us or by a vendor."""
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its URL."""
         ...
 
     @property
@@ -34,39 +30,38 @@ class PageText(Protocol):
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """Its text."""
         ...
 
 
 def build_corpus_key(company: str) -> str:
-    """Return what a company's kept corpus is found by; no question to a vendor has such a key."""
+    """Return the cache key of a company's corpus; no vendor query has such a key."""
     return f"corpus/{company}"
 
 
 def build_corpus(pages: Iterable[PageText], *, most: int) -> str:
-    """Return the pages' texts under their addresses, at most so many characters.
+    """Return the pages' texts under their URLs, at most `most` characters.
 
-    A line that stood on an earlier page is not said again. Every page gets a fair part of the room
-    before any page gets more, so that one long page does not crowd the others out.
+    A line of an earlier page is not repeated. Every page gets a fair share.
     """
     return "\n".join(part for _, part in choose_page_parts(pages, most=most))[:most]
 
 
 def choose_page_parts(pages: Iterable[PageText], *, most: int) -> list[tuple[PageText, str]]:
-    """Return what of each page is in the corpus, under its address; pages without a part are not.
+    """Return each page with its part of the corpus; pages without a part are left out.
 
-    Whoever must know which page said something asks here: headings can be forged by a page.
+    Use this to know which page says something: a page can forge headings.
     """
     blocks = [block for block in _split_blocks(pages) if block[2]]
-    room, found = most, []
+    left, parts = most, []
     for place, (page, heading, lines) in enumerate(blocks):
-        fair = room // (len(blocks) - place)
+        fair = left // (len(blocks) - place)
         part = _fit_lines(heading, lines, most=fair)
-        # The line break between two pages takes room as well.
-        room -= len(part) + 1
+        # The line break between two pages counts too.
+        left -= len(part) + 1
         if part:
-            found.append((page, part))
-    return found
+            parts.append((page, part))
+    return parts
 
 
 def _split_blocks(pages: Iterable[PageText]) -> Iterable[tuple[PageText, str, list[str]]]:
@@ -107,7 +102,7 @@ _COPYRIGHT = re.compile(r"(?:©|\(c\)|copyright) ?[0-9]{4}(?: ?[-–] ?[0-9]{4})
 
 
 def get_stable_text(text: str) -> str:
-    """Return the words of a page without what differs on every visit."""
+    """Return a page's text without what differs on every visit."""
     words = " ".join(text.lower().split())
     for noise in (_TOKENS, _TIMESTAMPS, _COUNTERS, _COPYRIGHT):
         words = noise.sub("", words)
@@ -115,7 +110,7 @@ def get_stable_text(text: str) -> str:
 
 
 def compute_fingerprint(*texts: str) -> str:
-    """Return a short text that is the same for pages that say the same."""
+    """Return a short text that is equal for pages that say the same."""
     digest = blake2b(digest_size=16)
     for text in texts:
         digest.update(get_stable_text(text).encode("utf-8", "replace") + b"\0")
@@ -123,7 +118,7 @@ def compute_fingerprint(*texts: str) -> str:
 
 
 def compute_exact_fingerprint(parts: Iterable[str]) -> str:
-    """Return a short text that is the same for equal parts in the same order, letter by letter."""
+    """Return a short text that is equal for equal parts in the same order."""
     digest = blake2b(digest_size=16)
     for part in parts:
         digest.update(part.encode("utf-8", "replace") + b"\0")

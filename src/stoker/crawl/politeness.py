@@ -1,8 +1,4 @@
-"""One clock per host: at least so long between two requests, whoever makes them.
-
-A host is paced by this process alone, or by all through the store they share. How long a gap is
-polite is the caller's to say; robots.txt and settings are not known here.
-"""
+"""One clock per host: a minimum delay between two requests of any tenant or worker."""
 
 from __future__ import annotations
 
@@ -15,24 +11,24 @@ from stoker.budgets.model import SharedStore
 from stoker.rate_limits.rate_limit import MAX_DELAY as RATE_LIMIT_MAX_DELAY
 from stoker.rate_limits.rate_limit import Rate, SharedRateLimiter
 
-MAX_HOSTS = 1000  # kept in mind before those that may be asked again are let go
+MAX_HOSTS = 1000  # remembered before idle ones are dropped
 
-MIN_LIFETIME = timedelta(minutes=1)  # at least: its robots.txt may yet ask for a longer gap
+MIN_LIFETIME = timedelta(minutes=1)  # at least: its robots.txt may ask for a longer delay
 
-MAX_DELAY = timedelta(hours=1)  # a robots.txt that asks for more is asked again after it
+MAX_DELAY = timedelta(hours=1)  # a longer crawl-delay is cut to this
 
 
 @dataclass(slots=True)
 class _Host:
     last_at: timedelta | None = None
-    gap: timedelta = MIN_LIFETIME  # the longest anybody was asked to leave
+    gap: timedelta = MIN_LIFETIME  # the longest delay that a caller asked for
     open_at: timedelta = timedelta.min
     waiting: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class LocalHostPacer:
-    """A `Pacer` for hosts that no other process of ours visits."""
+    """A `HostPacer` for hosts that no other process of ours visits."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -46,7 +42,7 @@ class LocalHostPacer:
         known.gap = max(known.gap, gap)
         try:
             async with known.lock:
-                # Asked again after each wait: the host may have been pushed back meanwhile.
+                # Computed again after each wait: the host may have been delayed meanwhile.
                 while (wait := self._compute_wait(known, gap)) > timedelta(0):
                     await self._clock.sleep(wait)
                 known.last_at = self._clock.elapsed()
@@ -84,12 +80,12 @@ class LocalHostPacer:
 
 
 class SharedHostPacer:
-    """A `Pacer` for hosts that many processes visit; the store they share gives the turns."""
+    """A `HostPacer` for hosts that many processes visit; their shared store keeps the clock."""
 
     def __init__(self, *, shared: SharedStore, clock: Clock) -> None:
         self._shared = shared
         self._clock = clock
-        # What a host was promised is in the store; here is only who of us waits for it.
+        # The clock is in the store; here is only which callers of this process wait.
         self._limiters: dict[tuple[str, timedelta], SharedRateLimiter] = {}
 
     async def acquire(self, host: str, *, gap: timedelta) -> None:

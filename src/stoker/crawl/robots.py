@@ -1,12 +1,7 @@
-"""What a site's robots.txt allows us, as RFC 9309 has it: which pages, how fast, which sitemaps.
+"""Parse robots.txt within bounds (RFC 9309): which URLs, what delay, which sitemaps.
 
-Reads text; asking for it, and remembering the answer, is `robots_asking`'s business. Only the
-rules meant for us or for everybody are looked at, so that no file takes long to understand.
-
-The rules of one robots.txt as text: may we ask for this address, and how often.
-
-A file may have thousands of rules, and a night meets thousands of files. So they are kept as the
-few bytes they are; of an address, only the rules that can concern it are understood.
+Only the rules for us or for all crawlers count. A file may have thousands of rules, and a run meets
+thousands of files, so rules are stored as text; for a URL only those that can match are parsed.
 """
 
 from __future__ import annotations
@@ -23,7 +18,7 @@ from protego import Protego
 from stoker.base.types import clean_text
 from stoker.crawl.page_text import compute_exact_fingerprint
 
-_LITERAL_CHARACTERS = "A-Za-z0-9_.~/=-"  # stands for itself in addresses and in rules alike
+_LITERAL_CHARACTERS = "A-Za-z0-9_.~/=-"  # literal in URLs and in rules alike
 
 _PATH = re.compile(
     rf"[a-z]{{1,20}}://[^/?#]*((?:/[{_LITERAL_CHARACTERS}]*)?)([^#]*)", re.IGNORECASE
@@ -35,7 +30,7 @@ _WORD = re.compile(rf"[{_LITERAL_CHARACTERS}]+")
 
 _DELAY_LINE = re.compile(r"^(?:crawl|request)[^\n]*$", re.MULTILINE | re.IGNORECASE)
 
-_INDEX = "index.html"  # who allows it allows the folder it is in
+_INDEX = "index.html"  # allowing it allows its folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +40,11 @@ class RobotsRules:
     text: str
 
     def allows(self, url: str) -> bool:
-        """Say whether these rules let us ask for an address."""
+        """Return whether these rules allow a URL."""
         return bool(_parse_rules(self._iterate_matching(url)).can_fetch(url, "*"))
 
     def get_delay(self) -> timedelta | None:
-        """Return the longest wait they ask for, bounded to a day."""
+        """Return the longest delay they ask for, at most a day."""
         rules = _parse_rules(line[0] for line in _DELAY_LINE.finditer(self.text))
         waits = []
         if (delay := rules.crawl_delay("*")) is not None:
@@ -61,9 +56,9 @@ class RobotsRules:
         return timedelta(seconds=min(max(waits), 86_400.0))
 
     def _iterate_matching(self, url: str) -> Iterator[str]:
-        """Yield the rules that can be about this address, going by what stands for itself."""
-        found = _PATH.match(url)
-        path, rest = (found[1] or "/", found[2]) if found else ("/", url)
+        """Yield the rules that can match this URL, by their literal part."""
+        match = _PATH.match(url)
+        path, rest = (match[1] or "/", match[2]) if match else ("/", url)
         whole = "" if "%" in rest else quote(path + rest, safe="/%=")
         for rule in _RULE_LINE.finditer(self.text):
             begins = rule[1].removesuffix(_INDEX)
@@ -73,7 +68,7 @@ class RobotsRules:
 
 
 def _can_match(whole: str, pattern: str) -> bool:
-    """Say whether an address has all the words of a pattern, in whatever order."""
+    """Return whether a URL has all the words of a pattern, in any order."""
     if not pattern or "%" in pattern or pattern.endswith(_INDEX):
         return True
     return all(word in whole for word in _WORD.findall(pattern))
@@ -85,7 +80,7 @@ def _parse_rules(lines: Iterable[str]) -> Protego:
 
 MAX_ROBOTS_BYTES = 500 * 1024  # RFC 9309: at least this much is read; more is not
 
-MAX_RULES = 20_000  # a file with more for us is taken as a no to everything
+MAX_RULES = 20_000  # a file with more for us forbids everything
 
 MAX_PATTERNS = 4_000  # rules that take long to read; what is above is taken at its beginning
 
@@ -127,11 +122,11 @@ class Robots:
     delay: timedelta | None = None
     sitemaps: tuple[str, ...] = ()
     fingerprint: str = ""
-    unreachable: str = ""  # why nobody could be asked, if that is why it is closed
+    unreachable: str = ""  # why it could not be fetched, if that is why it is closed
     rules: RobotsRules = field(default=RobotsRules(""), compare=False, repr=False)
 
     def allows(self, url: str) -> bool:
-        """Say whether we may ask for this address."""
+        """Return whether we may fetch this URL."""
         if self.access is not Access.RULES:
             return self.access is Access.OPEN
         return self.rules.allows(url)
@@ -147,7 +142,7 @@ class Robots:
 
     @property
     def is_home_page_only(self) -> bool:
-        """Whether the site wants waits so long that we read its home page and leave."""
+        """Whether the site asks for delays so long that we read only its home page."""
         return self.delay is not None and self.delay > MAX_CRAWL_DELAY
 
 
@@ -157,7 +152,7 @@ CLOSED_ROBOTS = Robots(access=Access.CLOSED)
 
 
 def get_product_token(user_agent: str) -> str:
-    """Return the name a user agent goes by in robots.txt: its first word, without a version."""
+    """Return the name of a user agent in robots.txt: its first word, without a version."""
     token = _TOKEN.match(user_agent.strip().lower())
     return token[0] if token else ""
 
@@ -173,12 +168,12 @@ def parse_robots(body: bytes, *, product: str) -> Robots:
     for_us, for_all, maps = _split_groups((line[0] for line in _LINE.finditer(text)), product)
     lines = for_all if for_us is None else for_us
     rules = RobotsRules("\n".join(lines))
-    sitemaps = tuple(dict.fromkeys(clean_text(found) for found in maps))[:MAX_SITEMAPS]
+    sitemaps = tuple(dict.fromkeys(clean_text(url) for url in maps))[:MAX_SITEMAPS]
     return Robots(
         access=Access.RULES,
         delay=rules.get_delay(),
         sitemaps=sitemaps,
-        # Without rules and maps it is the fingerprint of OPEN: a known nothing.
+        # Without rules and sitemaps it equals the fingerprint of OPEN_ROBOTS.
         fingerprint=compute_exact_fingerprint([*lines, *sitemaps]),
         rules=rules,
     )
@@ -193,7 +188,7 @@ class _RuleGroup:
         self._too_many = False
 
     def add(self, line: str) -> None:
-        """Take one more rule; one without a value says nothing."""
+        """Add a rule; one without a value means nothing."""
         word, _, value = line.partition(":")
         value = value.strip()
         if not value:
@@ -218,7 +213,7 @@ class _RuleGroup:
 def _split_groups(
     lines: Iterable[str], product: str
 ) -> tuple[list[str] | None, list[str], list[str]]:
-    """Return the rules for us (None if nobody speaks to us), those for everybody, the sitemaps."""
+    """Return the rules for us (None if there are none), those for all crawlers, the sitemaps."""
     for_us: _RuleGroup | None = None
     for_all = _RuleGroup()
     maps: list[str] = []

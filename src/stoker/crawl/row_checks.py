@@ -1,8 +1,6 @@
-"""What every store can keep of what connectors said; the rest is refused unwritten.
+"""Check that page states can be stored; refuse the rest before writing.
 
-Each function returns a value as a store gives it back, as `core.keeping` does for other values,
-and raises what it raises. Names that rows are found by are held to the length every database's
-keys can have.
+Keys are held to the length that every database's keys can have.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ MAX_URL_BYTES = 2_000  # bytes; site and address together still fit into one key
 
 
 def validate_page(page: PageState) -> PageState:
-    """Return what was seen of a page as a store gives it back."""
+    """Return a page state as a store returns it."""
     validate_key(page.url, what="a page's address", longest=MAX_URL_BYTES)
     for text in (page.etag, page.last_modified, page.fingerprint):
         validate_text(text, what="what was seen of a page")

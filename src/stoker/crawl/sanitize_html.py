@@ -22,7 +22,7 @@ _MAX_NAME_LENGTH = 40
 MAX_DATA_LENGTH = 200_000  # characters of one block of linked data
 
 # One tag as browsers cut it: quotes only count after an equals sign. Every part is possessive and
-# takes what it looked at, so that no letter is looked at twice.
+# consumes what it matched, so that no letter is read twice.
 _ATTRIBUTE = (
     r"[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|(?![\"'>])[^\s>]++)?+)?+"
 )
@@ -132,40 +132,39 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9:_-]")
 
 
 def sanitize_html(markup: str) -> str:
-    """Return a page's markup with at most so many small tags, in time that grows with its length.
+    """Return a page's markup with a bounded number of small tags, in linear time.
 
-    Scripts, styles, drawings and comments go, linked data stays; an element that its own style
-    makes invisible is marked as hidden. What is over a limit is left out.
+    What the parser behind it sees is balanced, quoted and short; scripts and hidden parts are gone.
     """
     out: list[str] = []
     opened: Counter[str] = Counter()
     at, tags = 0, 0
     markup = markup[:MAX_MARKUP_LENGTH]
-    while tags < MAX_TAGS and (found := _TAG.search(markup, at)) is not None:
-        out.append(markup[at : found.start()])
-        at = found.end()
-        if found[2] is None:
-            at = _find_comment_end(markup, found)
+    while tags < MAX_TAGS and (tag := _TAG.search(markup, at)) is not None:
+        out.append(markup[at : tag.start()])
+        at = tag.end()
+        if tag[2] is None:
+            at = _find_comment_end(markup, tag)
             continue
-        name = found[2].lower()
+        name = tag[2].lower()
         if len(name) > _MAX_NAME_LENGTH or not name.isalnum():
             name = _NOT_IN_NAMES.sub("", name[:_MAX_NAME_LENGTH]) or "x"
-        if found[1]:
-            # An end without a beginning is ignored by browsers, but only after a long search.
+        if tag[1]:
+            # Browsers ignore an end tag without a start tag, but only after a long search.
             if opened[name] > 0:
                 opened[name] -= 1
-                # A line break, so that the words after a block do not stick to those inside it.
+                # A line break, so that the words after a block do not join those inside it.
                 out.append(f"</{name}>" if name in _INLINE else f"</{name}>\n")
             continue
         if name in _OPAQUE:
             content, at = _read_content(markup, name, at)
-            if name == "script" and _is_data(found[3]) and "<!--" not in content:
+            if name == "script" and _is_data(tag[3]) and "<!--" not in content:
                 out.append(
                     f'<script type="application/ld+json">{content[:MAX_DATA_LENGTH]}</script>'
                 )
             continue
         tags += 1
-        out.append(_write_tag(name, found[3]))
+        out.append(_write_tag(name, tag[3]))
         if name in _WORDS_ONLY:
             content, at = _read_content(markup, name, at)
             out.append(content.replace("<", "&lt;") + f"</{name}>")
@@ -176,19 +175,19 @@ def sanitize_html(markup: str) -> str:
     return "".join(out)
 
 
-def _find_comment_end(markup: str, found: re.Match[str]) -> int:
-    """Return where a comment, or what browsers take for one, is over."""
-    if found[4]:
-        if markup.startswith((">", "->"), found.end()):
-            return markup.index(">", found.end()) + 1
-        end = _COMMENT_END.search(markup, found.end())
+def _find_comment_end(markup: str, tag: re.Match[str]) -> int:
+    """Return where a comment, or what browsers take for one, ends."""
+    if tag[4]:
+        if markup.startswith((">", "->"), tag.end()):
+            return markup.index(">", tag.end()) + 1
+        end = _COMMENT_END.search(markup, tag.end())
         return len(markup) if end is None else end.end()
-    end_at = markup.find(">", found.end())
+    end_at = markup.find(">", tag.end())
     return len(markup) if end_at < 0 else end_at + 1
 
 
 def _read_content(markup: str, name: str, at: int) -> tuple[str, int]:
-    """Return what stands between a tag and its end, and where that end is over."""
+    """Return the content of an element, and where its end tag ends."""
     end = _ENDS[name].search(markup, at)
     if end is None:
         return markup[at:], len(markup)
@@ -205,10 +204,10 @@ def _is_data(attributes: str) -> bool:
 
 
 def _write_tag(name: str, attributes: str) -> str:
-    """Return a tag with the attributes that readers look at, each once, quoted and bounded."""
+    """Return a tag with the allowed attributes, each once, quoted and bounded."""
     if not attributes or attributes.isspace():
         return f"<{name}>"
-    kept: dict[str, str] = {}
+    allowed: dict[str, str] = {}
     for pair in _PAIR.finditer(attributes):
         key = pair[1].lower()
         value = pair[2] or pair[3] or pair[4] or ""
@@ -216,7 +215,7 @@ def _write_tag(name: str, attributes: str) -> str:
             if _HIDDEN_STYLE.search(
                 _BLANKS.sub("", unescape(value[:MAX_ATTRIBUTE_LENGTH])).lower()
             ):
-                kept["hidden"] = ""
-        elif key in _ALLOWED_ATTRIBUTES and key not in kept:
-            kept[key] = value[:MAX_ATTRIBUTE_LENGTH].replace('"', "&quot;")
-    return f"<{name}" + "".join(f' {key}="{value}"' for key, value in kept.items()) + ">"
+                allowed["hidden"] = ""
+        elif key in _ALLOWED_ATTRIBUTES and key not in allowed:
+            allowed[key] = value[:MAX_ATTRIBUTE_LENGTH].replace('"', "&quot;")
+    return f"<{name}" + "".join(f' {key}="{value}"' for key, value in allowed.items()) + ">"

@@ -1,12 +1,7 @@
-"""One look at one site because somebody asks for it now: paid for, visited, remembered.
+"""Visit one site now, because a person asks for it: reserve pull units, visit, store the pages.
 
-Sites are free of charge; a look counts pull units, through the gate like everything else. What a
-night looks at, and how deep, is not known here.
-
-What a look at a site is promised as when a person asks for it, and what it may know.
-
-Every such look is one of its own, however often the same site is looked at; what a night's look
-counts, once a day, is not decided here.
+Sites cost no money; a visit counts pull units and passes the budget. Every such visit is one of its
+own, however often a site is visited.
 """
 
 from __future__ import annotations
@@ -20,17 +15,15 @@ from stoker.budgets.gate import BudgetService, SettledCall
 from stoker.budgets.model import Connector
 from stoker.crawl.model import PageStore, SiteVisit, VisitRequest
 
-_MAX_SITE_LENGTH = (
-    200  # letters of a site in a key; what tells one look from another comes after it
-)
+_MAX_SITE_LENGTH = 200  # characters of a site in a key; the unique part comes after it
 
 
 def build_visit_spend(
     site: str, *, connector: str, price: Mapping[str, int], unlike_others: str
 ) -> SpendRequest:
-    """Return what is to be promised for a look at a site; `unlike_others` makes it a new one.
+    """Return the spend request of a visit; `unlike_others` makes its key unique.
 
-    Whatever letters a site is written in, its key can be kept and shown.
+    The key can be stored and shown whatever characters the site has.
     """
     shown = "".join(letter if letter.isprintable() else "?" for letter in site[:_MAX_SITE_LENGTH])
     key = f"{connector}/{shown}/{unlike_others}"
@@ -48,11 +41,11 @@ async def visit_site(
     unlike_others: str,
     again: bool = False,
 ) -> SiteVisit | Refusal:
-    """Visit a site and remember its pages; Refused when a cap or a stop does not allow a look.
+    """Visit a site and store its pages; Refusal when a cap or a stop forbids it.
 
-    Only changes are asked for, unless `again` says that everything is to be read. Raises
-    PermanentError for what is no address, before anything is looked up or paid, and ConflictError
-    when this very look is under way elsewhere.
+    Fetches only changes, unless `again` asks for everything. Raises PermanentError for what is no
+    URL, before anything is fetched or reserved, and ConflictError when this very visit is in
+    progress elsewhere.
     """
     price = crawler.price(VisitRequest(url=url))
     question = VisitRequest(url=url, known=() if again else await pages.list_pages(site))

@@ -1,8 +1,6 @@
-"""Which pages a sitemap lists. It is read as plain text, not as XML with all its tricks.
+"""List the pages of a sitemap, read as plain text and not as XML.
 
-Addresses are found by their tags alone: there is nothing to expand, to include or to look up, so
-a file that asks for that is simply a file with fewer addresses. Which of them matter is
-`core.key_pages`' business.
+URLs are found by their tags alone: nothing is expanded, included or looked up.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _ENTITIES = re.compile(r"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sitemap:
-    """What one file lists: pages, or further files."""
+    """What one file lists: pages, or further sitemaps."""
 
     pages: tuple[str, ...] = ()
     maps: tuple[str, ...] = ()
@@ -37,7 +35,7 @@ class Sitemap:
 
 
 def parse_sitemap(body: bytes, *, most: int = MAX_SITEMAP_URLS) -> Sitemap:
-    """Return what a sitemap lists, at most so many addresses. Never raises."""
+    """Return what a sitemap lists, at most `most` URLs. Never raises."""
     plain = _decompress(body)
     if plain is None:
         return Sitemap(refused="it could not be unpacked")
@@ -47,20 +45,20 @@ def parse_sitemap(body: bytes, *, most: int = MAX_SITEMAP_URLS) -> Sitemap:
     if "<" not in text[:1_000]:
         listed = (line.strip() for line in text.splitlines()[:most])
         return Sitemap(pages=tuple(clean_text(line) for line in listed if _is_url(line)))
-    found: dict[str, None] = {}
+    urls: dict[str, None] = {}
     for match in _LOC.finditer(text):
         address = unescape(match[1].strip())
         if _is_url(address):
-            found[clean_text(address)] = None
-            if len(found) >= most:
+            urls[clean_text(address)] = None
+            if len(urls) >= most:
                 break
     if _IS_INDEX.search(text[:10_000]):
-        return Sitemap(maps=tuple(found))
-    return Sitemap(pages=tuple(found))
+        return Sitemap(maps=tuple(urls))
+    return Sitemap(pages=tuple(urls))
 
 
 def _decompress(body: bytes) -> bytes | None:
-    """Return the file itself; what is packed is unpacked only as far as we would read."""
+    """Return the file decompressed, only as far as we would read it."""
     if not body.startswith(b"\x1f\x8b"):
         return body
     try:

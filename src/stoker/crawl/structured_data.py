@@ -1,13 +1,9 @@
-"""What schema.org's words say about an organization, as findings, in whatever shape they come.
+"""Facts about an organization in a page's JSON-LD, microdata and meta tags.
 
-Knows the types and properties that matter to us, inside lists and graphs, by reference or in
-place. Only the company a page is about counts: not its parents, customers or reviewers. Where the
-words came from is told by the caller.
-
-What a page tells programs about its company: JSON-LD, microdata, and meta tags.
-
-All three become plain objects first, then findings by one reading of what schema.org means. Half of
-what is out there is broken; what cannot be read says nothing. Visible words are read elsewhere.
+All three become plain objects first and are then read by one reader of schema.org. It knows the
+types and properties that matter, inside lists and graphs, by reference or in place. Only the
+company that a page is about counts: not its parents, customers or reviewers. Broken data is
+skipped.
 """
 
 from __future__ import annotations
@@ -52,7 +48,7 @@ _PERSON = re.compile(r"(?i)^person$")
 
 _NO_ORGANIZATION = re.compile(r"(?i)review|rating|offer|action|article|posting|webservice|howto")
 
-# Where the company a page is about may stand inside something else.
+# Keys that may hold the company that a page is about.
 _NESTED_KEYS = (
     "@graph",
     "mainEntity",
@@ -78,26 +74,26 @@ _NUMBERS = ("taxID", "vatID", "identifier", "registrationNumber", "uen", "compan
 
 
 def find_organization_facts(data: Json, *, url: str, how: Method) -> list[Fact]:
-    """Return what these objects say about organizations and their people. Never raises."""
+    """Return the facts in these objects about organizations and their people. Never raises."""
     known = _index_by_id(data)
-    found: list[Fact] = []
+    facts: list[Fact] = []
     for node in _list_nodes(data, most=MAX_NODES):
         if _has_type(node, _ORGANIZATION) and not _has_type(node, _NO_ORGANIZATION):
-            found += _OrganizationReader(node, known, url=url, how=how).list_facts()
+            facts += _OrganizationReader(node, known, url=url, how=how).list_facts()
         elif _has_type(node, _PERSON) and "worksFor" in node:
-            found += _OrganizationReader({"employee": node}, known, url=url, how=how).list_facts()
-    return found
+            facts += _OrganizationReader({"employee": node}, known, url=url, how=how).list_facts()
+    return facts
 
 
 class _OrganizationReader:
-    """One organization's object, and how far it is believed."""
+    """One organization's object, and its confidence."""
 
     def __init__(
         self, node: Mapping[str, Json], known: Mapping[str, Json], *, url: str, how: Method
     ) -> None:
         self._node, self._known, self._url, self._how = node, known, url, how
         own = next(iter(_list_texts(node.get("url"))), "")
-        # A page may describe another company; then it is no first-hand word.
+        # A page may describe another company; then it is second hand.
         self._sure = _CONFIDENCES[how] if not own or _is_same_site(own, url) else 0.4
 
     def list_facts(self) -> Iterator[Fact]:
@@ -112,22 +108,22 @@ class _OrganizationReader:
             yield from self._list_website_facts(text)
         for text in self._get_texts("sameAs"):
             if (page := parse_social_page(text)) is not None:
-                yield self._build_fact(FactField.SOCIAL, page, said=text)
+                yield self._build_fact(FactField.SOCIAL, page, evidence=text)
         for name in _NUMBERS:
             for text in (*self._get_texts(name), *self._get_inner_texts(name, "value")):
                 if (number := parse_uen(text)) is not None:
-                    yield self._build_fact(FactField.UEN, number, said=text)
+                    yield self._build_fact(FactField.UEN, number, evidence=text)
         for text in (*self._get_texts("numberOfEmployees"), *self._list_employee_ranges()):
             if (employees := parse_employee_range(text)) is not None:
-                yield self._build_fact(FactField.EMPLOYEES, employees, said=text)
+                yield self._build_fact(FactField.EMPLOYEES, employees, evidence=text)
         for text in self._get_texts("foundingDate"):
             if (year := parse_founding_year(text)) is not None:
-                yield self._build_fact(FactField.FOUNDED, year, said=text)
+                yield self._build_fact(FactField.FOUNDED, year, evidence=text)
         yield from self._list_address_facts()
         yield from self._list_people_facts()
 
     def _build_fact(
-        self, field: FactField, value: str, *, more: float = 0.0, said: str = ""
+        self, field: FactField, value: str, *, more: float = 0.0, evidence: str = ""
     ) -> Fact:
         return Fact.build(
             field,
@@ -135,7 +131,7 @@ class _OrganizationReader:
             source=self._url,
             how=self._how,
             confidence=round(max(0.1, self._sure + more), 2),
-            evidence=(said or value)[:300],
+            evidence=(evidence or value)[:300],
         )
 
     def _list_contact_facts(self, node: Mapping[str, Json]) -> Iterator[Fact]:
@@ -143,10 +139,10 @@ class _OrganizationReader:
             plain = re.sub(r"(?i)^mailto:", "", text).partition("?")[0].strip()
             address = parse_email(plain, make_believe=is_sandbox_url(self._url))
             if address is not None:
-                yield self._build_fact(FactField.EMAIL, address, said=text)
+                yield self._build_fact(FactField.EMAIL, address, evidence=text)
         for text in _list_texts(node.get("telephone")):
             if (number := parse_phone(re.sub(r"(?i)^tel:", "", text[:60]))) is not None:
-                yield self._build_fact(FactField.PHONE, number, said=text)
+                yield self._build_fact(FactField.PHONE, number, evidence=text)
 
     def _list_website_facts(self, text: str) -> Iterator[Fact]:
         try:
@@ -155,7 +151,7 @@ class _OrganizationReader:
             return
         if address.host:
             yield self._build_fact(
-                FactField.WEBSITE, f"{address.scheme}://{address.netloc}/", said=text
+                FactField.WEBSITE, f"{address.scheme}://{address.netloc}/", evidence=text
             )
 
     def _list_address_facts(self) -> Iterator[Fact]:
@@ -216,8 +212,8 @@ class _OrganizationReader:
 
 
 def _list_nodes(data: Json, *, most: int) -> list[Mapping[str, Json]]:
-    """Return the objects a page is about, outermost first, at most so many."""
-    found: list[Mapping[str, Json]] = []
+    """Return the objects that a page is about, outermost first, at most `most`."""
+    nodes: list[Mapping[str, Json]] = []
     waiting: list[tuple[Json, int]] = [(data, 0)]
     looked = 0
     while waiting and looked < most:
@@ -228,9 +224,9 @@ def _list_nodes(data: Json, *, most: int) -> list[Mapping[str, Json]]:
         if isinstance(value, list | tuple):
             waiting += [(each, depth + 1) for each in value[:most]]
         elif isinstance(value, Mapping):
-            found.append(value)
+            nodes.append(value)
             waiting += [(value[name], depth + 1) for name in _NESTED_KEYS if name in value]
-    return found
+    return nodes
 
 
 def _index_by_id(data: Json) -> dict[str, Json]:
@@ -258,7 +254,7 @@ def _to_object(value: Json) -> Mapping[str, Json]:
 
 
 def _list_texts(value: Json) -> list[str]:
-    """Return the texts and numbers of a property that may have one, several or translated ones."""
+    """Return the texts and numbers of a property with one, several or translated values."""
     made = []
     for each in _to_list(value):
         if isinstance(each, Mapping):
@@ -280,7 +276,7 @@ def _is_same_site(one: str, other: str) -> bool:
     except ValueError:
         return False
     first, second = (host.removeprefix("www.") for host in hosts)
-    # An address without a host is one on the same site.
+    # A URL without a host is on the same site.
     return not first or first == second or f".{first}".endswith(f".{second}")
 
 
@@ -312,13 +308,13 @@ def find_structured_facts(tree: LexborHTMLParser, *, url: str) -> list[Fact]:
 
     The tree is of tamed markup, so that its size is bounded.
     """
-    found: list[Fact] = []
+    facts: list[Fact] = []
     for data in _iterate_json_ld(tree):
-        found += find_organization_facts(data, url=url, how=Method.JSON_LD)
+        facts += find_organization_facts(data, url=url, how=Method.JSON_LD)
     for item in _iterate_microdata(tree):
-        found += find_organization_facts(item, url=url, how=Method.MICRODATA)
-    found += _iterate_meta_facts(tree, url)
-    return found
+        facts += find_organization_facts(item, url=url, how=Method.MICRODATA)
+    facts += _iterate_meta_facts(tree, url)
+    return facts
 
 
 def _iterate_json_ld(tree: LexborHTMLParser) -> Iterator[Json]:
@@ -349,7 +345,7 @@ _LENIENT = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
 
 
 def _iterate_microdata(tree: LexborHTMLParser) -> Iterator[Json]:
-    """Return the outermost items of a page as JSON-LD would say them."""
+    """Yield the outermost items of a page in the form of JSON-LD."""
     made: dict[int, dict[str, Any]] = {}
     for item in tree.css("[itemscope]")[:MAX_ITEMS]:
         made[item.mem_id] = {"@type": _get_type_name(item.attributes.get("itemtype"))}
@@ -391,22 +387,22 @@ def _get_type_name(itemtype: str | None) -> str:
 def _get_property_value(node: LexborNode) -> str:
     attributes = node.attributes
     for name in ("content", "href", "src", "datetime", "value"):
-        if said := attributes.get(name):
+        if text := attributes.get(name):
             if name == "href":
-                said = re.sub(r"(?i)^(?:mailto|tel):", "", said)
-            return said[:2_000]
+                text = re.sub(r"(?i)^(?:mailto|tel):", "", text)
+            return text[:2_000]
     return " ".join((node.text() or "").split())[:2_000]
 
 
 def _iterate_meta_facts(tree: LexborHTMLParser, url: str) -> Iterator[Fact]:
-    said: set[str] = set()
+    seen: set[str] = set()
     for node in tree.css("meta[content]")[:200]:
         attributes = node.attributes
         name = (attributes.get("property") or attributes.get("name") or "").lower()
         value = clean_text(" ".join((attributes.get("content") or "").split()))[:1_000]
-        if name not in _META_FIELDS or name in said or not value:
+        if name not in _META_FIELDS or name in seen or not value:
             continue
-        said.add(name)
+        seen.add(name)
         field, confidence = _META_FIELDS[name]
         yield Fact.build(
             field, value, source=url, how=Method.META, confidence=confidence, evidence=value[:300]

@@ -1,7 +1,4 @@
-"""What a site is built with, as far as its pages give it away: a small table of our own.
-
-A hint, not a proof: a name in an address or a generator tag. Nothing is asked for to find out.
-"""
+"""Detect what a site is built with, from a small table of hints."""
 
 from __future__ import annotations
 
@@ -63,11 +60,11 @@ _SERVERS = {"cloudflare": "Cloudflare", "nginx": "nginx", "apache": "Apache", "i
 
 
 def find_technology(reading: ParsedPage, *, url: str, headers: Mapping[str, str]) -> list[Fact]:
-    """Return what a page gives away, each name once, the surest hint first."""
-    found: dict[str, Fact] = {}
+    """Return the technologies that a page reveals, each once, best hint first."""
+    facts: dict[str, Fact] = {}
     for name, evidence, how, confidence in _iterate_hints(reading, headers):
-        if name not in found:
-            found[name] = Fact.build(
+        if name not in facts:
+            facts[name] = Fact.build(
                 FactField.TECHNOLOGY,
                 name,
                 source=url,
@@ -75,7 +72,7 @@ def find_technology(reading: ParsedPage, *, url: str, headers: Mapping[str, str]
                 confidence=confidence,
                 evidence=evidence[:200],
             )
-    return list(found.values())
+    return list(facts.values())
 
 
 def _iterate_hints(

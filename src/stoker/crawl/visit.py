@@ -1,7 +1,6 @@
-"""One visit to one site, step by step: home page, key pages, what they say, why it ended.
+"""Visit one site: home page, key pages, their facts, and why the visit ended.
 
-Works through a list that only gets shorter, within limits on pages, bytes, time and depth. Which
-pages matter and what a page is are decided in the core.
+Works through a list that only gets shorter, within limits on pages, bytes, time and depth.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from stoker.crawl.technology import find_technology
 from stoker.http.client import Response
 from stoker.http.url import Url, parse_url
 
-MAX_SITEMAP_FILES = 3  # sitemap files asked for in one visit
+MAX_SITEMAP_FILES = 3  # sitemap files fetched in one visit
 
 MAX_SITE_FACTS = 200
 
@@ -53,7 +52,7 @@ _PAGE_TYPES = ("text/html", "application/xhtml", "text/plain")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrawlLimits:
-    """How much one visit may take."""
+    """How much one visit may use."""
 
     pages: int = 6
     page_bytes: int = 2_000_000  # unpacked
@@ -63,7 +62,7 @@ class CrawlLimits:
 
 
 class SiteCrawler:
-    """A visit under way. `run_visit` once, then `build_visit`."""
+    """A visit in progress. Call `run_visit` once, then `build_visit`."""
 
     def __init__(
         self,
@@ -105,17 +104,17 @@ class SiteCrawler:
         if not missing:
             if (end := self._find_home_end(home.reply)) is not None:
                 return end
-            kept = self._record_page(home, HOME)
-            if isinstance(kept, PageType):
-                end = find_page_end(kept)
-                # Only a home page that sits alone is the end; a shell may have a sitemap.
-                if end is not None and kept is not PageType.SHELL:
+            recorded = self._record_page(home, HOME)
+            if isinstance(recorded, PageType):
+                end = find_page_end(recorded)
+                # A shell may still have a sitemap; any other such home page ends the visit.
+                if end is not None and recorded is not PageType.SHELL:
                     return end
                 self._shell_end = end
-            elif kept is not None:
-                links = self._list_links(home.address, kept)
+            elif recorded is not None:
+                links = self._list_links(home.address, recorded)
         robots = await self._fetcher.get_robots(
-            home.address, toll=self._usage, known=self._known, deadline=self._limits.request
+            home.address, usage=self._usage, known=self._known, deadline=self._limits.request
         )
         self._gap = robots.compute_delay(self._fetcher.gap)
         if robots.is_home_page_only:
@@ -139,7 +138,7 @@ class SiteCrawler:
         return VisitEnd(VisitOutcome.FAILED, f"nothing could be read within {seconds:g} seconds")
 
     def build_visit(self, ending: VisitEnd) -> SiteVisit:
-        """Return the visit as the caller keeps it."""
+        """Return the visit as a value."""
         return SiteVisit(
             site=self._site,
             outcome=ending.outcome,
@@ -167,8 +166,8 @@ class SiteCrawler:
     def _find_home_end(self, reply: Response) -> VisitEnd | None:
         ending = find_status_end(reply.status)
         if ending is not None and ending.outcome is VisitOutcome.FAILED and reply.status == 503:
-            reading = parse_page(reply.body, content_type=reply.headers.get("content-type", ""))
-            if _classify_parsed(reading) is PageType.CHALLENGE:
+            parsed = parse_page(reply.body, content_type=reply.headers.get("content-type", ""))
+            if _classify_parsed(parsed) is PageType.CHALLENGE:
                 return find_page_end(PageType.CHALLENGE)
         if ending is None and reply.status != 304 and not _is_page(reply):
             return VisitEnd(VisitOutcome.THIN, "the home page is a file, not a page")
@@ -177,7 +176,7 @@ class SiteCrawler:
     async def _fetch(self, address: Url) -> FetchResult:
         return await self._fetcher.fetch(
             address,
-            toll=self._usage,
+            usage=self._usage,
             known=self._known,
             same_site=lambda host: get_site(host) == self._site,
             deadline=self._limits.request,
@@ -185,7 +184,7 @@ class SiteCrawler:
         )
 
     def _record_page(self, fetched: FetchResult, kind: str) -> ParsedPage | PageType | None:
-        """Keep what an answer says; return it read, or what it is if it is no page for visitors."""
+        """Record a response; return it parsed, or its type if it is no page for visitors."""
         reply = fetched.reply
         if reply is None:
             return None
@@ -204,53 +203,53 @@ class SiteCrawler:
                 url, reply, fingerprint="", before=before, now=now
             )
             return None
-        reading = parse_page(reply.body, content_type=reply.headers.get("content-type", ""))
+        parsed = parse_page(reply.body, content_type=reply.headers.get("content-type", ""))
         if reply.truncated:
             self.limits_hit.add("bytes")
-        said = compute_fingerprint(reading.title, reading.text)
-        seen = build_page_state(url, reply, fingerprint=said, before=before, now=now)
-        nature = _classify_parsed(reading)
-        if nature is not PageType.PAGE:
-            missing = nature is PageType.MISSING
+        fingerprint = compute_fingerprint(parsed.title, parsed.text)
+        seen = build_page_state(url, reply, fingerprint=fingerprint, before=before, now=now)
+        page_type = _classify_parsed(parsed)
+        if page_type is not PageType.PAGE:
+            missing = page_type is PageType.MISSING
             self._usage.seen[url] = replace(seen, status=404) if missing else seen
-            return nature
+            return page_type
         self._usage.seen[url] = seen
-        if said in self._fingerprints:
-            return reading  # the same page under another address
-        self._fingerprints.add(said)
-        self._changed_count += before is None or before.fingerprint != said
+        if fingerprint in self._fingerprints:
+            return parsed  # the same page under another address
+        self._fingerprints.add(fingerprint)
+        self._changed_count += before is None or before.fingerprint != fingerprint
         page = Page(
             url=url,
             kind=kind,
-            title=clean_text(reading.title),
-            text=clean_text(reading.text),
-            markup=reading.markup.encode("utf-8", "replace"),
+            title=clean_text(parsed.title),
+            text=clean_text(parsed.text),
+            markup=parsed.markup.encode("utf-8", "replace"),
             seen=seen,
         )
         self._pages.append(page)
-        self._add_facts(reading, url, reply)
-        return reading
+        self._add_facts(parsed, url, reply)
+        return parsed
 
-    def _add_facts(self, reading: ParsedPage, url: str, reply: Response) -> None:
-        for finding in (
-            *find_contacts(reading, url=url),
-            *find_technology(reading, url=url, headers=reply.headers),
+    def _add_facts(self, parsed: ParsedPage, url: str, reply: Response) -> None:
+        for fact in (
+            *find_contacts(parsed, url=url),
+            *find_technology(parsed, url=url, headers=reply.headers),
         ):
-            key = (finding.field, finding.value)
+            key = (fact.field, fact.value)
             known = self._facts.get(key)
             if known is None and len(self._facts) >= MAX_SITE_FACTS:
                 return
-            if known is None or known.confidence < finding.confidence:
-                self._facts[key] = finding
+            if known is None or known.confidence < fact.confidence:
+                self._facts[key] = fact
 
-    def _list_links(self, base: Url, reading: ParsedPage) -> list[tuple[Url, str]]:
-        if "nofollow" in reading.meta_tags.robots or "none" in reading.meta_tags.robots:
+    def _list_links(self, base: Url, parsed: ParsedPage) -> list[tuple[Url, str]]:
+        if "nofollow" in parsed.meta_tags.robots or "none" in parsed.meta_tags.robots:
             return []
-        found = ((parse_page_url(base, link.href), link.text) for link in reading.links)
-        return [(at, text) for at, text in found if at and get_site(at.host) == self._site]
+        targets = ((parse_page_url(base, link.href), link.text) for link in parsed.links)
+        return [(at, text) for at, text in targets if at and get_site(at.host) == self._site]
 
     def _list_earlier_pages(self, home: Url) -> list[KeyPage]:
-        """Return the pages that were read last time, in the order they are worth a request."""
+        """Return the pages that were read last time, in the order of their value."""
         read = []
         for seen in self._known.values():
             if seen.status == 200 and seen.fingerprint and not seen.url.endswith("/robots.txt"):
@@ -264,7 +263,7 @@ class SiteCrawler:
         self, home: Url, links: list[tuple[Url, str]], sitemaps: Sequence[str]
     ) -> list[KeyPage]:
         """Return the pages worth a request, from the home page's links and, if few, sitemaps."""
-        # More than we will read: some will not be there, or not for us.
+        # More than we will read: some will be missing or forbidden.
         most = 3 * self._limits.pages
         homes = [str(home), str(self._start)]
         wanted = choose_key_pages(links, most=most, not_again=homes)
@@ -278,7 +277,7 @@ class SiteCrawler:
     ) -> list[tuple[Url, str]]:
         maps = deque(sitemaps or [f"{home.scheme}://{home.netloc}/sitemap.xml"])
         asked: set[str] = set()
-        found: list[tuple[Url, str]] = []
+        pages: list[tuple[Url, str]] = []
         while maps and len(asked) < MAX_SITEMAP_FILES and not self._is_limit_reached():
             address = _parse_url(maps.popleft())
             if address is None or str(address) in asked or get_site(address.host) != self._site:
@@ -288,13 +287,13 @@ class SiteCrawler:
             if fetched.reply is None or fetched.reply.status != 200:
                 continue
             sitemap = parse_sitemap(fetched.reply.body)
-            # Of several maps, the one of pages comes before those of posts and products.
+            # The sitemap of pages comes before those of posts and products.
             maps.extend(sorted(sitemap.maps, key=lambda at: "page" not in at)[:MAX_SITEMAP_FILES])
             for text in sitemap.pages:
                 at = parse_page_url(home, text)
                 if at is not None and get_site(at.host) == self._site:
-                    found.append((at, ""))
-        return found
+                    pages.append((at, ""))
+        return pages
 
     async def _read_pages(self, wanted: Sequence[KeyPage], home: Url) -> None:
         for page in wanted:
@@ -306,14 +305,14 @@ class SiteCrawler:
             fetched = await self._fetch(address)
             url = str(fetched.address)
             if url == str(home) or (url != page.url and url in self._usage.seen):
-                continue  # led back to what we know
+                continue  # a redirect to a page that was read
             kind = page.kind if page.kind != OTHER else get_page_kind(fetched.address.target)
             self._record_page(fetched, kind)
             if fetched.reply is not None and fetched.reply.status in (429, 503):
                 return
 
     def _is_limit_reached(self) -> bool:
-        """Say whether the visit may ask for nothing more, and note why."""
+        """Return whether the visit may send no more requests, and note why."""
         if len(self._pages) + self._unchanged_count >= self._limits.pages:
             self.limits_hit.add("pages")
         elif self._usage.bytes >= self._limits.bytes:
@@ -333,12 +332,12 @@ def _load_suffixes() -> PublicSuffixList:
 
 
 def get_site(host: str) -> str:
-    """Return the registrable name a host belongs to; a host without one is its own site."""
+    """Return the registrable name of a host; a host without one is its own site."""
     return str(_load_suffixes().privatesuffix(host) or host)
 
 
 def parse_site(url: str) -> str:
-    """Return the site an address or a host's name belongs to, as visits are remembered under."""
+    """Return the site of a URL or host, the key its pages are stored under."""
     address = _parse_url(url if "://" in url[:12] else f"http://{url.strip()}")
     return url[:200] if address is None else get_site(address.host)
 
@@ -350,15 +349,15 @@ def _parse_url(url: str) -> Url | None:
         return None
 
 
-def _classify_parsed(reading: ParsedPage) -> PageType:
+def _classify_parsed(parsed: ParsedPage) -> PageType:
     return classify_page(
-        title=reading.title,
-        text=reading.text,
-        asks_for_password=reading.asks_for_password,
-        wants_script=reading.needs_javascript,
+        title=parsed.title,
+        text=parsed.text,
+        asks_for_password=parsed.asks_for_password,
+        wants_script=parsed.needs_javascript,
     )
 
 
 def _is_page(reply: Response) -> bool:
-    said = reply.headers.get("content-type", "").lower()
-    return not said or said.startswith(_PAGE_TYPES)
+    content_type = reply.headers.get("content-type", "").lower()
+    return not content_type or content_type.startswith(_PAGE_TYPES)

@@ -1,14 +1,8 @@
-"""What a tenant knows about its companies, into its CRM: page by page, whatever was not sent yet.
+"""Export what a tenant knows about its companies to its CRM: whatever was not sent yet.
 
-Nothing says what is still to be sent but the rows themselves: those that want something else than
-was last written. So whatever a stop, a crash or a CRM that was down left out is sent by the next
-run, and a night may send what it has while it goes on. How rows are sent is `crm_sending`'s
-business; what is in them, `core.crm`'s.
-
-What a night asks of whoever puts its results into the tenant's CRM, and when it does.
-
-Companies whose night has ended are sent on some at a time, while the others' goes on; at the end,
-everything that is not there yet. How rows are made and sent is the exporter's own business.
+Only the rows themselves say what is still to be sent: those whose values differ from the last
+write. So what a stop, a crash or a CRM that was down left out is sent by the next run. While a run
+is in progress the queue sends finished companies in batches; at the end everything that is missing.
 """
 
 from __future__ import annotations
@@ -30,54 +24,52 @@ from stoker.crm.upsert import Crm, is_written_in, list_changed_rows
 from stoker.runs.model import format_run_name
 from stoker.runs.service import RunHandle
 
-SEND_INTERVAL = timedelta(seconds=10)  # however few there are
+SEND_INTERVAL = timedelta(seconds=10)  # also for a partial batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportResult:
-    """How an export went. What is left for later is sent by a later run, without being asked."""
+    """How an export went. Rows for later are sent by a later run."""
 
-    companies: int = 0  # looked at, whether or not anything had to be sent
+    companies: int = 0  # checked, whether or not anything had to be sent
     counts: Mapping[str, int] = field(default_factory=dict)  # for the manifest: written, same, …
     later: int = 0  # rows the CRM did not take this time
-    is_aborted: bool = False  # nobody knows how many there are
+    is_aborted: bool = False  # the number is unknown
     reasons: tuple[str, ...] = ()  # in sentences: a CRM that is down, rows it refused
 
 
 class Exporter(Protocol):
-    """One run's export, under way. Twice is once."""
+    """One run's export in progress. Twice is once."""
 
     async def send(self, companies: Sequence[CompanyId]) -> None:
-        """Send what is known about these companies now. What the CRM does not take, `flush`
-        does.
-        """
+        """Send what is known about these companies now; `flush` sends what the CRM refused."""
         ...
 
     async def flush(self) -> ExportResult:
-        """Send everything the CRM does not have yet, this run's and what earlier ones left.
+        """Send everything the CRM does not have yet, also what earlier runs left.
 
-        Returns how all of it went. A CRM that is down or refuses rows is told in the answer, never
-        raised.
+        Returns the result of the whole export. A CRM that is down or refuses rows is part of the
+        result, never raised.
         """
         ...
 
     def get_result(self) -> ExportResult:
-        """Return how it went up to now, also when it goes no further."""
+        """Return the result up to now, also when the export goes no further."""
         ...
 
 
 class ExporterFactory(Protocol):
-    """Puts what is known into a tenant's CRM."""
+    """Starts exports into a tenant's CRM."""
 
     def begin(self, run: RunHandle) -> Exporter:
-        """Begin a run's export; nothing is sent yet."""
+        """Start a run's export; nothing is sent yet."""
         ...
 
 
 class ExportQueue:
-    """Where companies go whose night has ended. Open it with `async with` while others flow.
+    """Queue of finished companies. Open it with `async with` while others are processed.
 
-    Closing it waits for what is on its way; what was not sent by then is left to `Exporter.flush`.
+    Closing waits for the batch in progress; `Exporter.flush` sends the rest.
     """
 
     def __init__(
@@ -100,7 +92,7 @@ class ExportQueue:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, company: CompanyId) -> None:
-        """Have a company sent soon."""
+        """Queue a company."""
         self._gathered.append(company)
         if len(self._gathered) >= self._some:
             self._ready.set()
@@ -128,7 +120,7 @@ class ExportQueue:
             some, self._gathered = self._gathered, []
             self._ready.clear()
             if some:
-                with suppress(StokerError):  # what a store that is away left out goes at the end
+                with suppress(StokerError):  # what a failing store left out is sent at the end
                     await self._exporter.send(some)
 
     async def _wait_until_ready(self) -> None:
@@ -154,7 +146,7 @@ MAX_REASONS = 20
 MAX_REASON_LENGTH = 500  # characters
 
 CrmOpener = Callable[[CrmConnection | None], Crm]
-"""Opens the CRM at a place, or where settings say. Raises ConfigError when it is off."""
+"""Opens the CRM of a connection, or of the settings. Raises ConfigError when it is off."""
 
 
 @dataclass(slots=True)
@@ -166,30 +158,30 @@ class _ExportCounts:
     later: int = 0
     refused: Counter[str] = field(default_factory=Counter)  # by reason
     example: dict[str, str] = field(default_factory=dict)  # by reason, one external id
-    down: str = ""  # why the CRM is not asked any more tonight
+    down: str = ""  # why the CRM is not called any more in this run
 
     def add_result(self, sending: UpsertResult, *, among_same: int) -> None:
-        """Count how a page ended. What an earlier try wrote is among what is the same now."""
+        """Add the result of a page; what an earlier try wrote is among `same` now."""
         self.same += sending.same - among_same
         self.left += len(sending.left)
         self.later += len(sending.later)
         self.down = next(iter(sending.later.values()), "")
-        for id_, because in sending.refused.items():
-            self.add_refused(because, [id_])
+        for id_, reason in sending.refused.items():
+            self.add_refused(reason, [id_])
 
-    def add_refused(self, because: str, ids: Sequence[str]) -> None:
-        self.refused[because] += len(ids)
-        self.example.setdefault(because, ids[0])
+    def add_refused(self, reason: str, ids: Sequence[str]) -> None:
+        self.refused[reason] += len(ids)
+        self.example.setdefault(reason, ids[0])
 
     def list_reasons(self) -> Iterable[str]:
         if self.down:
             yield f"{self.down}; {self.later} rows are kept and sent next time"
-        for because, many in self.refused.most_common(MAX_REASONS):
+        for reason, many in self.refused.most_common(MAX_REASONS):
             rows = "1 row was" if many == 1 else f"{many} rows were"
-            yield f"{rows} set aside, e.g. {self.example[because]}: {because}"
+            yield f"{rows} set aside, e.g. {self.example[reason]}: {reason}"
 
     def add_counts(self, other: _ExportCounts) -> None:
-        """Count what another tally has counted too."""
+        """Add another page's counts."""
         self.companies += other.companies
         self.written += other.written
         self.same += other.same
@@ -215,10 +207,7 @@ class _ExportCounts:
 
 
 class CrmExport:
-    """Puts one tenant's dossiers into its CRM. `least` is the score from which on there is a lead.
-
-    It is the `ExporterFactory` of a night.
-    """
+    """Exports one tenant's company records. A lead needs a score of `least`."""
 
     def __init__(self, opens: CrmOpener, *, least: float, page: int = RECORDS_PER_PAGE) -> None:
         self._opens = opens
@@ -226,7 +215,7 @@ class CrmExport:
         self._size = page
 
     def begin(self, run: RunHandle) -> CrmExporter:
-        """Begin a run's export; nothing is sent yet."""
+        """Start a run's export; nothing is sent yet."""
         return CrmExporter(run, opens=self._opens, least=self._least, size=self._size)
 
     async def export(self, run: RunHandle) -> ExportResult:
@@ -235,7 +224,7 @@ class CrmExport:
 
 
 class CrmExporter:
-    """One run's export, under way. Twice is once. Raises what the store raises, nothing else."""
+    """One run's export in progress. Twice is once. Raises only what the store raises."""
 
     def __init__(self, run: RunHandle, *, opens: CrmOpener, least: float, size: int) -> None:
         self._run = run
@@ -244,13 +233,11 @@ class CrmExporter:
         self._size = size
         self._counts = _ExportCounts()
         self._sent_companies: set[str] = set()  # companies
-        self._is_down = False  # the CRM was not there; it is asked again at the end
+        self._is_down = False  # the CRM did not answer; it is tried again at the end
         self._crm: Crm | None = None
 
     async def send(self, companies: Sequence[CompanyId]) -> None:
-        """Send what is known about these companies now. What the CRM does not take, `flush`
-        does.
-        """
+        """Send what is known about these companies now; `flush` sends what the CRM refused."""
         accounts = self._run.store.accounts
         fresh = [each for each in dict.fromkeys(companies) if each not in self._sent_companies]
         for ids in split_batches(fresh, self._size):
@@ -263,28 +250,28 @@ class CrmExporter:
                     return
             known = [await accounts.find_company_record(id_) for id_ in ids]
             page = [each for each in known if each is not None and each.looked_at is not None]
-            tally = _ExportCounts(companies=len(page))
-            await self._send_page(page, self._crm, tally)
-            if tally.down:
-                # What it took all the same is there already when `flush` comes by.
+            counts = _ExportCounts(companies=len(page))
+            await self._send_page(page, self._crm, counts)
+            if counts.down:
+                # What it accepted is there already when `flush` runs.
                 self._is_down = True
-                self._counts.written += tally.written
-                self._counts.same -= tally.written
+                self._counts.written += counts.written
+                self._counts.same -= counts.written
                 return
-            self._counts.add_counts(tally)
+            self._counts.add_counts(counts)
             self._sent_companies.update(each.company.id for each in page)
 
     async def flush(self) -> ExportResult:
-        """Send everything the CRM does not have yet, this run's and what earlier ones left.
+        """Send everything the CRM does not have yet, also what earlier runs left.
 
-        Once the CRM is down the rest is counted and kept.
+        Once the CRM is down the remaining rows are counted and left for later.
         """
-        accounts, tally = self._run.store.accounts, self._counts
+        accounts, counts = self._run.store.accounts, self._counts
         connection = await accounts.find_connection()
-        crm, tally.down = self._open_crm(connection) if self._crm is None else (self._crm, "")
+        crm, counts.down = self._open_crm(connection) if self._crm is None else (self._crm, "")
         if crm is None and connection is None:
-            # Nobody ever said where results go: they do not wait for anything.
-            return ExportResult(reasons=(f"nothing went into a CRM: {tally.down}",))
+            # No CRM was ever connected: nothing waits to be sent.
+            return ExportResult(reasons=(f"nothing went into a CRM: {counts.down}",))
         after = ""
         while page := await accounts.list_company_records(after=after, limit=self._size):
             after = page[-1].company.id
@@ -293,12 +280,12 @@ class CrmExporter:
                 for each in page
                 if each.looked_at is not None and each.company.id not in self._sent_companies
             ]
-            tally.companies += len(left)
-            await self._send_page(left, crm, tally)
+            counts.companies += len(left)
+            await self._send_page(left, crm, counts)
         return self.get_result()
 
     def get_result(self) -> ExportResult:
-        """Return how it went up to now, also when it goes no further."""
+        """Return the result up to now, also when the export goes no further."""
         return self._counts.to_result()
 
     def _open_crm(self, connection: CrmConnection | None) -> tuple[Crm | None, str]:
@@ -310,43 +297,43 @@ class CrmExporter:
             return None, str(error)
 
     async def _send_page(
-        self, page: Sequence[CompanyRecord], crm: Crm | None, tally: _ExportCounts
+        self, page: Sequence[CompanyRecord], crm: Crm | None, counts: _ExportCounts
     ) -> None:
         run = self._run
         rows = [
             row
-            for dossier in page
-            for row in build_rows(dossier, tenant=run.store.tenant, least=self._least)
+            for record in page
+            for row in build_rows(record, tenant=run.store.tenant, least=self._least)
         ]
         if not rows:
             return
-        if crm is None or tally.down:
-            await _count_unsent(rows, run, crm, tally)
+        if crm is None or counts.down:
+            await _count_unsent(rows, run, crm, counts)
             return
         try:
-            await _send_rows(rows, run, crm, tally)
+            await _send_rows(rows, run, crm, counts)
         except (TransientError, ConfigError) as error:
-            tally.down = str(error)
-            await _count_unsent(rows, run, crm, tally)
+            counts.down = str(error)
+            await _count_unsent(rows, run, crm, counts)
         except PermanentError as error:
             if len(page) == 1:
-                tally.add_refused(str(error), [row.external_id for row in rows])
+                counts.add_refused(str(error), [row.external_id for row in rows])
                 return
             half = len(page) // 2
-            await self._send_page(page[:half], crm, tally)
-            await self._send_page(page[half:], crm, tally)
+            await self._send_page(page[:half], crm, counts)
+            await self._send_page(page[half:], crm, counts)
 
 
 def split_batches(companies: Sequence[CompanyId], most: int) -> Iterator[Sequence[CompanyId]]:
-    """Yield companies in order, at most so many together."""
+    """Yield companies in order, at most `most` together."""
     for start in range(0, len(companies), most):
         yield companies[start : start + most]
 
 
 async def _send_rows(
-    rows: Sequence[CrmRow], run: RunHandle, crm: Crm, tally: _ExportCounts
+    rows: Sequence[CrmRow], run: RunHandle, crm: Crm, counts: _ExportCounts
 ) -> None:
-    """Send a page, and again after a while when the CRM was not there for all of it."""
+    """Send a page, and retry once when the CRM did not accept all of it."""
     written = 0
     for left in reversed(range(MAX_TRIES)):
         try:
@@ -362,22 +349,22 @@ async def _send_rows(
             if not left or asked > MAX_RETRY_WAIT:
                 raise
         else:
-            tally.written += len(sending.written)
+            counts.written += len(sending.written)
             asked = sending.retry_after or RETRY_WAIT
             if not sending.later or not left or asked > MAX_RETRY_WAIT:
-                tally.add_result(sending, among_same=written)
+                counts.add_result(sending, among_same=written)
                 return
             written += len(sending.written)
         await run.clock.sleep(max(asked, RETRY_WAIT))
 
 
 async def _count_unsent(
-    rows: Sequence[CrmRow], run: RunHandle, crm: Crm | None, tally: _ExportCounts
+    rows: Sequence[CrmRow], run: RunHandle, crm: Crm | None, counts: _ExportCounts
 ) -> None:
-    """Count what is still to be sent. It is kept by being what the CRM was not told.
+    """Count what is still to be sent.
 
-    As when it is sent, what went into another CRM before says nothing about this one. Of one that
-    cannot even be opened nobody knows where it is: then everything ever written counts.
+    What went into another CRM does not count for this one. Of a CRM that cannot be opened the
+    database is unknown: then everything ever written counts.
     """
     ever = await run.store.nights.find_sent_rows([row.external_id for row in rows])
     sent = {
@@ -386,5 +373,5 @@ async def _count_unsent(
         if crm is None or is_written_in(each, crm.database_id)
     }
     wanted = len(list_changed_rows(rows, sent))
-    tally.later += wanted
-    tally.same += len({row.external_id for row in rows}) - wanted
+    counts.later += wanted
+    counts.same += len({row.external_id for row in rows}) - wanted

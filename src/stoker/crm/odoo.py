@@ -1,8 +1,8 @@
 """A tenant's Odoo as a `Crm`: records found by our external ids, changed by `load` alone.
 
-Which protocol is spoken follows from the server's version. A plain salesman may not look external
-ids up, only ask which one a record has, so records are found by their remembered numbers, or by
-what they say, and then asked. What is worth sending is decided in `core.upserts`.
+The server's version decides the protocol. A plain sales user may not search external ids, only ask
+which one a record has, so records are found by their stored numbers, or by their values, and then
+asked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IDS_PER_CALL = 500
 
 OWN_PREFIX = "stoker."
 
-MAX_FOUND = 2_000  # records that say the same; more are not looked through
+MAX_FOUND = 2_000  # records with equal values; more are not searched
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}(?:\.[a-z0-9_]{1,64}){0,5}")
 
@@ -44,9 +44,9 @@ _INCLUDE_ARCHIVED: Mapping[str, Json] = {"active_test": False}
 
 
 class Odoo:
-    """One tenant's database. `protocol` is `json2` or `xmlrpc`; empty: as the server's version is.
+    """One tenant's database. `protocol` is `json2` or `xmlrpc`; empty: by the server's version.
 
-    `login` is needed before version 19 only. `turn` is waited for before every request.
+    `login` is needed before version 19 only. `turn` is awaited before every request.
     """
 
     name = NAME
@@ -79,7 +79,7 @@ class Odoo:
 
     @property
     def database_id(self) -> str:
-        """Which database this is, whatever protocol it is spoken to in."""
+        """Which database this is, whatever the protocol."""
         return f"{self._url.lower()} {self._database}"
 
     async def check(self) -> Health:
@@ -181,32 +181,35 @@ class Odoo:
                 by_column.setdefault(row.match_by[0], []).append(row)
         for column, of_column in by_column.items():
             for some in split_batches(of_column, IDS_PER_CALL):
-                saying = list(dict.fromkeys(row.match_by[1] for row in some if row.match_by))
-                domain: list[Json] = [[column, "in", list[Json](saying)]]
+                values = list(dict.fromkeys(row.match_by[1] for row in some if row.match_by))
+                domain: list[Json] = [[column, "in", list[Json](values)]]
                 if all(row.on_create.get("is_company") for row in some):
                     # A contact has its company's number too.
                     domain.append(["is_company", "=", True])
                 wanted = sorted({*columns, column} & has.keys())
-                said = await self.search(model, domain, fields=wanted, limit=MAX_FOUND)
-                found |= _match_rows(some, said)
+                records = await self.search(model, domain, fields=wanted, limit=MAX_FOUND)
+                found |= _match_rows(some, records)
         return found
 
     async def _list_external_ids(
         self, calls: OdooProtocol, model: str, ids: Sequence[int]
     ) -> dict[int, str]:
-        """Return each record's external id, ours before anybody else's if it has several."""
+        """Return each record's external id, ours first if it has several."""
         named: dict[int, str] = {}
         for some in split_batches(ids, IDS_PER_CALL):
-            told = await calls.external_ids(_check_model_name(model), some)
-            # Where we are shown somebody else's, ours may stand behind it.
+            names_by_id = await calls.external_ids(_check_model_name(model), some)
+            # Where the server shows a foreign id, ours may be behind it.
             theirs = [
-                id_ for id_, names in told.items() if any(names) and not _choose_own_id(names)
+                id_
+                for id_, names in names_by_id.items()
+                if any(names) and not _choose_own_id(names)
             ]
             if theirs and not calls.lists_all_ids:
-                with suppress(PermanentError, ConfigError):  # it need not let us see that
-                    told |= await calls.all_external_ids(_check_model_name(model), theirs)
+                with suppress(PermanentError, ConfigError):  # it may refuse to show them
+                    names_by_id |= await calls.all_external_ids(_check_model_name(model), theirs)
             named |= {
-                id_: _choose_own_id(names) or next(iter(names), "") for id_, names in told.items()
+                id_: _choose_own_id(names) or next(iter(names), "")
+                for id_, names in names_by_id.items()
             }
         return named
 
@@ -229,7 +232,7 @@ class Odoo:
         return self._calls
 
     async def _detect_protocol(self) -> str:
-        """Return which protocol the server's version suits; one that will not say is an old one."""
+        """Return the protocol of the server's version; a server that hides it is an old one."""
         call = Request(method="GET", url=f"{self._url}/web/version", deadline=self._deadline)
         if self._turn is not None:
             await self._turn()
@@ -240,33 +243,33 @@ class Odoo:
         except UncertainError as error:
             raise TransientError(f"{error}; it is safe to ask again") from error
         if reply.status >= 500 or reply.status == 429:
-            raise TransientError(f"odoo does not say its version now ({reply.status})")
+            raise TransientError(f"odoo does not return its version now ({reply.status})")
         try:
             data = parse_json(reply.body) if reply.status == 200 else None
         except PermanentError as error:
-            raise TransientError("odoo says its version unreadably; ask again") from error
+            raise TransientError("odoo returned an unreadable version; try again") from error
         version = _parse_version(data)
         return "json2" if version is not None and version >= MIN_JSON2_VERSION else "xmlrpc"
 
 
-def _match_rows(rows: Iterable[CrmRow], said: Sequence[CrmRecord]) -> dict[str, CrmRecord]:
-    ours = {record.external_id: record for record in said}
+def _match_rows(rows: Iterable[CrmRow], records: Sequence[CrmRecord]) -> dict[str, CrmRecord]:
+    ours = {record.external_id: record for record in records}
     found = {row.external_id: ours[row.external_id] for row in rows if row.external_id in ours}
     for row in rows:
         if row.is_unique and row.match_by is not None and row.external_id not in found:
             column, value = row.match_by
-            theirs = [each for each in said if each.values.get(column) == value]
-            if theirs:
-                seen = [each for each in theirs if each.values.get(ACTIVE)]  # not archived
-                found[row.external_id] = (seen or theirs)[0]
+            others = [each for each in records if each.values.get(column) == value]
+            if others:
+                active = [each for each in others if each.values.get(ACTIVE)]  # not archived
+                found[row.external_id] = (active or others)[0]
     return found
 
 
 def _parse_version(data: Json) -> int | None:
     """Return the major version; `saas~18.3` is an 18."""
     info = get_list(data, "version_info", most=1)
-    said = str(info[0]) if info else get_line(data, "version")
-    match = _VERSION.search(said)
+    text = str(info[0]) if info else get_line(data, "version")
+    match = _VERSION.search(text)
     return int(match[1]) if match else None
 
 

@@ -1,8 +1,8 @@
-"""Rows through Odoo's `load`: alike ones together, the bad one found, races run again.
+"""Send rows through Odoo's `load`: equal columns together, the bad row found, conflicts retried.
 
-A load happens wholly or not at all and makes or changes records by external id, so it may always
-be repeated. A blank cell would clear a field, so rows go together only when they have the same
-columns. What a server says about a row is not passed on; only which column it was about.
+A load happens wholly or not at all and creates or changes records by external id, so it may always
+be repeated. A blank cell would clear a field, so rows go together only with equal columns. The
+server's text about a row is not passed on; only the column it names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROWS_PER_CALL = 200
 
 MAX_CONFLICTS = 8  # lost in a row; 16 writers of one record needed 6
 
-MAX_TIMEOUTS = 3  # answers lost, or told to come later, in a row
+MAX_TIMEOUTS = 3  # answers lost, or Retry-After, in a row
 
 MAX_LOAD_WAIT = timedelta(seconds=30)
 
@@ -42,7 +42,7 @@ Item = TypeVar("Item")
 
 
 class OdooProtocol(Protocol):
-    """A protocol Odoo speaks. See `Json2`."""
+    """A protocol that Odoo speaks. See `Json2`."""
 
     @property
     def name(self) -> str: ...
@@ -102,35 +102,39 @@ async def load_rows(
     chance: Callable[[], float],
     sleep: Callable[[float], Awaitable[None]],
 ) -> dict[str, RowResult]:
-    """Send rows and return what became of each, by external id. Raises ConfigError only.
+    """Send rows and return each result by external id. Raises ConfigError only.
 
-    Once the server does not answer, the rows after that are for later.
+    Once the server does not answer, all further rows are to be retried later.
     """
-    told: dict[str, RowResult] = {}
+    results: dict[str, RowResult] = {}
     later: RowResult | None = None
     for batch in _group_writes(writes):
         if later is None:
-            told |= await _RowLoader(calls, chance, sleep).load_batch(batch)
+            results |= await _RowLoader(calls, chance, sleep).load_batch(batch)
             later = next(
-                (told[w.row.external_id] for w in batch if told[w.row.external_id].is_retryable),
+                (
+                    results[w.row.external_id]
+                    for w in batch
+                    if results[w.row.external_id].is_retryable
+                ),
                 None,
             )
         else:
-            told |= {
+            results |= {
                 write.row.external_id: replace(later, external_id=write.row.external_id)
                 for write in batch
             }
-    return told
+    return results
 
 
 def split_batches(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
-    """Yield the items in order, at most so many together."""
+    """Yield the items in order, at most `most` together."""
     for start in range(0, len(items), most):
         yield items[start : start + most]
 
 
 def _group_writes(writes: Sequence[RowWrite]) -> Iterator[Sequence[RowWrite]]:
-    """Yield rows with the same columns together; what is linked to stays before what links."""
+    """Yield rows with equal columns together; rows that others link to come first."""
     groups: dict[tuple[str, ...], list[RowWrite]] = {}
     for write in {each.row.external_id: each for each in writes}.values():
         links = "1" if write.row.links else "0"
@@ -146,14 +150,14 @@ class _RowLoader:
     sleep: Callable[[float], Awaitable[None]]
 
     async def load_batch(self, batch: Sequence[RowWrite]) -> dict[str, RowResult]:
-        """Write what can be written of a batch, and say what became of the rest."""
-        told: dict[str, RowResult] = {}
+        """Write what can be written of a batch, and return the result of each row."""
+        results: dict[str, RowResult] = {}
         rows = list(batch)
         while rows:
             try:
                 answer = await self._load_with_retries(rows)
             except TransientError as error:
-                return told | {
+                return results | {
                     write.row.external_id: RowResult(
                         external_id=write.row.external_id,
                         reason=str(error),
@@ -163,52 +167,52 @@ class _RowLoader:
                     for write in rows
                 }
             except PermanentError as error:
-                return told | await self._bisect(rows, str(error))
+                return results | await self._bisect(rows, str(error))
             if (ids := _parse_ids(answer, len(rows))) is not None:
-                return told | {
+                return results | {
                     write.row.external_id: RowResult(external_id=write.row.external_id, id=id_)
                     for write, id_ in zip(rows, ids, strict=True)
                 }
             bad = _parse_row_errors(answer, rows)
             if not bad:
-                return told | await self._bisect(rows, "odoo refuses it and does not say why")
-            told |= {
+                return results | await self._bisect(rows, "odoo refuses it and does not say why")
+            results |= {
                 rows[at].row.external_id: RowResult(
-                    external_id=rows[at].row.external_id, reason=because
+                    external_id=rows[at].row.external_id, reason=reason
                 )
-                for at, because in bad.items()
+                for at, reason in bad.items()
             }
             rows = [write for at, write in enumerate(rows) if at not in bad]
-        return told
+        return results
 
-    async def _bisect(self, rows: Sequence[RowWrite], because: str) -> dict[str, RowResult]:
-        """Find the row that spoils the others by sending fewer at a time."""
+    async def _bisect(self, rows: Sequence[RowWrite], reason: str) -> dict[str, RowResult]:
+        """Find the bad row by sending fewer at a time."""
         if len(rows) == 1:
             id_ = rows[0].row.external_id
-            return {id_: RowResult(external_id=id_, reason=because)}
+            return {id_: RowResult(external_id=id_, reason=reason)}
         half = len(rows) // 2
         return await self.load_batch(rows[:half]) | await self.load_batch(rows[half:])
 
     async def _load_with_retries(self, rows: Sequence[RowWrite]) -> Json:
-        """Send one load until it neither meets another nor goes unanswered, a few times."""
-        races = silences = 0
+        """Send one load until it neither conflicts nor times out, a few times."""
+        conflicts = timeouts = 0
         while True:
             wait = None
             try:
                 answer = await self._send(rows)
             except TransientError as error:
-                silences += 1
+                timeouts += 1
                 wait = error.retry_after
-                if silences > MAX_TIMEOUTS or (wait is not None and wait > MAX_LOAD_WAIT):
+                if timeouts > MAX_TIMEOUTS or (wait is not None and wait > MAX_LOAD_WAIT):
                     raise
             else:
                 if not _is_conflict(answer):
                     return answer
-                races += 1
-                if races > MAX_CONFLICTS:
+                conflicts += 1
+                if conflicts > MAX_CONFLICTS:
                     raise TransientError("others were writing the same records all the time")
             jitter = compute_backoff(
-                races + silences, chance=self.chance(), first=_FIRST_WAIT, most=_MAX_WAIT
+                conflicts + timeouts, chance=self.chance(), first=_FIRST_WAIT, most=_MAX_WAIT
             )
             await self.sleep(((wait or timedelta(0)) + jitter).total_seconds())
 
@@ -219,12 +223,12 @@ class _RowLoader:
             for write in rows
         ]
         model = rows[0].row.model
-        # Following every change of a lead takes the server longer than making it.
+        # Tracking every change of a lead takes the server longer than creating it.
         context: dict[str, Json] | None = {"tracking_disable": True} if model == LEAD else None
         arguments: dict[str, Json] = {"fields": ["id", *columns], "data": data}
         answer = await self.calls.call(model, "load", arguments, context=context)
         if get_object(answer).get("ids") is not False and _parse_ids(answer, len(rows)) is None:
-            raise TransientError("odoo did not say what became of the rows; it is safe to repeat")
+            raise TransientError("odoo did not return the rows' results; it is safe to repeat")
         return answer
 
 
@@ -240,12 +244,12 @@ def _parse_ids(answer: Json, many: int) -> list[int] | None:
 
 def _is_conflict(answer: Json) -> bool:
     messages = get_list(answer, "messages", most=1_000)
-    said = [get_line(each, "message", longest=2_000) for each in messages]
-    return any(words in text for text in said for words in _CONFLICT_TEXTS)
+    texts = [get_line(each, "message", longest=2_000) for each in messages]
+    return any(words in text for text in texts for words in _CONFLICT_TEXTS)
 
 
 def _parse_row_errors(answer: Json, rows: Sequence[RowWrite]) -> dict[int, str]:
-    """Return which rows a load stumbled over, and which of our columns each was about."""
+    """Return which rows a load refused, and which of our columns each error names."""
     bad: dict[int, str] = {}
     for message in get_list(answer, "messages", most=1_000):
         at = get_object(message).get("record")

@@ -1,18 +1,7 @@
-"""XML-RPC on the wire: calls written, answers read within bounds.
+"""Odoo's protocols: JSON-2, and XML-RPC with answers parsed within bounds.
 
-An answer that declares a document type or entities is refused unread; so is one too deep or with
-too many values. What calls mean is not known here.
-
-Odoo's JSON-2 protocol, from version 19 on: one POST with named arguments is one call.
-
-It knows which failures mean what. A server's error body has a traceback in it, so nothing of it
-goes further than this file. Which calls are made is `odoo`'s business.
-
-Odoo's XML-RPC protocol, for servers before version 19: who we are is asked for once.
-
-The protocol wants our key in every body, so bodies are never shown. Faults carry tracebacks, so
-only their numbers count, and the few words that mean: again. Which calls are made is `odoo`'s
-business.
+XML with a document type is refused, and so are deep and endless values. A server's own words are
+never passed on: they may hold tracebacks and other people's data.
 """
 
 from __future__ import annotations
@@ -55,7 +44,7 @@ class Fault:
 
 
 def encode_call(method: str, params: tuple[Json, ...]) -> bytes:
-    """Return a call. Raises PermanentError for a value that cannot be written as XML-RPC."""
+    """Return a call as XML. Raises PermanentError for a value that XML-RPC cannot hold."""
     try:
         values = "".join(f"<param><value>{_encode_value(each)}</value></param>" for each in params)
     except RecursionError as error:
@@ -67,7 +56,7 @@ def encode_call(method: str, params: tuple[Json, ...]) -> bytes:
 
 
 def parse_response(body: bytes) -> Json | Fault:
-    """Return what an answer says. Raises PermanentError when it is none."""
+    """Parse an answer. Raises PermanentError when it is not one."""
     reading = _ResponseReader()
     parser = expat.ParserCreate()
     parser.buffer_text = True
@@ -115,17 +104,17 @@ def _encode_value(value: Json) -> str:
 def _encode_text(text: str) -> str:
     if _FORBIDDEN_IN_XML.search(text):
         raise PermanentError("a text has characters that cannot be sent")
-    # A carriage return left as it is would arrive as a line feed.
+    # A raw carriage return would arrive as a line feed.
     return escape(text, {"\r": "&#13;"})
 
 
 class _ResponseReader:
-    """Values as they come; a container waits on the stack until it is closed."""
+    """Collect values as they come; a container stays on the stack until it is closed."""
 
     def __init__(self) -> None:
         self._stack: list[list[Json] | dict[str, Json]] = []
         self._names: list[str] = []
-        self._values: list[Json] = []  # finished, waiting for whoever holds them
+        self._values: list[Json] = []  # complete, waiting for their container
         self._open: list[tuple[str, int]] = []  # elements, and how many values stood before
         self._words: list[str] = []
         self._seen = 0
@@ -173,7 +162,7 @@ class _ResponseReader:
         return Fault(code if isinstance(code, int) else 1, str(text))
 
     def _place_value(self) -> None:
-        """Put a finished value into the list or struct it stands in."""
+        """Put a complete value into the list or struct that holds it."""
         holder = next((each for each, _ in reversed(self._open) if each in _WRAPPERS), "")
         if holder == "member":
             struct, name = self._stack[-1], self._names.pop()
@@ -230,7 +219,7 @@ STATUSES: Mapping[int, StatusMeaning] = {
     404: StatusMeaning(PermanentError, "does not have this model, record or method"),
 }
 
-# Classes of errors that come again with the same call; every other 500 may have been bad luck.
+# Errors that repeat with the same call; any other 500 may be temporary.
 _PERMANENT_PREFIXES = ("builtins.", "odoo.exceptions.")
 
 _CONFLICT_ERRORS = (
@@ -245,7 +234,7 @@ class Json2:
     """One database of one server, called with our key."""
 
     name = "JSON-2"
-    lists_all_ids = False  # `external_ids` says one of a record's, whoever's it is
+    lists_all_ids = False  # `external_ids` returns one of a record's ids, ours or not
 
     def __init__(
         self, http: HttpClient, *, url: str, database: str, key: str, deadline: timedelta
@@ -289,9 +278,9 @@ class Json2:
         return answered.data
 
     async def external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """Return one external id of each record, empty for those that have none."""
-        told = await self.call(model, "get_external_id", {}, ids=ids)
-        return {id_: (get_line(told, str(id_)),) for id_ in ids}
+        """Return one external id of each record, empty for those without."""
+        names = await self.call(model, "get_external_id", {}, ids=ids)
+        return {id_: (get_line(names, str(id_)),) for id_ in ids}
 
     async def all_external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         """Return every external id of records; a record has several once people merged it."""
@@ -299,7 +288,7 @@ class Json2:
 
 
 def parse_external_ids(metadata: Json) -> dict[int, tuple[str, ...]]:
-    """Return the external ids that a server's word on its records holds, by record."""
+    """Return the external ids in a server's metadata, by record."""
     named: dict[int, tuple[str, ...]] = {}
     for record in metadata if isinstance(metadata, list) else ():
         id_ = get_count(record, "id")
@@ -310,7 +299,7 @@ def parse_external_ids(metadata: Json) -> dict[int, tuple[str, ...]]:
 
 
 def to_transient_error(error: UncertainError) -> TransientError:
-    """Return what a lost answer means where doing it twice is doing it once."""
+    """Return a lost answer as a TransientError, for calls that may be repeated."""
     return TransientError(f"{error}; it is safe to do it again")
 
 
@@ -332,7 +321,7 @@ class XmlRpc:
     """One database of one server, called as one user."""
 
     name = "XML-RPC"
-    lists_all_ids = True  # `external_ids` says every one of a record's
+    lists_all_ids = True  # `external_ids` returns all of a record's ids
 
     def __init__(
         self,
@@ -379,7 +368,7 @@ class XmlRpc:
         return await self._call_service("object", "execute_kw", params)
 
     async def external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """Return every external id of records, empty for those that have none."""
+        """Return every external id of records, empty for those without."""
         # `get_external_id` has numbers for keys, which XML-RPC cannot write: it ends in a fault.
         return parse_external_ids(await self.call(model, "get_metadata", {}, ids=ids))
 

@@ -1,13 +1,7 @@
-"""What we want to stand in a tenant's CRM: companies, contacts and leads, as rows with ids of ours.
+"""Companies, contacts and leads as Odoo rows with our external ids and a note on their sources.
 
-The columns are those of Odoo. Which of them are sent, given what is there already, is decided in
-`upserts`; how they travel, the connector knows. Everything in a row came from strangers: texts are
-cleaned and bounded, markup is escaped, and an address nobody should write to is left out.
-
-What a record in a tenant's CRM says about where each of its values came from.
-
-Short lists in markup, for people who wonder. Everything in them came from strangers and is escaped
-and bounded. No dates: what is known from the same places reads the same the night after.
+`upsert` decides which columns are sent. All texts came from strangers: they are cleaned and
+bounded, markup is escaped, and an address not to write to is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +37,7 @@ _METHOD_TEXTS = {
     Method.LLM: "read by a model",
 }
 
-_LISTED_FIELDS = (  # no addresses of mailboxes: which of them may be written to, contacts say
+_LISTED_FIELDS = (  # no e-mail addresses: contacts say which of them are usable
     FactField.LEGAL_NAME,
     FactField.ABOUT,
     FactField.INDUSTRY,
@@ -56,32 +50,36 @@ _LISTED_FIELDS = (  # no addresses of mailboxes: which of them may be written to
 )
 
 
-def format_company_sources(dossier: CompanyRecord) -> str:
-    """Return where a company's values came from, and what else its pages say, as markup."""
-    found = choose_best_by_field(dossier.facts)
+def format_company_sources(record: CompanyRecord) -> str:
+    """Return the sources of a company's values and its further facts, as markup."""
+    facts = choose_best_by_field(record.facts)
     lines = [f"name and number: {REGISTER}"]
-    if dossier.company.postal_code:
+    if record.company.postal_code:
         lines.append(f"zip: {REGISTER}")
-    if dossier.company.website:
-        said = found.get(FactField.WEBSITE)
-        place = _format_source(said) if said else "known before, or found by a search for its name"
+    if record.company.website:
+        website = facts.get(FactField.WEBSITE)
+        place = (
+            _format_source(website)
+            if website
+            else "known before, or found by a search for its name"
+        )
         lines.append(f"website: {place}")
     lines += [
-        f"{field.replace('_', ' ')}: {_shorten_part(found[field].value)} "
-        f"({_format_source(found[field])})"
+        f"{field.replace('_', ' ')}: {_shorten_part(facts[field].value)} "
+        f"({_format_source(facts[field])})"
         for field in _LISTED_FIELDS
-        if field in found
+        if field in facts
     ]
     return to_html_list(lines)
 
 
 def format_contact_sources(contact: Contact) -> str:
-    """Return where a contact came from, and what a verifier said of its address, as markup."""
+    """Return a contact's source and the verdict on its address, as markup."""
     return to_html_list(format_contact_lines(contact))
 
 
 def format_contact_lines(contact: Contact) -> list[str]:
-    """Return the same in lines of plain text."""
+    """Return the same as lines of plain text."""
     known = {
         "name": contact.name,
         "title": contact.title,
@@ -96,7 +94,7 @@ def format_contact_lines(contact: Contact) -> list[str]:
 
 
 def to_html_list(lines: Iterable[str]) -> str:
-    """Return lines of plain text as a list in markup; nothing in them is markup."""
+    """Return lines of plain text as an HTML list; markup in them is escaped."""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f"<p>Where this is from:</p><ul>{items}</ul>" if items else ""
 
@@ -131,11 +129,10 @@ Cell = str | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrmRow:
-    """One record as we want it. What is empty is not in it: nothing never replaces something.
+    """One record as we want it. Empty values are not in it: nothing never replaces something.
 
-    `values` are kept up to date as long as nobody else changes them; `on_create` and `links` are
-    set
-    when the record is made and are people's from then on.
+    `values` are updated as long as no person changes them; `on_create` and `links` are set when the
+    record is created and are people's from then on.
     """
 
     model: str
@@ -146,7 +143,7 @@ class CrmRow:
     match_by: tuple[str, str] | None = (
         None  # column and value to find it by when its id is not known
     )
-    is_unique: bool = False  # there may be one such record only, whoever made it
+    is_unique: bool = False  # only one such record may exist, even a person's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,15 +157,15 @@ class CrmField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrmRecord:
-    """A record as it stands in the CRM."""
+    """A record as it is in the CRM."""
 
     id: int
-    external_id: str  # empty, or somebody else's, for a record that is not ours
+    external_id: str  # empty or foreign for a record that is not ours
     values: Mapping[str, Json]
 
 
 def build_external_id(tenant: TenantId, kind: str, key: str) -> str:
-    """Return the id a record goes by: the same thing has the same id, two things never share one.
+    """Return the external id of a record: equal for the same thing, and for no other.
 
     A key that is not plain capitals and digits goes in as a digest, so an id is one word.
     """
@@ -179,31 +176,31 @@ def build_external_id(tenant: TenantId, kind: str, key: str) -> str:
 
 
 def build_rows(
-    dossier: CompanyRecord, *, tenant: TenantId, least: float | None = None
+    record: CompanyRecord, *, tenant: TenantId, least: float | None = None
 ) -> list[CrmRow]:
     """Return the rows of one company, each after those it links to.
 
     The company and its contacts, and a lead when its score is `least` or more; no lead for None,
     nor for a score of 0. None at all for a company without a name or a number.
     """
-    company = _build_company_row(dossier, tenant)
+    company = _build_company_row(record, tenant)
     if "name" not in company.values:
         return []
     rows = [company]
     seen: set[str] = set()
-    for contact in dossier.contacts[:MAX_CONTACTS]:
-        row = _build_contact_row(contact, company, dossier, tenant)
+    for contact in record.contacts[:MAX_CONTACTS]:
+        row = _build_contact_row(contact, company, record, tenant)
         if row is not None and row.external_id not in seen:
             seen.add(row.external_id)
             rows.append(row)
-    score = dossier.score
+    score = record.score
     if score is not None and least is not None and score.value >= least and score.value > 0:
-        rows.append(_build_lead_row(dossier, company, tenant))
+        rows.append(_build_lead_row(record, company, tenant))
     return rows
 
 
 def find_send_problem(row: CrmRow) -> str:
-    """Return why a row must not be sent as it is, or an empty text."""
+    """Return why a row must not be sent, or an empty text."""
     ids = (row.external_id, *row.links.values())
     if not all(_EXTERNAL_ID.fullmatch(each) for each in ids):
         return "an external id is not one plain word after `stoker.`"
@@ -215,8 +212,8 @@ def find_send_problem(row: CrmRow) -> str:
     return ""
 
 
-def _build_company_row(dossier: CompanyRecord, tenant: TenantId) -> CrmRow:
-    company = dossier.company
+def _build_company_row(record: CompanyRecord, tenant: TenantId) -> CrmRow:
+    company = record.company
     number = to_sendable_text(company.id)
     return CrmRow(
         model=PARTNER,
@@ -226,7 +223,7 @@ def _build_company_row(dossier: CompanyRecord, tenant: TenantId) -> CrmRow:
             company_registry=number,
             website=_to_web_address(company.website),
             zip=to_sendable_text(company.postal_code),
-            comment=_format_note(format_company_sources(dossier)),
+            comment=_format_note(format_company_sources(record)),
         ),
         on_create={"is_company": True},
         match_by=("company_registry", number) if number else None,
@@ -235,7 +232,7 @@ def _build_company_row(dossier: CompanyRecord, tenant: TenantId) -> CrmRow:
 
 
 def _build_contact_row(
-    contact: Contact, company: CrmRow, dossier: CompanyRecord, tenant: TenantId
+    contact: Contact, company: CrmRow, record: CompanyRecord, tenant: TenantId
 ) -> CrmRow | None:
     email = get_usable_email(contact)
     phone = to_sendable_text(contact.phone)
@@ -244,7 +241,7 @@ def _build_contact_row(
         return None
     return CrmRow(
         model=PARTNER,
-        external_id=build_external_id(tenant, "contact", f"{dossier.company.id}|{contact.key}"),
+        external_id=build_external_id(tenant, "contact", f"{record.company.id}|{contact.key}"),
         values=_drop_empty(
             name=name,
             email=email,
@@ -258,13 +255,13 @@ def _build_contact_row(
     )
 
 
-def _build_lead_row(dossier: CompanyRecord, company: CrmRow, tenant: TenantId) -> CrmRow:
-    score = dossier.score
-    named, number = str(company.values["name"]), to_sendable_text(dossier.company.id)
-    best = choose_best_contact(dossier)
+def _build_lead_row(record: CompanyRecord, company: CrmRow, tenant: TenantId) -> CrmRow:
+    score = record.score
+    named, number = str(company.values["name"]), to_sendable_text(record.company.id)
+    best = choose_best_contact(record)
     return CrmRow(
         model=LEAD,
-        external_id=build_external_id(tenant, "lead", dossier.company.id),
+        external_id=build_external_id(tenant, "lead", record.company.id),
         values=_drop_empty(
             name=named,
             partner_name=named,
@@ -272,7 +269,7 @@ def _build_lead_row(dossier: CompanyRecord, company: CrmRow, tenant: TenantId) -
             function=to_sendable_text(best.title) if best else "",
             email_from=get_usable_email(best) if best else "",
             phone=to_sendable_text(best.phone) if best else "",
-            website=_to_web_address(dossier.company.website),
+            website=_to_web_address(record.company.website),
             description=_format_description(score, best),
             priority=_PRIORITIES[score.bucket] if score else "",
         ),
@@ -293,14 +290,14 @@ def _to_web_address(website: str) -> str:
 
 
 def _format_description(score: LeadScore | None, best: Contact | None) -> str:
-    """Say why this is a lead, and where whom to write to is known from."""
+    """Say why this is a lead, and the source of its contact."""
     words = to_sendable_text(score.rationale, longest=2_000) if score else ""
     why = f"<p>{escape(words)}</p>" if words else ""
     return why + _format_note(to_html_list(format_contact_lines(best)) if best else "")
 
 
 def _format_note(markup: str) -> str:
-    # One that is too long is left out: half of it would be broken markup.
+    # A note that is too long is left out: half of it would be broken markup.
     return (
         sendable if len(sendable := _NOT_SENDABLE.sub("", markup)) <= MAX_NOTE_LENGTH // 2 else ""
     )

@@ -1,12 +1,7 @@
-"""Rows into a tenant's CRM: remember what is meant, send it, remember what became of it.
+"""Write rows into a tenant's CRM: store the intent, send, read back, store the result.
 
-What is meant is remembered first, so that after a crash our own half-done write is not mistaken for
-a person's. What is sent is decided in `core.upserts`; which rows there are, in `core.crm`.
-
-Finds what stands in a CRM for rows: by number, by what it says, or under what it belongs to.
-
-How records are looked for is the connector's business; what follows from what was found is decided
-in `core.upserts`.
+The intent is stored first, so that after a crash our own half-done write is not mistaken for a
+person's. `upsert` decides what is sent.
 """
 
 from __future__ import annotations
@@ -42,16 +37,16 @@ if TYPE_CHECKING:
 async def find_existing(
     rows: Sequence[CrmRow], wanted: Sequence[CrmRow], *, crm: Crm, sent: Mapping[str, SentRow]
 ) -> dict[str, CrmRecord]:
-    """Return what stands there for wanted rows and for what they link to, by external id.
+    """Return the records of wanted rows and of what they link to, by external id.
 
-    With who had it in hand. Raises as `Crm` does.
+    With who edited them. Raises as `Crm` does.
     """
     linked = {id_ for row in wanted for id_ in row.links.values()}
     asked = {row.external_id: row for row in rows if row.external_id in linked}
     asked |= {row.external_id: row for row in wanted}
     found = await read_records(asked.values(), crm=crm, known=get_known_ids(sent))
-    # Where nothing is remembered, people may have changed what a row is looked for by: taken for
-    # missing, it would be written over.
+    # Where nothing is stored, people may have changed the value that a row is found by: taken for
+    # missing, it would be overwritten.
     lost = [row for row in wanted if row.external_id not in found and row.external_id not in sent]
     parents = {
         id_: record
@@ -64,7 +59,7 @@ async def find_existing(
 async def read_records(
     rows: Iterable[CrmRow], *, crm: Crm, known: Mapping[str, int]
 ) -> dict[str, CrmRecord]:
-    """Return the records of rows by external id, with who had them in hand."""
+    """Return the records of rows by external id, with who edited them."""
     asked = [
         replace(row, values={**dict.fromkeys(AUTHOR_FIELDS, ""), **row.values}) for row in rows
     ]
@@ -72,7 +67,7 @@ async def read_records(
 
 
 def get_known_ids(sent: Mapping[str, SentRow]) -> dict[str, int]:
-    """Return the records' own numbers in the CRM, by external id, as far as they are remembered."""
+    """Return the records' numbers in the CRM by external id, as far as they are stored."""
     return {
         external_id: number
         for external_id, each in sent.items()
@@ -83,7 +78,7 @@ def get_known_ids(sent: Mapping[str, SentRow]) -> dict[str, int]:
 async def _find_under_parents(
     parents: Mapping[str, CrmRecord], lost: Sequence[CrmRow], crm: Crm
 ) -> dict[str, CrmRecord]:
-    """Find rows among all that hangs under these records."""
+    """Find rows among all children of these records."""
     found: dict[str, CrmRecord] = {}
     for model, column in sorted({(row.model, column) for row in lost for column in row.links}):
         rows = {
@@ -107,13 +102,13 @@ async def _find_under_parents(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpsertResult:
-    """What became of rows. Reasons are sentences a tenant can read, by external id."""
+    """What became of rows, by external id, with reasons in sentences."""
 
     written: tuple[str, ...] = ()
     same: int = 0  # nothing needed to be sent
-    left: Mapping[str, str]  # left as they are, because of what people did or the row says
-    refused: Mapping[str, str]  # set aside: the CRM will not have them as they are
-    later: Mapping[str, str]  # to be sent another time
+    left: Mapping[str, str]  # left as they are, because of people's edits or the row's values
+    refused: Mapping[str, str]  # the CRM refuses them as they are
+    later: Mapping[str, str]  # to be retried
     retry_after: timedelta | None = None
 
 
@@ -122,8 +117,8 @@ async def upsert_rows(
 ) -> UpsertResult:
     """Bring the CRM up to date with these rows, once, however often it is called.
 
-    Rows that want what they wanted last time cost nothing. What went into another CRM before says
-    nothing about this one. Raises as `Crm` does.
+    Rows with the values of last time cost nothing. What went into another CRM does not count for
+    this one. Raises as `Crm` does.
     """
     ever = await store.find_sent_rows([row.external_id for row in rows])
     sent = {id_: each for id_, each in ever.items() if is_written_in(each, crm.database_id)}
@@ -139,17 +134,17 @@ async def upsert_rows(
     await store.save_sent_rows(
         [_build_intent(write, crm.database_id, run, now) for write in writes]
     )
-    told = await crm.upsert(writes) if writes else {}
-    done = [write for write in writes if told[write.row.external_id].id is not None]
-    after = {**there, **await _read_back(done, told, crm)}
-    kept = [
+    results = await crm.upsert(writes) if writes else {}
+    done = [write for write in writes if results[write.row.external_id].id is not None]
+    after = {**there, **await _read_back(done, results, crm)}
+    sent_rows = [
         _build_outcome(write, after[write.row.external_id], sent, crm.database_id, run, now)
         for write in (*done, *idle)
         if write.row.external_id in after
         and (write.cells or not _would_hide_undo(write, sent, there))
     ]
-    await store.save_sent_rows(kept)
-    failed = [each for each in told.values() if each.id is None]
+    await store.save_sent_rows(sent_rows)
+    failed = [each for each in results.values() if each.id is None]
     return UpsertResult(
         written=tuple(write.row.external_id for write in done),
         same=len(ids) - len(writes) - len(plan.skipped),
@@ -163,12 +158,12 @@ async def upsert_rows(
 
 
 async def _read_back(
-    done: Sequence[RowWrite], told: Mapping[str, RowResult], crm: Crm
+    done: Sequence[RowWrite], results: Mapping[str, RowResult], crm: Crm
 ) -> dict[str, CrmRecord]:
     known = {
         write.row.external_id: id_
         for write in done
-        if (id_ := told[write.row.external_id].id) is not None
+        if (id_ := results[write.row.external_id].id) is not None
     }
     return await read_records((write.row for write in done), crm=crm, known=known)
 
@@ -176,7 +171,7 @@ async def _read_back(
 def _would_hide_undo(
     write: RowWrite, sent: Mapping[str, SentRow], there: Mapping[str, CrmRecord]
 ) -> bool:
-    """Say whether remembering a row would make us forget that something was taken back."""
+    """Return whether storing a row would hide that it was undone."""
     id_ = write.row.external_id
     earlier = sent.get(id_)
     return earlier is not None and (was_undone(earlier) or is_archived_by_undo(earlier, there[id_]))
@@ -186,7 +181,7 @@ def _build_intent(write: RowWrite, place: str, run: str, now: datetime) -> SentR
     return SentRow(
         external_id=write.row.external_id,
         model=write.row.model,
-        digest="",  # of nothing that was wanted: it is looked at again until it is done
+        digest="",  # of no values: it is checked again until it is written
         values={**write.intent, CRM_KEY: place},
         before=write.before,
         run=run,
@@ -203,8 +198,8 @@ def _build_outcome(
     now: datetime,
 ) -> SentRow:
     earlier = sent.get(write.row.external_id)
-    # Who wrote nothing has nothing to undo: the run that did stays in charge, also of what it made
-    # and never heard of again.
+    # A run that wrote nothing has nothing to undo: the run that did keeps the row, also when its
+    # answer was lost.
     idle = None if write.cells else earlier
     return SentRow(
         external_id=write.row.external_id,

@@ -1,13 +1,8 @@
-"""What is written into a CRM, given what we wrote before and what stands there now.
+"""Decide what is written into a CRM, given what we wrote before and what is there now.
 
-A field somebody else changed since we wrote it is theirs. A record somebody deleted stays deleted,
-one somebody archived stays archived; one that we took back comes back with the next news of it.
-Nothing is sent that is there already. Undoing is decided in `taking_back`; nothing is sent here.
-
-What can be told from a record about who had it in hand last, and whether it was put away.
-
-Which columns say so is Odoo's business. What follows from it for a row that is sent is decided in
-`upserts`, for one that is taken back in `taking_back`.
+A field that a person changed since we wrote it is theirs. A record that a person deleted stays
+deleted, one that a person archived stays archived; one that our undo archived comes back with the
+next new values. Nothing is sent that is there already. This module sends nothing.
 """
 
 from __future__ import annotations
@@ -25,18 +20,18 @@ from stoker.crm.rows import Cell, CrmField, CrmRecord, CrmRow, find_send_problem
 
 MAKER, WRITER, ACTIVE = "create_uid", "write_uid", "active"
 
-AUTHOR_FIELDS = (MAKER, WRITER, ACTIVE)  # to be asked for beside a row's own columns
+AUTHOR_FIELDS = (MAKER, WRITER, ACTIVE)  # read beside a row's own columns
 
-_SYSTEM_USER = 1  # the number of the CRM's own robot, which is not a person
+_SYSTEM_USER = 1  # the CRM's own robot, which is not a person
 
 
 def is_archived(record: CrmRecord) -> bool:
-    """Say whether a record is put away; one whose CRM does not tell is not."""
+    """Return whether a record is archived; one whose CRM does not say is not."""
     return ACTIVE in record.values and not record.values[ACTIVE]
 
 
 def was_edited_by_person(record: CrmRecord) -> bool:
-    """Say whether a person wrote it last; one who uses our own key cannot be told from us."""
+    """Return whether a person wrote it last; a person with our own key looks like us."""
     maker, writer = (_get_user_id(record.values.get(column)) for column in (MAKER, WRITER))
     return maker is not None and writer is not None and writer not in (maker, _SYSTEM_USER)
 
@@ -46,19 +41,19 @@ def _get_user_id(user: Json) -> int | None:
     return first if isinstance(first, int) and not isinstance(first, bool) else None
 
 
-ID = "id"  # among what is remembered of a row: the record's own number in the CRM
+ID = "id"  # in a sent row's values: the record's number in the CRM
 
-CRM_KEY = "in which CRM"  # among the same, and no column's name: where that record is
+CRM_KEY = "in which CRM"  # in the same, and no column's name: which CRM it is in
 
-UNDONE_PREFIX = "undone:"  # before the digest of what was written and taken back
+UNDONE_PREFIX = "undone:"  # before the digest of values that were undone
 
-FOUND_IN_CRM = "found there"  # instead of a run's name: no run that is remembered here wrote this
+FOUND_IN_CRM = "found there"  # instead of a run's name: no run on record wrote it
 
 _Fields = Mapping[str, CrmField]
 
 
 class SentValues(Protocol):
-    """What we last wrote into a record, and what was there before."""
+    """The values we last wrote into a record, and the values before that."""
 
     @property
     def digest(self) -> str: ...
@@ -78,10 +73,10 @@ class RowWrite:
     """One row to be sent: only these cells, all others stay as they are."""
 
     row: CrmRow
-    cells: Mapping[str, Cell]  # empty: nothing needs sending, only remembering
+    cells: Mapping[str, Cell]  # empty: nothing needs sending, only storing
     digest: str
-    before: Mapping[str, Json]  # empty: there was no record, it is made by this
-    # What may be found there as ours if the answer is lost: for each field the old or the new.
+    before: Mapping[str, Json]  # empty: this write creates the record
+    # Our values if the answer is lost: for each field the old or the new one.
     intent: Mapping[str, Json]
 
 
@@ -102,7 +97,7 @@ class UpsertPlan:
 
 
 def compute_digest(row: CrmRow) -> str:
-    """Return a short text that is the same for rows that want the same."""
+    """Return a short text that is equal for rows with equal values."""
     wanted: dict[str, Json] = {
         "values": dict(row.values),
         "once": dict(row.on_create),
@@ -112,10 +107,10 @@ def compute_digest(row: CrmRow) -> str:
 
 
 def list_changed_rows(rows: Sequence[CrmRow], sent: Mapping[str, SentValues]) -> list[CrmRow]:
-    """Return the rows that want something else than was last written, each id once.
+    """Return the rows whose values differ from what was last written, each id once.
 
-    The last row of an id counts. The CRM need not be asked about the others. What was taken back,
-    from whichever run, is not wanted again: only something else is.
+    The last row of an id counts. The CRM need not be asked about the others. Values that were
+    undone, from whichever run, are not sent again: only other values are.
     """
     latest = {row.external_id: row for row in rows}
     return [
@@ -130,39 +125,39 @@ def _is_new_digest(digest: str, sent: SentValues) -> bool:
 
 
 def list_settled_digests(writes: Sequence[SentValues]) -> frozenset[str]:
-    """Return what need not be sent besides what the last of a record's writes wanted, as digests.
+    """Return the digests that need not be sent besides the last write's, for one record.
 
-    That is whatever was taken back, from whichever run; and when the last write was taken back,
-    what the last that was not had wanted: it stands there again. Writes come in order of time, at
-    least one; those into another CRM than the last one's do not count.
+    Those are all that were undone; and when the last write was undone, the last one that was not:
+    its values are in the CRM again. `writes` are in order of time, at least one; those into another
+    CRM than the last one's do not count.
     """
     *_, last = writes
     place = last.values.get(CRM_KEY)
     here = [each for each in writes if place is None or is_written_in(each, str(place))]
-    taken_back = {each.digest.removeprefix(UNDONE_PREFIX) for each in here if was_undone(each)}
-    standing = [each.digest for each in here if not was_undone(each)]
-    settled = taken_back | set(standing[-1:] if was_undone(last) else ())
+    undone = {each.digest.removeprefix(UNDONE_PREFIX) for each in here if was_undone(each)}
+    in_place = [each.digest for each in here if not was_undone(each)]
+    settled = undone | set(in_place[-1:] if was_undone(last) else ())
     return frozenset(settled - {last.digest.removeprefix(UNDONE_PREFIX)})
 
 
 def was_undone(sent: SentValues) -> bool:
-    """Say whether a write was undone since."""
+    """Return whether a write was undone since."""
     return sent.digest.startswith(UNDONE_PREFIX)
 
 
 def is_archived_by_undo(sent: SentValues, record: CrmRecord) -> bool:
-    """Say whether a record is archived because we took it back, and nobody else did since."""
+    """Return whether a record is archived by our undo, and not by a person since."""
     if not is_archived(record) or was_edited_by_person(record):
         return False
     if was_undone(sent):
-        # The run that was undone had made it, or had brought it back.
+        # The run that was undone had created or restored it.
         return not sent.before or (ACTIVE in sent.values and not sent.before.get(ACTIVE))
-    # One of several: it was to be brought back, and that may not have arrived.
+    # A list: it was to be restored, and the answer was lost.
     return isinstance(sent.values.get(ACTIVE), list | tuple)
 
 
 def is_written_in(sent: SentValues, place: str) -> bool:
-    """Say whether a row was last written into this CRM, and not into another one before it."""
+    """Return whether a row was last written into this CRM, and not into another one."""
     return sent.values.get(CRM_KEY, place) == place
 
 
@@ -176,10 +171,10 @@ def plan_upserts(
 ) -> UpsertPlan:
     """Decide what of these rows is sent. A row comes after those it links to.
 
-    `there` has what was found for each external id, also a record of somebody else's that is the
-    one there may be. `fields` has each model's fields; what the CRM does not have is not sent.
-    `beside` are rows without news of their own: one that was taken back is brought back, as it
-    stands, with what is sent and belongs to it.
+    `there` has the record found for each external id, or a person's record where only one may
+    exist. `fields` has each model's fields; a column that the CRM does not have is not sent.
+    `beside` are rows without changes: one that our undo archived is restored, as it is, with what
+    is sent and belongs to it.
     """
     known = _KnownState(sent=sent, records=there, fields=fields)
     among = {row.external_id: row for row in (*beside, *rows)}
@@ -203,21 +198,21 @@ def plan_upserts(
 def compute_values_after_send(
     write: RowWrite, record: CrmRecord, sent: SentValues | None
 ) -> dict[str, Json]:
-    """Return what to remember of a row after it was sent, as the CRM made of it.
+    """Return the values to store for a row after it was sent, as the CRM returns them.
 
-    As it stands there, because a CRM may write a phone number its own way, and that is not a
-    person's doing. What was left to somebody else is remembered as we last had it.
+    A CRM may reformat a phone number, and that is not a person's change. A field that was left to a
+    person is stored as we last had it.
     """
-    kept: dict[str, Json] = {ID: record.id}
+    values: dict[str, Json] = {ID: record.id}
     for column, wanted in write.row.values.items():
         current = record.values.get(column)
         if column in write.cells or current == wanted:
-            kept[column] = current
+            values[column] = current
         elif sent is not None and column in sent.values:
-            kept[column] = sent.values[column]
+            values[column] = sent.values[column]
     if _is_restored(write.cells, sent, record):
-        kept[ACTIVE] = record.values.get(ACTIVE)
-    return kept
+        values[ACTIVE] = record.values.get(ACTIVE)
+    return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +222,7 @@ class _KnownState:
     fields: Mapping[str, _Fields]
 
     def is_archived_by_undo(self, id_: str) -> bool:
-        """Say whether a row's record is archived because we took it back."""
+        """Return whether a row's record is archived by our undo."""
         sent, record = self.sent.get(id_), self.records.get(id_)
         return sent is not None and record is not None and is_archived_by_undo(sent, record)
 
@@ -237,9 +232,9 @@ def _decide_write(row: CrmRow, known: _KnownState, left: Mapping[str, str]) -> R
         return f"it cannot be sent: {why}"
     sent, record = known.sent.get(row.external_id), known.records.get(row.external_id)
     if record is not None and record.external_id != row.external_id:
-        return "somebody else has put it into the CRM; theirs is left as it is"
+        return "a person has put it into the CRM; theirs is left as it is"
     if record is None and sent is not None and sent.values.get(ID):
-        return "somebody has deleted it in the CRM"
+        return "a person has deleted it in the CRM"
     fields = known.fields.get(row.model, {})
     if record is None:
         return _build_new(row, known, left)
@@ -272,7 +267,7 @@ def _build_new(row: CrmRow, known: _KnownState, left: Mapping[str, str]) -> RowW
 def _build_change(
     row: CrmRow, cells: Mapping[str, Cell], sent: SentValues | None, record: CrmRecord
 ) -> RowWrite:
-    """Return how a record that is there is changed, by whomever it was made."""
+    """Return how an existing record is changed."""
     before = {column: record.values.get(column) for column in row.values}
     intent: dict[str, Json] = {ID: record.id}
     columns = list(row.values)
@@ -281,32 +276,32 @@ def _build_change(
     if _is_restored(cells, sent, record):
         columns.append(ACTIVE)
     for column in columns:
-        ours = sent.values.get(column) if sent is not None else None
-        intent[column] = _list_either(ours, cells[column]) if column in cells else ours
+        own_value = sent.values.get(column) if sent is not None else None
+        intent[column] = _list_either(own_value, cells[column]) if column in cells else own_value
     return RowWrite(row=row, cells=cells, digest=compute_digest(row), before=before, intent=intent)
 
 
 def _is_restored(cells: Mapping[str, Cell], sent: SentValues | None, record: CrmRecord) -> bool:
-    """Say whether that a record is not archived is our doing, now or earlier."""
+    """Return whether we made the record not archived, now or earlier."""
     earlier = sent is not None and bool(sent.values.get(ACTIVE))
     return ACTIVE in cells or (earlier and bool(record.values.get(ACTIVE)))
 
 
 def _restore_record(write: RowWrite | None, row: CrmRow, known: _KnownState) -> RowWrite:
-    """Return a write that brings a record back beside what it changes anyway."""
+    """Return a write that restores a record beside its other changes."""
     cells: dict[str, Cell] = {**(write.cells if write is not None else {}), ACTIVE: True}
     return _build_change(row, cells, known.sent[row.external_id], known.records[row.external_id])
 
 
 def _makes_visible(write: RowWrite) -> bool:
-    """Say whether a record is made or brought back by this very write."""
+    """Return whether this write creates or restores the record."""
     return not write.before or ACTIVE in write.cells
 
 
 def _resolve_links(
     row: CrmRow, known: _KnownState, left: Mapping[str, str]
 ) -> dict[str, Cell] | str:
-    """Return the cells that say what a row belongs to, or why it cannot be hung there."""
+    """Return the cells that link a row to its parents, or why it cannot be linked."""
     cells: dict[str, Cell] = {}
     for column, id_ in row.links.items():
         if column not in known.fields.get(row.model, {}):
@@ -349,7 +344,7 @@ def _list_either(known: Json, wanted: Cell) -> list[Json]:
 
 
 def is_own_value(ours: Json, current: Json) -> bool:
-    """Whether a value is what we wrote, or one of the two it may be."""
+    """Return whether a value is what we wrote, or one of the two it may be."""
     if isinstance(ours, list | tuple):
         return any((each or False) == (current or False) for each in ours)
     return (ours or False) == (current or False)
@@ -357,35 +352,29 @@ def is_own_value(ours: Json, current: Json) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowResult:
-    """What became of one row: it has a record, or it has not and `reason` says why."""
+    """The result of one row: its record, or `reason` why it has none."""
 
     external_id: str
     id: int | None = None
     reason: str = ""
-    is_retryable: bool = (
-        False  # it may well work another time; otherwise the row itself was refused
-    )
+    is_retryable: bool = False  # a retry may work; otherwise the row itself was refused
     retry_after: timedelta | None = None
 
 
 class Crm(Protocol):
-    """A tenant's CRM. Everything here may be done twice: twice is once.
-
-    So nothing is ever uncertain. Its verbs raise TransientError when later may work, ConfigError
-    when a person must act first, and PermanentError when the CRM will not have it.
-    """
+    """A tenant's CRM. Every verb may be repeated: twice is once."""
 
     @property
     def database_id(self) -> str:
-        """Which CRM this is: the same text for the same database, another one for any other."""
+        """Which CRM this is: equal for the same database, and for no other."""
         ...
 
     async def check(self) -> Health:
-        """Find out whether the CRM is there and takes our key. Never raises."""
+        """Check whether the CRM answers and accepts our key. Never raises."""
         ...
 
     async def fields(self, model: str) -> Mapping[str, CrmField]:
-        """Return a model's fields by name; asked once, then remembered."""
+        """Return a model's fields by name; read once, then cached."""
         ...
 
     async def find_records(
