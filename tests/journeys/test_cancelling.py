@@ -122,7 +122,7 @@ def test_a_night_stopped_from_another_process_and_done_again_pays_once(
         manifest = run["manifest"]
         assert (code, run["state"]) == (5, "CANCELLED")
         assert run["reason"] == f"cancelled by {asked['asked_by']} with: stoker runs cancel"
-        assert run["find_cancel_request"] == {"by": asked["asked_by"], "at": asked["asked_at"]}
+        assert run["cancel_request"] == {"by": asked["asked_by"], "at": asked["asked_at"]}
         assert len(manifest["selected"]) == 16
         assert 0 < len(manifest["remaining"]) < 16
         assert manifest["counts"]["units_waiting"] == len(manifest["remaining"])
