@@ -513,7 +513,7 @@ def test_a_night_without_any_key_still_reads_sites_it_knows(tmp_path):
 
     assert charged == {}
     assert {unit.state for unit in units.values()} == {WorkState.DONE}
-    assert any("without a key" in reason for reason in ending.reasons)
+    assert any("no key is set" in reason for reason in ending.reasons)
 
 
 class SkippingClock(SystemClock):
@@ -694,7 +694,7 @@ def test_a_fault_of_the_watch_stops_nobody_and_is_told(tmp_path):
     ending, units = at(tmp_path, journey, clock=Watchful())
 
     assert {unit.state for unit in units.values()} == {WorkState.DONE}
-    assert "nobody watched over its deadline: ValueError: there are no numbers" in ending.reasons
+    assert any("ValueError: there are no numbers" in reason for reason in ending.reasons)
 
 
 class StoppedClock(SkippingClock):

@@ -72,7 +72,7 @@ def test_who_was_never_looked_at_is_not_scored_even_if_it_is_named(at):
 
     assert scoring.state is RunState.PARTIAL
     assert {unit.state for unit in units} == {WorkState.FAILED}
-    assert "nobody has looked at it yet" in units[0].reasons[0]
+    assert "never looked up" in units[0].reasons[0]
     assert (scoring.manifest.counts["crm_written"], looked) == (0, set())
 
 

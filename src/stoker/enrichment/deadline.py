@@ -1,8 +1,7 @@
-"""Watches a night while it goes on: how far it has come, when it will end, what to leave out.
+"""Watch a run's progress and deadline, and drop items that cannot end in time.
 
-Tells how it stands every few seconds, and which vendor it waits for; when the deadline is at risk
-it lets the least valuable units go that nobody has begun. How the end is reckoned is decided in the
-core.
+Reports progress every few seconds and names the vendor the run waits for. When the deadline is at
+risk it drops the least valuable items that no worker has started. `forecast` projects the end.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ class DeadlineMonitor:
             reasons=("left out: the night would have ended after its deadline",),
             ended_at=now,
         )
-        # False when somebody has begun it meanwhile, and then it is done after all.
+        # False when a worker has started it meanwhile; then it is finished after all.
         return await self._store.nights.finish_item(self._run, gone, None)
 
 

@@ -1,7 +1,7 @@
-"""One look at one company: its site, what a search says, the facts in both, whom to write to.
+"""Look up one company: its site, search results, the facts in both, and contacts.
 
-Each vendor is asked only when what came before was not enough, and only for a deep look. What a
-cap, a stop or a bad day takes away is written into the notebook, and the look goes on without it.
+Asks a vendor only when earlier steps were not enough, and only in a deep lookup. What a cap, a stop
+or a failing vendor takes away goes into the lookup log, and the lookup continues.
 """
 
 from __future__ import annotations
@@ -119,10 +119,10 @@ class CompanyEnricher:
         *,
         searched: Sequence[SearchHit] | None = None,
     ) -> Enrichment:
-        """Look at a company this deep; `searched` is what a search said already.
+        """Look up a company this deep; `searched` is the result of an earlier search.
 
-        Raises what the store raises, and ConflictError when the company is no longer ours:
-        nobody is asked anything then.
+        Raises what the store raises, and ConflictError when the worker no longer owns the company:
+        then no vendor is asked.
         """
         company, deep = before.company, depth is Depth.DEEP
         owed = parse_steps_to_retry(before.notes)
@@ -139,7 +139,7 @@ class CompanyEnricher:
         visit = await self._visit_site(company, book, whole=whole)
         unchanged = visit is not None and visit.outcome is VisitOutcome.UNCHANGED
         if unchanged and visit is not None:
-            visit = replace(visit, pages=())  # they say what they said; nobody reads them again
+            visit = replace(visit, pages=())  # unchanged pages are not read again
         plain = await self._extract_by_rules(visit.pages if visit else (), (), book)
         not_theirs = ""
         other = find_other_uen(company.id, plain.facts)
@@ -147,13 +147,13 @@ class CompanyEnricher:
             not_theirs = get_host(company.website)
             book.add_note(f"{company.website} says it is {other}'s; it is left alone")
             company, visit, plain = replace(company, website=""), None, ExtractedFacts(facts=())
-        told: list[Excerpt] = []
+        excerpts: list[Excerpt] = []
         if reads and (visit is None or visit.outcome not in _READABLE_OUTCOMES):
             if searched is None:
                 searched = await self._search_or_empty(company, book)
-            told = _find_excerpts(company, searched, never=not_theirs)
-            plain = merge_extractions(plain, await self._extract_by_rules((), told, book))
-        words: list[PageText] = [*(visit.pages if visit else ()), *told]
+            excerpts = _find_excerpts(company, searched, never=not_theirs)
+            plain = merge_extractions(plain, await self._extract_by_rules((), excerpts, book))
+        words: list[PageText] = [*(visit.pages if visit else ()), *excerpts]
         if words and self._keep_corpus:
             await self._save_corpus(company, words, book)
         extracted, fingerprint = plain, ""
@@ -199,7 +199,7 @@ class CompanyEnricher:
         with book.time_step(Step.CRAWL):
             site = self._vendors.to_site(company.website)
             known = await self._store.pages.list_pages(site)
-            # Whoever still has to read the words must be given all of them again.
+            # A lookup that has not read the texts yet needs all of them, changed or not.
             visit = await run_while(
                 self._queue.is_owner,
                 self._vendors.crawler.visit(company.website, known=[] if whole else known),
@@ -215,10 +215,10 @@ class CompanyEnricher:
     ) -> None:
         """Keep what was read, in place of what was read before: one bounded text a company.
 
-        Good until now, because nobody is answered from it; retention says how long it stays.
+        Expires at once, because no query is answered from it; retention decides how long it stays.
         """
         text = clean_text(build_corpus(words, most=self._corpus_limit))
-        kept = CachedAnswer(
+        answer = CachedAnswer(
             key=build_corpus_key(company.id),
             connector=CRAWL,
             answer={"text": text, "run": self._run, "pages": [page.url for page in words]},
@@ -226,18 +226,18 @@ class CompanyEnricher:
             at=book.now,
             expires_at=book.now,
         )
-        await self._store.answers.save_answers([kept])
+        await self._store.answers.save_answers([answer])
 
     async def _extract_by_rules(
-        self, pages: Sequence[Page], told: Sequence[Excerpt], book: LookupLog
+        self, pages: Sequence[Page], excerpts: Sequence[Excerpt], book: LookupLog
     ) -> ExtractedFacts:
-        if Step.EXTRACT not in self._steps or not (pages or told):
+        if Step.EXTRACT not in self._steps or not (pages or excerpts):
             return ExtractedFacts(facts=())
         with book.time_step(Step.EXTRACT):
-            # Parsing strangers' markup takes a while; everybody else goes on meanwhile. One after
+            # Parsing foreign markup takes a while; other work goes on meanwhile. One page after
             # the other: large pages take a lot of memory while they are read.
             async with self._extract_lock:
-                return await asyncio.to_thread(self._vendors.extract_facts, pages, told=told)
+                return await asyncio.to_thread(self._vendors.extract_facts, pages, told=excerpts)
 
     async def _extract_by_model(
         self,
@@ -289,10 +289,12 @@ class CompanyEnricher:
             if not worth:
                 return contacts
             question = RevealQuery(ids=tuple(person.id for person in worth))
-            told = await self._ask_vendor(reveal, question, company, step, book)
-            if told is None:
+            revealed = await self._ask_vendor(reveal, question, company, step, book)
+            if revealed is None:
                 return contacts
-            return merge_contacts(contacts, build_contacts(worth, told, source=people_source.name))
+            return merge_contacts(
+                contacts, build_contacts(worth, revealed, source=people_source.name)
+            )
 
     async def _ask_vendor(
         self,

@@ -1,8 +1,7 @@
-"""What a night will take: a quote before it begins, its finish while it runs, what to drop if late.
+"""Quote a run before it starts, project its finish while it runs, and choose items to drop.
 
-Everything that a night waits for is a resource: a vendor's rate, a politeness clock, places for
-companies. The slowest of them says when the night ends. Pure arithmetic over expectations; what
-was really spent and how long it really took is measured elsewhere.
+A run waits for vendor rates, host delays and worker slots; the slowest of them decides when it
+ends. Pure arithmetic over expected usage; `history` measures the real usage.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class VendorCapacity:
     """How much and how fast a connector lets us: what is left of its caps, and its pace.
 
     And what looks took of it in earlier nights, where there were any; and which share of tonight's
-    looks asks it as a first look does. Unless it is said, all deep ones do, and no shallow one.
+    lookups asks it as a first lookup does. By default all deep ones do, and no shallow one.
     """
 
     per_minute: float = math.inf
@@ -67,7 +66,7 @@ def adjust_by_history(
 ) -> dict[Depth, list[VendorNeed]]:
     """Return what looks need by what earlier ones took, beside what was expected all along.
 
-    The more looks there were, the less is left of the expectation. Whoever asks again is expected
+    The more looks there were, the less is left of the expectation. A repeated lookup is expected
     to need a small part of it; a shallow look, whatever earlier ones took of those a deep one asks.
     """
     found = {
@@ -88,9 +87,9 @@ def adjust_by_history(
 def _mix_need(
     each: VendorNeed, depth: Depth, room: VendorCapacity, *, part: float | None = None
 ) -> VendorNeed:
-    """Return what is needed by those who ask anew and those who do not, as many as there are.
+    """Return the mean need of first and repeated lookups, weighted by their shares.
 
-    The latter are expected to need that `part` of what the former do.
+    A repeated lookup is expected to need `part` of what a first one does.
     """
     if not each.cost:
         return each
@@ -148,7 +147,7 @@ def compute_quote(
 ) -> Quote:
     """Return what so many looks of each depth will use and take, `concurrency` companies at a time.
 
-    What rooms tell of earlier nights counts for more than what is `expected`.
+    Usage measured in earlier runs counts for more than what is `expected`.
     """
     sent: dict[str, float] = {}
     calls: dict[str, float] = {}
@@ -201,13 +200,15 @@ def close_vendors(
     }
 
 
-def add_refusals(told: Quote, others: Quote) -> Quote:
+def add_refusals(quote: Quote, others: Quote) -> Quote:
     """Return a quote with what others are refused besides; what they would use is left out."""
     refused = {
-        name: told.refused.get(name, 0.0) + others.refused.get(name, 0.0)
-        for name in {**told.refused, **others.refused}
+        name: quote.refused.get(name, 0.0) + others.refused.get(name, 0.0)
+        for name in {**quote.refused, **others.refused}
     }
-    return replace(told, calls={**dict.fromkeys(others.calls, 0.0), **told.calls}, refused=refused)
+    return replace(
+        quote, calls={**dict.fromkeys(others.calls, 0.0), **quote.calls}, refused=refused
+    )
 
 
 def project_finish(
@@ -219,11 +220,11 @@ def project_finish(
     expected: timedelta,
     waits_until: datetime | None = None,
 ) -> datetime | None:
-    """Return when a night will be through, from how it went so far; None when nobody can know.
+    """Return when a run will finish, from its pace so far; None when that cannot be known.
 
-    Before anything has ended there is only the quote to go by; then it fades as evidence grows.
-    Once the quoted time is over and still nothing has ended, there is nothing to go by. What is
-    left waits for something until `waits_until`, if that is given, and ends no sooner.
+    Before any item has ended, only the quote counts; then its weight fades as evidence grows. Once
+    the quoted time is over and still no item has ended, the finish is unknown. Remaining items that
+    wait for a vendor until `waits_until` end no sooner.
     """
     if left <= 0:
         return now

@@ -1,8 +1,7 @@
-"""What looks took of each vendor in a tenant's latest nights, to quote the next one by.
+"""Measure what lookups used of each vendor in a tenant's latest runs.
 
-Sums over units as they were written down, and what a unit says of the next look at its company.
-How much is believed of it, beside what is expected before anything is known, is `forecast`'s
-business.
+Sums over finished work items, and derives from an item what the next lookup of its company needs.
+`forecast` decides how much weight the measurement gets.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from types import MappingProxyType
 from stoker.base.types import Depth, Step
 from stoker.enrichment.model import WorkItem, WorkState, is_lookup
 
-MAX_LOOKUPS_PER_NIGHT = 30  # looks, however many more it had
+MAX_LOOKUPS_PER_NIGHT = 30  # lookups that count as evidence, however many more there were
 
 ANSWER_LIFETIME = timedelta(days=30)  # about as long as answers are good
 
-NEVER_SCORED = "never scored"  # among the reasons of `core.targets`: nothing is known yet
+NEVER_SCORED = "never scored"  # a reason of `nightly.targets`: nothing is known yet
 
 VENDOR_STEPS: Mapping[str, Step] = MappingProxyType(
     {
@@ -33,13 +32,13 @@ VENDOR_STEPS: Mapping[str, Step] = MappingProxyType(
         "zerobounce": Step.VERIFY,
     }
 )
-"""Whom a look asks, in this order, and in which step. What one says decides who is asked next."""
+"""The vendors a lookup asks, in this order, and in which step."""
 
 
 class LookupKind(StrEnum):
     """Looks that need alike."""
 
-    FIRST = "first"  # deep, and nothing was known: everybody is asked anew
+    FIRST = "first"  # deep, and nothing was known: every vendor is asked
     AGAIN = "again"  # deep, but most of what it asks was answered before
     SHALLOW = "shallow"
 
@@ -56,24 +55,24 @@ class MeasuredUsage:
 def measure_usage(
     nights: Sequence[Sequence[WorkItem]], connector: str
 ) -> dict[LookupKind, MeasuredUsage]:
-    """Return what looks of each kind took of a connector; nothing of a kind nobody had.
+    """Return what lookups of each kind used of a connector, for the kinds that occurred.
 
     `nights` come newest first. Each night has its average, and the median of them counts: of three
-    nights or more, one that was odd changes little. A first look took also what kept answers saved
-    it. Whoever did without a vendor teaches nothing of it, nor of those asked later; and whoever
-    made up for what an earlier night did without, nothing at all.
+    nights or more, one outlier changes little. For a first lookup, cached answers count as used. An
+    item that skipped a vendor teaches nothing about it or later vendors; an item that made up for
+    skipped steps teaches nothing at all.
     """
     found: dict[LookupKind, MeasuredUsage] = {}
     taught = _group_by_kind(nights)
     for kind in LookupKind:
-        told = (_filter_informative(of.get(kind, ()), connector) for of in taught)
-        looked = [of for of in told if of]
-        if not looked:
+        informative = (_filter_informative(of.get(kind, ()), connector) for of in taught)
+        lookups = [of for of in informative if of]
+        if not lookups:
             continue
-        averages = [_compute_average(of, f"{connector}/", kind) for of in looked]
+        averages = [_compute_average(of, f"{connector}/", kind) for of in lookups]
         found[kind] = MeasuredUsage(
-            nights=len(looked),
-            evidence=sum(min(len(of), MAX_LOOKUPS_PER_NIGHT) for of in looked),
+            nights=len(lookups),
+            evidence=sum(min(len(of), MAX_LOOKUPS_PER_NIGHT) for of in lookups),
             per_lookup={
                 unit: median(average.get(unit, 0.0) for average in averages)
                 for unit in sorted({unit for average in averages for unit in average})
@@ -83,10 +82,10 @@ def measure_usage(
 
 
 def list_vendors_to_ask(last: WorkItem | None, *, depth: Depth, now: datetime) -> frozenset[str]:
-    """Return whom a look this deep asks as a first look does, given its company's last unit.
+    """Return the vendors that a lookup asks as a first lookup does, given the last item.
 
-    Everybody where nobody looked, or so long ago that no answer is good any more; otherwise whom
-    the last look had to do without, and who was never asked because of it.
+    All of them if the company was never looked up, or so long ago that no cached answer is valid;
+    otherwise those that the last lookup skipped, and those not asked because of that.
     """
     deep = frozenset(VENDOR_STEPS) if depth is Depth.DEEP else frozenset[str]()
     if last is None:
@@ -103,9 +102,9 @@ def list_vendors_to_ask(last: WorkItem | None, *, depth: Depth, now: datetime) -
 
 
 def list_skipped_vendors(unit: WorkItem) -> frozenset[str]:
-    """Return whom a unit did not hear, or heard less of than it would have: it says why first.
+    """Return the vendors that an item did without, read from its first reason.
 
-    With a vendor that refused, all that are asked later: what they are asked follows from it.
+    When a vendor refused, all later ones are skipped too: what they are asked follows from it.
     """
     if unit.state not in (WorkState.DEGRADED, WorkState.UNKNOWN):
         return frozenset()
@@ -122,14 +121,14 @@ def list_skipped_vendors(unit: WorkItem) -> frozenset[str]:
 def compute_first_lookup_shares(
     looks: Iterable[tuple[Depth, frozenset[str]]],
 ) -> dict[str, dict[Depth, float]]:
-    """Return by connector which share of the looks of each depth asks it anew."""
+    """Return by connector the share of lookups of each depth that asks it for the first time."""
     many: Counter[Depth] = Counter()
-    anew: Counter[tuple[str, Depth]] = Counter()
+    first: Counter[tuple[str, Depth]] = Counter()
     for depth, asked in looks:
         many[depth] += 1
-        anew.update((name, depth) for name in asked)
+        first.update((name, depth) for name in asked)
     return {
-        name: {depth: anew[name, depth] / many[depth] for depth in many} for name in VENDOR_STEPS
+        name: {depth: first[name, depth] / many[depth] for depth in many} for name in VENDOR_STEPS
     }
 
 

@@ -1,17 +1,8 @@
-"""What a night needs remembered: tenants, what they look for, their companies, and its own units.
+"""Work items of a run, the vendors a lookup may ask, and the store of work items.
 
-Verbs of stores, as in `ports`: each atomic, each wholly or not at all, told the time. Everything is
-one tenant's own, behind its door, except the directory, which knows only who the tenants are.
-
-What a night is: its steps, the units of work it hands out, and how each of them can end.
-
-A unit is one company's night, known by tenant, run and company. Nothing here is about how a step
-is done; `targets` chooses the units, the engine carries them out.
-
-Whom a company's night may ask: its site, a search engine, a model, contact vendors, a verifier.
-
-Those that cost something are connectors, and None when there is no key for them. What is done
-with their answers is not known here.
+A work item is one company in one run. `nightly.targets` chooses items and the pipeline processes
+them. Paid vendors are None when there is no key for them. Each store verb is atomic and belongs to
+one tenant.
 """
 
 from __future__ import annotations
@@ -40,7 +31,7 @@ COMPANY_STEPS = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS, Step.VERIFY, Step.SCOR
 """The steps that are taken company by company."""
 
 LOOKUP_STEPS = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS)
-"""The steps that find something out: whoever takes any of them looks, and pays pull units."""
+"""The steps that look something up: a run with any of them pays pull units."""
 
 
 def has_lookup_step(steps: Iterable[Step]) -> bool:
@@ -60,7 +51,7 @@ class WorkState(StrEnum):
     CLAIMED = "taken"
     DONE = "done"
     DEGRADED = "degraded"  # done, but a cap or a vendor left a part of it out
-    FAILED = "poisoned"  # something about this company cannot be worked on; the reason says what
+    FAILED = "poisoned"  # this company cannot be processed; the reason says why
     DROPPED = "shed"  # left out so that the rest could be finished in time
     UNKNOWN = "unknown"  # a paid call's outcome is not known; it is not repeated this day
 
@@ -113,10 +104,10 @@ class WorkStore(Protocol):
     async def claim_items(
         self, run: str, *, owner: str, until: datetime, now: datetime, limit: int
     ) -> list[WorkItem]:
-        """Take the next units nobody has, or whose owner fell silent, in their order.
+        """Claim the next items that are free, or whose owner's claim expired, in their order.
 
-        An owner has fallen silent when its `until` is not after `now`. Atomic: of many takers each
-        unit goes to one. Taking lengthens nothing already taken.
+        A claim has expired when its `until` is not after `now`. Atomic: of many workers each item
+        goes to one. Claiming extends no existing claim.
         """
         ...
 
@@ -128,9 +119,9 @@ class WorkStore(Protocol):
         """Write down how a unit ended, and what is known about its company now, together.
 
         False, and nothing is written, when the unit has ended already, has another owner or was
-        never planned; one that nobody has taken has the empty owner. Its place stays as planned.
-        The dossier replaces what was known, contacts and score included; empty values never do,
-        as `core.merging.merged_dossier` says.
+        never planned; an unclaimed item has the empty owner. Its rank stays as planned.
+        The record replaces what was known, contacts and score included; empty values never do,
+        as `accounts.model.merge_company_record` does.
         """
         ...
 
@@ -166,9 +157,9 @@ class WorkStore(Protocol):
         ...
 
     async def save_sent_rows(self, rows: Sequence[SentRow]) -> None:
-        """Remember what was written; `before` of the same run stays as it was first kept.
+        """Save what was written; `before` of the same run stays as it was first saved.
 
-        What another run wrote under the same id is kept beside it, and what is settled follows
+        What another run wrote under the same id stays beside it, and what is settled follows
         from that alone. Atomic.
         """
         ...
@@ -192,13 +183,13 @@ class RuleExtractor(Protocol):
     """Makes findings of pages without asking anybody."""
 
     def __call__(self, pages: Iterable[Page], *, told: Iterable[Excerpt] = ()) -> ExtractedFacts:
-        """Return what pages say, and what other pages tell. Never raises."""
+        """Return the facts on pages and in excerpts of other pages. Never raises."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanyVendors:
-    """Everybody a night can ask about a company."""
+    """The sources a lookup can ask about a company."""
 
     crawler: SiteVisitor
     to_site: Callable[[str], str]  # the site an address belongs to, as visits are remembered
@@ -212,7 +203,7 @@ class CompanyVendors:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What nobody can be asked for, in words."""
+        """What no vendor is set up for, as text."""
         absent = {
             "search": self.search,
             "a model": self.llm,

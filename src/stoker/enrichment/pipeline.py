@@ -1,7 +1,7 @@
-"""One company's night from beginning to end: look, verify, score, and write it down together.
+"""Process one company: pay, look up, verify, score, and save the result in one write.
 
-A failing company fails alone: whatever goes wrong with it becomes its end, with the reason. Only
-what would fail for everybody, like a store that is away, is passed on.
+A failing company fails alone: any error with it becomes its end state, with the reason. Only errors
+of the store or the settings, which would fail for every company, are raised.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from stoker.vendors.client import QueryResult
 from stoker.vendors.email_batches import EmailBatcher
 
 SYSTEM_ERRORS = (TransientError, UncertainError, ConfigError)
-"""What a company's night raises only because of our own store or settings: nobody would get on."""
+"""Errors of our own store or settings, which would fail for every company."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +52,13 @@ class EnrichmentRule:
 
 
 class SiteFinder:
-    """What a search says of a company, asked for only once a look at it is promised."""
+    """Search for a company's site, only once its lookup is reserved."""
 
     def __init__(self, look: CompanyEnricher, before: CompanyRecord, book: LookupLog) -> None:
         self._enricher = look
         self._before = before
         self._log = book
-        self.pages: Sequence[SearchHit] | None = None  # None: nobody has been asked yet
+        self.pages: Sequence[SearchHit] | None = None  # None: not searched yet
 
     async def find_target(self, depth: Depth) -> bool:
         """Say whether there is anything to look at this deep: a site, or what was found."""
@@ -105,14 +105,12 @@ class CompanyPipeline:
     async def process(
         self, unit: WorkItem, *, park: Callable[[], Awaitable[None]]
     ) -> WorkItem | Refusal | None:
-        """Work through a unit and write down how it ended; return it so.
+        """Process an item and save how it ended; return the ended item.
 
-        Refused when not even a look can be paid for; then nothing was done and the unit stays
-        taken. None when others may have taken us for dead meanwhile: nothing new was begun since,
-        and whoever has the unit now knows better. `release_while_waiting` is called once its place
-        is no longer
-        needed, only a verdict is awaited. Raises what concerns everybody: a store that is away,
-        settings that are wrong.
+        Returns a Refusal when not even a shallow lookup can be paid for; then nothing was done and
+        the item stays claimed. None when our claim may have expired meanwhile: nothing new was
+        begun since. Calls `park` once only a verdict is awaited and the worker slot can be
+        released. Raises SYSTEM_ERRORS.
         """
         book = LookupLog(unit, clock=self._clock)
         try:
@@ -120,7 +118,7 @@ class CompanyPipeline:
             if before is None:
                 raise PermanentError("this company is no longer known")
             if before.looked_at is None and not has_lookup_step(self._steps):
-                raise PermanentError("nobody has looked at it yet; a whole night does")
+                raise PermanentError("it was never looked up; run the night with its lookup steps")
             if not self._queue.is_owner():
                 return None
             sought = SiteFinder(self._enricher, before, book)
@@ -172,12 +170,14 @@ class CompanyPipeline:
         self, unit: WorkItem, sought: SiteFinder, book: LookupLog
     ) -> PaidLookup | Refusal:
         if not has_lookup_step(self._steps):
-            return PaidLookup(depth=unit.depth)  # nobody looks: what is known is verified or scored
+            return PaidLookup(
+                depth=unit.depth
+            )  # no lookup: only what is known is verified or scored
         look = await self._payments.pay(
             unit.company, unit.depth, now=self._clock.now(), finds=sought.find_target
         )
         if isinstance(look, PaidLookup) and not look.has_target:
-            book.add_note("its site is not known and nobody could find it, so no look was paid for")
+            book.add_note("its site is unknown and was not found, so no lookup was paid for")
         return look
 
     def _finish_item(self, book: LookupLog) -> WorkItem:
@@ -194,9 +194,9 @@ class CompanyPipeline:
         verdicts: dict[str, EmailStatus] = {}
         with book.time_step(Step.VERIFY):
             for email, outcome in (await self._email_batcher.verify(emails)).items():
-                said = book.record_answer(Step.VERIFY, self._verifier, outcome)
-                if isinstance(outcome, QueryResult) and said is not None:
-                    verdicts[email] = said.verdict
+                verified = book.record_answer(Step.VERIFY, self._verifier, outcome)
+                if isinstance(outcome, QueryResult) and verified is not None:
+                    verdicts[email] = verified.verdict
         return replace(looked, contacts=apply_verdicts(looked.contacts, verdicts))
 
     def _build_record(
@@ -246,17 +246,17 @@ class CompanyPipeline:
 
 
 def _is_nothing_known(looked: Enrichment, before: CompanyRecord, book: LookupLog) -> bool:
-    """Say whether a score would only tell that nobody could be asked; it then waits its turn."""
+    """Return whether no vendor could be asked, so that a score would mean nothing yet."""
     silent = not looked.company.website and not looked.findings and before.score is None
     return silent and any(each.cause is not SkipReason.NEVER for each in book.skipped_steps)
 
 
 def _add_size(company: Company, findings: tuple[Fact, ...]) -> Company:
     """Return the company with what was found out about its size."""
-    told = find_best_fact(findings, FactField.EMPLOYEES)
-    if told is None:
+    employees = find_best_fact(findings, FactField.EMPLOYEES)
+    if employees is None:
         return company
-    low, _, high = told.value.partition("-")
+    low, _, high = employees.value.partition("-")
     if not low.isdecimal() or not (high or low).isdecimal():
         return company
     return replace(company, employees=(int(low) + int(high or low)) // 2)

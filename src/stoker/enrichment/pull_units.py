@@ -1,8 +1,8 @@
-"""The right to look at a company, paid in pull units: once a day, however often we come back.
+"""Pay for lookups in pull units: once a day per company, however often a run comes back.
 
-Sites are free; what is rationed is our own attention. The promise is settled as soon as there is
-something to look at, so a crash afterwards finds it paid, and looking again the same day costs
-nothing.
+Sites are free; pull units limit how many lookups a tenant makes. The reservation is settled as soon
+as there is something to look up, so after a crash it counts as paid and the same day's lookup costs
+nothing more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CRAWL = "crawl"
 
 PULL_UNITS = "pull_units"
 
-_MAX_ATTEMPTS = 100  # promises that came to nothing before; more are somebody's mistake
+_MAX_ATTEMPTS = 100  # earlier reservations that were released; more are a bug
 
 _UNUSED_STATES = (ReservationStatus.RELEASED, ReservationStatus.EXPIRED)
 
@@ -71,10 +71,11 @@ class LookupPayments:
     async def pay(
         self, company: CompanyId, depth: Depth, *, now: datetime, finds: FindTarget | None = None
     ) -> PaidLookup | Refusal:
-        """Pay for a look, or for a shallower one when only that fits; or say who refused.
+        """Pay for a lookup, or for a shallow one when only that fits; or return the refusal.
 
-        What there is to look at is found in between: once the units are promised, and before they
-        are paid. Nobody is asked anything when they do not fit, and nothing is paid for nothing.
+        Finds the target between reservation and payment: no vendor is asked when the units do not
+        fit, and nothing is paid when there is nothing to look up. Raises TransientError when the
+        budget cannot be read.
         """
         outcome = await self._pay_at_depth(company, depth, now, finds)
         if isinstance(outcome, Refusal) and outcome.cap and depth is Depth.DEEP:
@@ -111,7 +112,7 @@ class LookupPayments:
                     break  # another run has paid in this very moment
                 if isinstance(outcome, Refusal):
                     if outcome.reason == Reason.BUDGET_UNREADABLE:
-                        # No cap said no: the worker pool tries this company again.
+                        # No cap is full: the worker pool tries this company again.
                         raise TransientError(outcome.message)
                     return outcome
                 if not isinstance(outcome, AlreadySpent):

@@ -24,7 +24,7 @@ from stoker.leads.rationale import (
 from stoker.leads.scoring import ScoreRule
 from stoker.vendors.client import QueryResult, VendorClient
 
-NO_ACCOUNT = ""  # the account: an answer is about features, whoever has them
+NO_ACCOUNT = ""  # no account: an answer is about features, not about one company
 
 
 class RationaleWriter:

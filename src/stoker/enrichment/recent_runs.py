@@ -1,6 +1,6 @@
-"""A tenant's earlier looks, read back: to learn from, and to know what need not be asked again.
+"""Read a tenant's earlier lookups, to measure usage and to know what was asked before.
 
-Of the latest nights a few, and of each a few units; of tonight's companies the last look of each.
+Reads a few of the latest runs and a few items of each, and the last item of each company.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ async def add_first_lookup_shares(
     *,
     now: datetime,
 ) -> dict[str, VendorCapacity]:
-    """Return the rooms with the share of these looks that asks each connector as a first one does.
+    """Return the capacities with the share of these lookups that asks each vendor first.
 
-    By the last look at each company, whichever run made it.
+    Decided by the last item of each company, in whichever run.
     """
     last_items = await store.nights.find_last_items([unit.company for unit in units])
     lookups = []

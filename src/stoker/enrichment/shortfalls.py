@@ -1,7 +1,7 @@
-"""What a company's night had to do without, what that makes of it, and what is owed another time.
+"""Steps that a lookup skipped, the end state that follows, and the steps to retry later.
 
-A cap, a stop or a vendor's bad day takes something away and is told in a sentence; the rest goes
-on. Which steps there are and how they are done is not known here.
+A cap, a stop or a failing vendor makes a lookup skip a step, with a reason; the other steps
+continue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import StrEnum
 from stoker.base.types import Step, clean_text
 from stoker.enrichment.model import WorkState
 
-RETRY_NOTE = "owed"  # the note that tells a later night which steps to make up for
+RETRY_NOTE = "owed"  # the note that lists steps for a later run to retry
 
 _LEADING_URL = re.compile(r"\Ahttps?://\S{1,2000}(?=\s)")
 
@@ -36,7 +36,7 @@ class SkipReason(StrEnum):
     LATER = "later"  # a vendor's bad day: another time
     OFF = "off"  # when a person has acted
     NEVER = "never"  # it will not work, so nothing is owed
-    UNKNOWN = "unknown"  # it may have been paid for: another day, or when somebody has found out
+    UNKNOWN = "unknown"  # it may have been paid for: another day, or after a person decided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

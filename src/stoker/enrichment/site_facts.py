@@ -1,12 +1,8 @@
-"""Whether a site says something that no deep look has read yet.
+"""Merge a site visit into what is known, and track pages that no deep lookup has read.
 
-A shallow look remembers pages without giving them to anybody who reads; were that all that is
-remembered, the next deep look would find them unchanged and read nothing.
-
-What is known about a company after a visit to its site: what it says now, what still holds.
-
-A value goes only when the page that gave it was read again, has changed, and no longer says it.
-What others said, and what pages say that nobody read this time, stays.
+A fact goes only when its page was read again, has changed, and no longer states it. Facts from
+other sources and from pages not read this time stay. A shallow lookup saves pages without
+extracting from them, so a note makes the next deep lookup read them although unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +34,7 @@ def merge_visit(
 
 
 def _is_still_stated(finding: Fact, text: str | None) -> bool:
-    """Say whether a value stands, given what its page says now; None: it was not read anew."""
+    """Return whether a page still states a fact; a page not read again (None) does."""
     return text is None or normalize_text(finding.evidence or finding.value) in text
 
 

@@ -1,6 +1,6 @@
-"""The notebook of one company's night: what each step took, cost, saved and had to do without.
+"""Log of one lookup: the time, cost, savings and skipped steps of each step.
 
-Whatever asks a vendor writes its outcome here, so that nothing is left out of the account.
+Every step that asks a vendor records the outcome here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LookupLog:
 
     @property
     def now(self) -> datetime:
-        """What the clock says."""
+        """The current time."""
         return self._clock.now()
 
     @contextmanager

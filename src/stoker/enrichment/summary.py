@@ -1,15 +1,6 @@
-"""What a night adds up to: how its units ended, what they cost and saved, and why not more.
+"""Summarize a run: end states, cost, savings, reasons, CRM rows, and how late it ended.
 
-Sums over units as they are written down, page by page. What is told to whom is not known here.
-
-What a run comes to, read back page by page: while it goes on, and afterwards.
-
-Its units, what the ledger says was spent under it, and what it wrote into the CRM.
-
-How much later than its deadline a night ended, and because of what was under way then.
-
-Goes by units as they are written down, page by page. What to leave out so that a night is through
-in time is decided in `forecast`.
+Reads work items, ledger entries and CRM rows page by page, while the run goes on and afterwards.
 """
 
 from __future__ import annotations
@@ -37,7 +28,7 @@ _CAP_NUMBERS = re.compile(r"has (?:[0-9]+ of ([0-9]+)|not enough) left, [0-9]+ n
 
 _NON_CRAWL_STEPS = frozenset(Step) - {Step.CRAWL}
 
-MAX_REASONS = 20  # told of one night; the most frequent ones
+MAX_REASONS = 20  # shown of one run; the most frequent ones
 
 _MAX_COUNTED_REASONS = 500  # reasons counted apart; the rest is counted together
 
@@ -70,7 +61,7 @@ class RunSummary:
     selected: tuple[str, ...]
     remaining: tuple[str, ...]  # not worked on
     lacking: tuple[str, ...] = ()  # worked on, but not wholly
-    unknown: Mapping[str, int] = field(default_factory=dict)  # nobody knows whether it was spent
+    unknown: Mapping[str, int] = field(default_factory=dict)  # it is unknown whether it was spent
 
     @property
     def counts(self) -> dict[str, int]:
@@ -147,7 +138,7 @@ class SummaryBuilder:
 
 
 def _generalize_reason(sentence: str) -> str:
-    """Return a reason without what only its company is told: which address, how much was left."""
+    """Return a reason without the address and amounts of one company."""
     step = sentence.partition(":")[0]
     # Only a visit is to the company's own site; other steps speak of pages anywhere.
     named = "an address" if step in _NON_CRAWL_STEPS else "its site"

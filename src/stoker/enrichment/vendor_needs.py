@@ -1,7 +1,7 @@
-"""What a look of each depth is expected to need from everybody, before anything is measured.
+"""Default usage of each vendor per lookup, before anything is measured.
 
-Rough numbers to quote a first night by, near to what the sandbox's world takes. What a tenant's
-own nights took is weighed against them in `forecast`.
+Rough numbers to quote a first run by, close to what the sandbox uses. `forecast` weighs them
+against what a tenant's own runs used.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _DEFAULT_NEEDS: Mapping[Depth, Sequence[VendorNeed]] = MappingProxyType(
                 seconds=6.0,
             ),
             VendorNeed(connector="lusha", calls=0.1, cost={"calls": 1, "credits": 1}, seconds=1.0),
-            # Two addresses of a company; a hundred go in one call. Whoever waits for a verdict
-            # holds no place, so waiting takes the night no time.
+            # Two addresses of a company; a hundred go in one call. A company that waits for a
+            # verdict holds no worker slot, so waiting takes the run no time.
             VendorNeed(
                 connector="zerobounce",
                 calls=2.0,
@@ -45,7 +45,7 @@ _DEFAULT_NEEDS: Mapping[Depth, Sequence[VendorNeed]] = MappingProxyType(
 )
 
 # What a call is promised at, where that is more than it costs: an answer at its longest. As long as
-# less is free, nobody is asked.
+# less is free, the vendor is not asked.
 _RESERVED_COSTS: Mapping[str, Mapping[str, int]] = MappingProxyType({"openai": {"tokens": 6_000}})
 
 _EPSILON = 1e-9  # parts of a call that floats lose
@@ -71,7 +71,7 @@ def compute_capacity(
 ) -> VendorCapacity:
     """Return how many calls a connector allows, from what is free of each of its units.
 
-    A unit that nobody has limited is not in `free`. What earlier looks `took` says how much of
+    A unit without a limit is not in `free`. What earlier looks `took` says how much of
     each unit a call takes; the last one must still fit with all that it is promised. Calls are
     whole, except of a batch, which may be smaller.
     """

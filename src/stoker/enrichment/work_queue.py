@@ -1,7 +1,7 @@
-"""Work handed out unit by unit: take, show signs of life, finish, give back.
+"""Work queue of a run: claim items, extend the claims, finish items, release them.
 
-One process today and many workers later take from the same hand: whoever takes a unit has it until
-it is finished, given back, or its taker falls silent. What is done with a unit is not known here.
+A worker owns an item until it is finished, released, or the worker's claim expires because it sent
+no heartbeat.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class WorkSource(Protocol):
     """Where units come from, and where they go back to."""
 
     async def claim(self, limit: int) -> list[WorkItem]:
-        """Take the next units nobody has, the most valuable first; none are left when empty."""
+        """Claim the next free items, the most valuable first; empty when none are left."""
         ...
 
     async def extend_claims(self) -> int:
-        """Show that whoever took units is still there; return how many it has."""
+        """Extend this worker's claims; return how many it has."""
         ...
 
     def is_owner(self) -> bool:
-        """Say whether nobody can have taken us for dead: otherwise nothing new may be begun."""
+        """Return whether our claims cannot have expired; otherwise nothing new may start."""
         ...
 
     async def finish(self, unit: WorkItem, dossier: CompanyRecord | None) -> bool:
@@ -50,7 +50,7 @@ class WorkSource(Protocol):
 
 @asynccontextmanager
 async def send_heartbeats(units: WorkSource, *, clock: Clock) -> AsyncIterator[None]:
-    """Show signs of life for whoever takes units, as long as it is at it."""
+    """Extend the queue's claims at intervals while the block runs."""
 
     async def show_life() -> None:
         while True:
@@ -67,11 +67,11 @@ async def send_heartbeats(units: WorkSource, *, clock: Clock) -> AsyncIterator[N
 
 
 class WorkQueue:
-    """Units of one run, handed out by its tenant's store.
+    """Items of one run, claimed from its tenant's store.
 
-    Whoever was silent for longer than its lease has none any more, and gets none: another run may
-    have taken the night over, and knows better by now. To be made when the run begins: silence
-    before the first unit counts too.
+    A worker that sent no heartbeat for longer than its lease owns nothing any more and gets
+    nothing: another run may have resumed its work. Create it when the run begins: silence before
+    the first item counts too.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class WorkQueue:
         self.lost_reason = LEASE_LOST  # once it is not ours any more
 
     async def claim(self, limit: int) -> list[WorkItem]:
-        """Take the next units nobody has, the most valuable first."""
+        """Claim the next free items, the most valuable first."""
         if not self.is_owner():
             return []
         now = self._clock.now()
@@ -106,9 +106,9 @@ class WorkQueue:
         if not self.is_owner():
             return 0
         moment, until = self._read_clocks(), self._clock.now() + self._lease
-        kept = await self._store.extend_claims(self._run, owner=self._owner, until=until)
+        extended = await self._store.extend_claims(self._run, owner=self._owner, until=until)
         self._last_heartbeat = moment
-        return kept
+        return extended
 
     async def finish(self, unit: WorkItem, dossier: CompanyRecord | None) -> bool:
         """Write down how a unit ended and what is known now, together."""
@@ -126,7 +126,7 @@ class WorkQueue:
             self._lost, self.lost_reason = True, because
 
     def is_owner(self) -> bool:
-        """Say whether nobody can have taken us for dead, now or ever before; nor did we let go."""
+        """Return whether our claims can never have expired and were not abandoned."""
         silent_for = (
             now - then for now, then in zip(self._read_clocks(), self._last_heartbeat, strict=True)
         )

@@ -1,7 +1,7 @@
-"""Units flow through a bounded number of places; who only waits for a verdict is parked.
+"""Worker pool: process items in a bounded number of slots.
 
-A slow company holds its own place and nobody else's. A parked one holds none, so that batches can
-fill across companies; how many may be parked is bounded too, and with them memory.
+A slow company holds only its own slot. A company that waits for a batch holds none, so that batches
+fill across companies; the number of waiting companies is bounded too, and with it memory.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ ResultT = TypeVar("ResultT")
 
 
 class WorkerPool:
-    """Takes units of one run and carries them out, some at once, until there are none.
+    """Claims items of one run and processes them, some at once, until there are none.
 
-    Whoever lets it flow shows signs of life for `units` meanwhile. `producing` is entered while a
-    unit
-    may still bring something to a batch.
+    The caller sends heartbeats for `units` meanwhile. `coming` is entered while an item may still
+    add to a batch.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class WorkerPool:
         places: int,
         parked: int,
         clock: Clock,
-        told: Callable[[WorkItem], None],
+        on_done: Callable[[WorkItem], None],
         coming: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._pipeline = work
@@ -51,7 +50,7 @@ class WorkerPool:
         self._slot_count = places
         self._waiting_slots = asyncio.Semaphore(parked)
         self._clock = clock
-        self._on_done = told
+        self._on_done = on_done
         self._while_producing = coming
         self.in_progress = 0
         self.ended = 0
@@ -99,13 +98,13 @@ class WorkerPool:
     async def _process_with_retry(
         self, unit: WorkItem, place: _WorkerSlot
     ) -> WorkItem | Refusal | None:
-        # Again from the beginning: whatever was paid for is kept, and finishing twice is once.
+        # From the beginning: paid answers are cached, and finishing an item twice changes nothing.
         return await self._retry(
             lambda: self._pipeline.process(unit, park=place.release_while_waiting)
         )
 
     async def _retry(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """Do something, and again when the store was away for a moment."""
+        """Run the work, and again when the store fails for a moment."""
         wait = FIRST_WAIT
         for left in reversed(range(MAX_ATTEMPTS)):
             try:
@@ -119,7 +118,7 @@ class WorkerPool:
 
 
 class _WorkerSlot:
-    """A unit's place, and later its place among the parked."""
+    """An item's worker slot, and later its waiting slot."""
 
     def __init__(self, places: asyncio.Semaphore, parked: asyncio.Semaphore) -> None:
         self._slots = places
@@ -127,14 +126,14 @@ class _WorkerSlot:
         self._is_waiting = False
 
     async def release_while_waiting(self) -> None:
-        """Let somebody else have the place, once there is room to wait without it."""
+        """Release the worker slot, once there is room to wait without it."""
         if not self._is_waiting:
             await self._waiting_slots.acquire()
             self._is_waiting = True
             self._slots.release()
 
     def release(self) -> None:
-        """Be gone from wherever it is."""
+        """Release the slot that is held."""
         (self._waiting_slots if self._is_waiting else self._slots).release()
 
 

@@ -1,7 +1,7 @@
-"""Tonight's units: what an earlier run left, exactly an earlier selection, or a new one; its quote.
+"""Plan a nightly run: resumed work, an earlier run's selection, or a new one; with a quote.
 
-Brings the tenant's companies and candidates up to date first. Nothing here asks a vendor or
-spends, so a plan can be made to be looked at only.
+Updates the tenant's companies and candidates first. Asks no vendor and spends nothing, so a plan
+can also be made only to be shown.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from stoker.registry.model import RegistryStore
 from stoker.registry.refresh import RefreshCount, refresh_companies
 from stoker.runs.service import RunHandle
 
-CRM_CONNECTOR = "odoo"  # whom results go to, as stops name it
+CRM_CONNECTOR = "odoo"  # the CRM's connector, as stops name it
 
 _SELECT_SKIPPED = (
     "no companies were chosen, because select is left out; "
@@ -236,8 +236,8 @@ class NightlyPlanner:
             return await get_selection(
                 run.store, self._options.from_run, again=self._options.include_done
             )
-        # Whoever does not look leaves what is undone to the run that does; whoever wants everybody
-        # again has them chosen anew.
+        # A run without lookups leaves unfinished work to one with lookups; a run that includes
+        # companies done today selects all of them.
         if not has_lookup_step(self._options.steps) or self._options.include_done:
             return None
         return await find_unfinished_work(run, kind=KIND, reset=self._options.reset)
@@ -305,11 +305,11 @@ class NightlyPlanner:
         order, stopped = self._options, {stop.connector for stop in stops}
         needs = list_vendor_needs(set(means.vendors), steps=order.steps)
         looking = has_lookup_step(order.steps)
-        # A look that is paid for goes on, and its site is free; whoever else is asked refuses.
+        # A paid lookup continues, and its site is free; stopped vendors refuse.
         refusing = set(means.vendors) - {CRAWL} if "" in stopped else stopped - {CRAWL}
         allowed = not looking or not stopped & {"", CRAWL}
         begun = tuple(unit for unit in units if allowed or unit.company in paid)
-        told = compute_quote(
+        quote = compute_quote(
             _count_by_depth(begun),
             needs,
             close_vendors(means.vendors, connectors=refusing),
@@ -318,11 +318,11 @@ class NightlyPlanner:
         if len(begun) < len(units):
             not_begun = _count_by_depth(units) - _count_by_depth(begun)
             nothing = close_vendors(means.vendors, connectors=means.vendors)
-            told = add_refusals(
-                told, compute_quote(not_begun, needs, nothing, at_once=order.concurrency)
+            quote = add_refusals(
+                quote, compute_quote(not_begun, needs, nothing, at_once=order.concurrency)
             )
         if not units or not looking:
-            return told
+            return quote
         pulls, left_out = compute_affordable(
             (unit.depth for unit in units if unit.company not in paid),
             rule=order.depths,
@@ -330,9 +330,9 @@ class NightlyPlanner:
         )
         refused = {CRAWL: float(left_out)} if left_out else {}
         return replace(
-            told,
-            cost={f"{CRAWL}/{PULL_UNITS}": pulls, **told.cost},
-            refused={**told.refused, **refused},
+            quote,
+            cost={f"{CRAWL}/{PULL_UNITS}": pulls, **quote.cost},
+            refused={**quote.refused, **refused},
         )
 
 
@@ -345,5 +345,5 @@ def _format_all_visited(chosen: Selection) -> str:
     if chosen.over_cap:
         found.append(_CAP_REACHED)
     again = "; look at them again with: stoker nightly --again"
-    told = " and ".join(found if chosen.visited_today else found[1:])
-    return told + (again if chosen.visited_today else "")
+    text = " and ".join(found if chosen.visited_today else found[1:])
+    return text + (again if chosen.visited_today else "")

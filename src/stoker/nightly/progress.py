@@ -1,7 +1,6 @@
-"""A night on a terminal: one line that says how far each tenant is, redrawn as companies end.
+"""Show a running night on a terminal: one line per tenant, redrawn as companies end.
 
-It observes what everybody observes. Where there is no terminal it passes everything on, and the
-log's own lines tell the story.
+An observer of the run's events. Without a terminal it passes every event on to the log.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class _TenantProgress:
     incomplete: int = 0  # companies that did not end done
     finish: datetime | None = None
     late: bool = False
-    stuck_since: datetime | None = None  # nothing has ended, and nobody knows when it will
+    stuck_since: datetime | None = None  # no item has ended, and the finish is unknown
     waits_for: str = ""  # a vendor that wants to be left alone
     waits_until: datetime | None = None
 
@@ -88,8 +87,8 @@ class ProgressDisplay:
 
     def _draw(self) -> None:
         self._drawn_at = time.monotonic()
-        told = "  |  ".join(_format_progress(tenant, line) for tenant, line in self._lines.items())
-        self._write(f"\r\x1b[K{told[:_MAX_WIDTH]}")
+        text = "  |  ".join(_format_progress(tenant, line) for tenant, line in self._lines.items())
+        self._write(f"\r\x1b[K{text[:_MAX_WIDTH]}")
 
     def _clear(self) -> None:
         if self._is_terminal:
@@ -100,7 +99,7 @@ class ProgressDisplay:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
-            self._is_terminal = False  # nobody looks any more; the night goes on
+            self._is_terminal = False  # the terminal is gone; the run continues
 
 
 def _format_progress(tenant: TenantId, line: _TenantProgress) -> str:

@@ -1,8 +1,7 @@
-"""What earlier runs of the same day left undone, taken over under the new run's name.
+"""Resume what earlier runs of the same day left unfinished, under the new run's name.
 
-A night that was killed or stopped goes on where it was: its units that never ended become the new
-run's. Once a run came to its end, what was left out all day is tried again. Answers that were paid
-for are kept elsewhere; nothing here knows of money.
+Open items of a killed or stopped run become the new run's. After a run that finished, skipped items
+of the day are tried again. Paid answers are cached elsewhere; nothing here spends.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ class ResumedWork:
 async def find_unfinished_work(
     run: RunHandle, *, kind: str, reset: ResetRule, killed_only: bool = False
 ) -> ResumedWork | None:
-    """Return what this tenant's runs of the day left undone; None when somebody new may be chosen.
+    """Return what this tenant's runs of the day left unfinished; None to select new ones.
 
-    After a run that did not come to its end, that is what never ended; nothing at all, if that run
-    had got through. Otherwise it is whatever another look may make good, whichever run left it.
-    With `killed_only`, a run that ended as it should has left nothing: who is next is planned anew.
+    After a run that did not finish, its open items; no items if only its end is missing. Otherwise
+    what another lookup may complete, from any run of the day. With `killed_only`, a run that
+    finished has left nothing.
     """
     day = compute_window(WindowKind.DAY, run.clock.now(), reset=reset)
     leftovers, latest, ended_since = UnfinishedWork(paid_as=f"{CRAWL}/{PULL_UNITS}"), None, False
@@ -87,7 +86,7 @@ async def find_unfinished_work(
 async def get_selection(store: TenantStores, name: str, *, again: bool) -> ResumedWork:
     """Return exactly the selection of an earlier run, without what is done unless it is wanted.
 
-    Raises ConfigError when there is no such run or it selected nobody.
+    Raises ConfigError when there is no such run or it selected no company.
     """
     if await store.runs.find_run(parse_run_name(name)) is None:
         raise ConfigError(f"there is no run {name}; see: stoker runs list")
@@ -107,10 +106,10 @@ async def limit_to_daily_cap(
     began_at: datetime,
     chosen: int = 0,
 ) -> tuple[WorkItem, ...]:
-    """Return those of these units that the day's cap on companies and the night's limit allow.
+    """Return those of these items that the daily company cap and the run's limit allow.
 
-    Whoever was looked at since the day began may be looked at again; of the others, only as many
-    as there are places left, once so many `chosen` ones have theirs.
+    A company visited since the day began may be visited again; of the others, only as many as the
+    cap leaves after `chosen` ones.
     """
     looked_at = await accounts.count_visited_since(began_at) + chosen
     left = None if limit is None else max(limit - chosen, 0)

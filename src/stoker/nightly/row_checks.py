@@ -1,7 +1,7 @@
-"""What every store can keep of tenants, companies, units and CRM rows; the rest is refused.
+"""Validate work items and CRM rows before a store writes them.
 
-Each function returns a value as a store gives it back, as `core.keeping` does for other values,
-and raises what it raises. Nothing was written when one of them refuses.
+Each function returns the value as a store gives it back, and raises PermanentError before anything
+is written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def validate_item(unit: WorkItem) -> WorkItem:
 
 
 def validate_item_end(unit: WorkItem, dossier: CompanyRecord | None) -> WorkItem:
-    """Return how a unit ended, with nobody's hand on it any more."""
+    """Return an ended item without its claim."""
     if unit.state not in END_STATES:
         raise PermanentError(f"a unit does not end as {unit.state}; nothing was written")
     if dossier is not None and dossier.company.id != unit.company:
@@ -48,12 +48,12 @@ def validate_item_end(unit: WorkItem, dossier: CompanyRecord | None) -> WorkItem
 
 def validate_sent_rows(rows: Sequence[SentRow]) -> list[SentRow]:
     """Return what was written into a CRM, as a store gives it back."""
-    kept: list[SentRow] = []
+    valid: list[SentRow] = []
     for row in rows:
         validate_key(row.external_id, what="a record's external id")
         validate_run_name(row.run)
         validate_texts((row.model, row.digest), what="a record of a CRM")
-        kept.append(
+        valid.append(
             replace(
                 row,
                 values=validate_json(dict(row.values), what="a record's values"),
@@ -62,7 +62,7 @@ def validate_sent_rows(rows: Sequence[SentRow]) -> list[SentRow]:
                 settled=frozenset(),
             )
         )
-    return kept
+    return valid
 
 
 def choose_latest_sent(rows: Iterable[SentRow]) -> dict[str, SentRow]:

@@ -1,7 +1,6 @@
-"""A tenant's night: plan it, let its companies flow through and into the CRM as they end.
+"""Run a tenant's night: plan it, process its companies, and export them as they end.
 
-The order of things, and what becomes of them in the manifest. Planning, one company's night, the
-flow and the watch are modules of their own; what may be spent, the gate decides.
+Decides the order of steps and what goes into the manifest. Budgets decide what may be spent.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from stoker.runs.service import RunHandle, RunResult
 from stoker.vendors.client import VendorClient
 from stoker.vendors.email_batches import EmailBatcher
 
-CANCEL_REQUESTED = "somebody asked the run to stop"
+CANCEL_REQUESTED = "the run was asked to stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +47,7 @@ class PipelineResult:
     summary: RunSummary
     refusal: str = ""  # why not everything was begun
     released: int = 0  # companies that were under way then, and are as if not begun
-    monitor_error: str = ""  # what kept anybody from seeing to its deadline
+    monitor_error: str = ""  # the error that stopped the deadline monitor
     cap_resets_at: datetime | None = None  # when a full cap has room again
 
 
@@ -89,7 +88,7 @@ class NightlyRun:
         self._owner = owner
 
     async def __call__(self, run: RunHandle) -> RunResult:
-        """Carry out the night. Caps, stops and bad days degrade it and are told in its ending."""
+        """Run the night. Caps, stops and failing vendors degrade it; the outcome says so."""
         name = Run(key=run.key, kind=run.kind).name
         units = WorkQueue(run.store.nights, name, owner=self._owner, clock=run.clock)
         async with send_heartbeats(units, clock=run.clock):
@@ -97,7 +96,7 @@ class NightlyRun:
 
     async def _run(self, run: RunHandle, name: str, units: WorkQueue) -> RunResult:
         began_at = run.clock.now()
-        # So that nobody waits for the answers a dead process had been promised.
+        # So that no query waits for the reservations of a dead process.
         await expire_reservations(run.store, now=began_at, observer=run.observer)
         try:
             plan = await self._planner.plan(run)
@@ -105,10 +104,10 @@ class NightlyRun:
             return RunResult(state=RunState.CANCELLED, reason=str(error))
         if not units.is_owner():
             return RunResult(state=RunState.CANCELLED, reason=units.lost_reason)
-        # All of them at once, so that whoever takes over finds the whole night or none of it.
+        # All at once, so that a run that resumes this one finds the whole plan or none of it.
         await run.store.nights.insert_items(name, plan.items)
         plan = replace(plan, items=())  # the store has them; a night takes the memory of a few
-        # The pace is that of companies: a long refresh says nothing about how long they take.
+        # The pace is that of companies: a long refresh does not slow it.
         times = RunTimes(
             began_at=run.clock.now(),
             deadline=began_at + self._options.time_limit,
@@ -169,9 +168,9 @@ class NightlyRun:
                 work = await self._build_pipeline(run, name, plan, batching, units)
                 outbox = await self._open_export_queue(stack, run, units, exporting)
 
-                def told(unit: WorkItem) -> None:
+                def on_done(unit: WorkItem) -> None:
                     _report_company(run, name, unit)
-                    step.items += 1  # one by one, so that it is told of a night that is cut off too
+                    step.items += 1  # one by one, so that a cancelled run counts them too
                     if outbox is not None:
                         outbox.add(unit.company)
 
@@ -181,7 +180,7 @@ class NightlyRun:
                     places=self._options.concurrency,
                     parked=self._options.max_waiting,
                     clock=run.clock,
-                    told=told,
+                    on_done=on_done,
                     coming=batching.producing if batching else nullcontext,
                 )
                 rests = (await self._get_client()).attempts.list_cooldowns
@@ -308,7 +307,7 @@ class NightlyRun:
 async def _run_with_deadline(
     flow: WorkerPool, run: RunHandle, name: str, times: RunTimes, rests: ReadBackoffs
 ) -> str:
-    """Let companies flow while somebody watches; return what went wrong with the watching."""
+    """Process companies under the deadline monitor; return the monitor's error, if any."""
     clock, observer = run.clock, run.observer
     watch = DeadlineMonitor(
         run.store, name, flow=flow, times=times, clock=clock, observer=observer, rests=rests
@@ -320,14 +319,14 @@ async def _run_with_deadline(
         if watching.done() and watching.exception():
             await asyncio.wait({flowing})  # a fault of the watch is no reason to stop working
     finally:
-        # Whoever ends first ends the other: the work is through, or its time is.
+        # The first to end ends the other: the work is done, or its time is over.
         watching.cancel()
         flowing.cancel()
         await asyncio.wait({watching, flowing})
     if not flowing.cancelled():
         flowing.result()
     fault = None if watching.cancelled() else watching.exception()
-    return f"nobody watched over its deadline: {type(fault).__name__}: {fault}" if fault else ""
+    return f"its deadline was not monitored: {type(fault).__name__}: {fault}" if fault else ""
 
 
 def _abort_export(exporting: Exporter, because: str) -> ExportResult:
@@ -368,10 +367,10 @@ def _build_outcome(
     if flowed.released:
         reasons.append(
             f"{flowed.released} of them were under way; what they had paid for is in what this "
-            "run says it spent, and kept for when they are taken up again"
+            "run's cost, and cached for when they are resumed"
         )
     if missing and plan.deep:
-        reasons.append(f"without a key for it, nobody was asked for: {', '.join(missing)}")
+        reasons.append(f"no key is set for: {', '.join(missing)}; these were skipped")
     if exported.later or exported.is_aborted:
         state = RunState.PARTIAL
         rows = f"{exported.later} rows wait" if exported.later else "rows may wait"

@@ -1,8 +1,4 @@
-"""A tenant's night, put together from settings: its order, its means, and whom it may ask.
-
-Knows which setting means what for a night. What a night does is the engine's business, and how a
-connector is made is `connecting`'s.
-"""
+"""Build a tenant's nightly run from its settings: options, capacity and vendors."""
 
 from __future__ import annotations
 
@@ -83,7 +79,7 @@ def build_nightly_options(
 
 
 def build_vendors(connectors: VendorFactory, tenant: TenantId) -> CompanyVendors:
-    """Return whom a tenant's night may ask: everybody there is a key for."""
+    """Return the vendors a tenant's lookups may ask: those with a key."""
     from stoker.crawl.extract import extract_facts
     from stoker.crawl.visit import parse_site
 
@@ -110,7 +106,7 @@ def open_crm(
     *,
     despite_stops: bool = False,
 ) -> Crm:
-    """Return a tenant's CRM: where the tenant said, or else where settings say.
+    """Return a tenant's CRM, from its own connection or else from settings.
 
     Raises ConfigError when it is off.
     """
@@ -174,7 +170,7 @@ def build_capacity_reader(
     caps: Callable[[], Awaitable[tuple[Cap, ...]]],
     reset: ResetRule,
 ) -> Callable[[Clock], Awaitable[Capacity]]:
-    """Return what says, when asked, what a tenant has left and how fast vendors may be called."""
+    """Return a function that reads a tenant's remaining budget and its vendors' rates."""
     store = backend.tenant(tenant)
     on = [name for name in PAID_VENDORS if not connectors.get_off_reason(name, tenant)]
 
@@ -204,7 +200,7 @@ async def read_capacity(
 ) -> Capacity:
     """Return what is left of a tenant's caps now, and how fast its vendors may be called.
 
-    Of caps it shares, what others have left of them; who they are and what they took is not told.
+    For shared caps it sees only what is left, never which tenants used them.
     With it comes what its latest nights took of its vendors.
     """
     now = clock.now()
@@ -219,8 +215,8 @@ async def read_capacity(
 
     rooms, nights = {"crawl": VendorCapacity()}, await list_recent_lookups(store)
     for name, free in left(connectors, caps).items():
-        said = own.get_connector(name)
-        per_minute = said.calls * said.share / said.per_s * 60
+        vendor = own.get_connector(name)
+        per_minute = vendor.calls * vendor.share / vendor.per_s * 60
         took = measure_usage(nights, name)
         rooms[name] = compute_capacity(name, free=free, per_minute=per_minute, took=took)
     of_all, of_looks = left([""], caps)[""], left(["crawl"], (cap for cap in caps if cap.connector))

@@ -1,12 +1,7 @@
-"""One tenant's units of work and what it wrote into its CRM, in SQL.
+"""Work items and CRM rows of one tenant, in SQL.
 
-Where many workers have transactions open at once, whoever takes units passes over those that
-another is just taking; a file has one writer, and nothing to pass over.
-
-How units of work and what was written into a CRM stand in rows.
-
-Rows that come out are read as either database's driver gives them: moments and JSON as text or
-decoded.
+On Postgres, workers that claim items skip rows that another worker is claiming; SQLite has one
+writer. Rows are parsed as either driver returns them: times and JSON as text or decoded.
 """
 
 from __future__ import annotations
@@ -321,8 +316,8 @@ class SqlWorkStore:
         )
 
     async def save_sent_rows(self, rows: Sequence[SentRow]) -> None:
-        kept = sorted(validate_sent_rows(rows), key=lambda row: (row.run, row.external_id))
-        values = [(self._tenant, *sent_to_row(row)) for row in kept]
+        valid = sorted(validate_sent_rows(rows), key=lambda row: (row.run, row.external_id))
+        values = [(self._tenant, *sent_to_row(row)) for row in valid]
         if values:
             await self._database.write(lambda tx: tx.execute_many(UPSERT_SENT_ROW, values))
 

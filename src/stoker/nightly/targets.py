@@ -1,20 +1,9 @@
-"""Tonight's companies, in order, each with how deep to look and why; and how many were left out.
+"""Choose tonight's companies, in order, with depth and reason; and track unfinished work.
 
-Never scored come first, then those without contacts, then those last seen most recently; heat
-breaks ties, and the id breaks what is left, so the same candidates give the same night. Whoever
-was looked at today is left for another day. Which companies are candidates at all is `icp`'s
-business.
-
-Which of a tenant's companies fit what it looks for, and which of those are tonight's.
-
-Pages through companies, so that a register of any size takes the memory of one night. What fits
-and in what order is decided in the core.
-
-What a day's runs left undone: each company by its latest unit, whoever chose it and when.
-
-A later run of the day that was held to fewer companies takes nothing away from what an earlier one
-left. What was tried again in vain is told apart, so that it keeps nobody else waiting. How many of
-them fit into the day is `targets`' business.
+Companies never scored come first, then those without contacts, then those last seen most recently;
+heat breaks ties, then the id, so that the same candidates give the same selection. A company
+visited today waits for another day. Reads candidates page by page. Unfinished work of the day is
+grouped by company with its latest item; items whose retries are used up come last.
 """
 
 from __future__ import annotations
@@ -61,7 +50,7 @@ def compute_rank(standing: Candidate) -> tuple[bool, bool, float, float, str]:
 
 
 def was_visited_since(standing: Candidate, day_began_at: datetime | None) -> bool:
-    """Say whether a company was looked at since then; without a day, nobody was."""
+    """Return whether a company was looked up since the day began; False without a day."""
     looked = standing.last_looked_at
     return day_began_at is not None and looked is not None and looked >= day_began_at
 
@@ -82,26 +71,25 @@ def limit_to_capacity(
 ) -> tuple[WorkItem, ...]:
     """Return those of these units that there are places for, the first ones first.
 
-    Whoever was looked at today and is to be looked at `again` has its place of the day already.
+    A company in `again` was visited today and counts towards the cap already.
     """
-    room, kept = compute_open_capacity(cap, looked_at_today=looked_at_today), list[WorkItem]()
+    room, chosen = compute_open_capacity(cap, looked_at_today=looked_at_today), list[WorkItem]()
     for unit in units:
-        if limit is not None and len(kept) >= limit:
+        if limit is not None and len(chosen) >= limit:
             break
         new = unit.company not in again
         if not new or room:
             room -= new
-            kept.append(replace(unit, rank=len(kept)))
-    return tuple(kept)
+            chosen.append(replace(unit, rank=len(chosen)))
+    return tuple(chosen)
 
 
 class TargetPicker:
-    """Gathers candidates, any number of them, in memory for the places of one night.
+    """Collects candidates, any number of them, in memory for the slots of one run.
 
-    Whoever was looked at since the day began is chosen only `again`, if that is wanted; it has used
-    up a place of the day. A night of its own may be held to a smaller `limit`. Where nobody looks,
-    only what is `known` can be worked on: those that were looked at some day. Whoever has its turn
-    in another way is set `aside`, and only counted.
+    A company visited since the day began counts towards the cap; it is chosen only with `again`. A
+    run may have a smaller `limit`. With `known`, only companies looked up before are chosen.
+    Companies in `aside` are only counted: the run has them in another way.
     """
 
     def __init__(
@@ -190,7 +178,7 @@ def choose_targets(
     day_began_at: datetime | None = None,
     again: bool = False,
 ) -> Selection:
-    """Choose among these, and whoever of them was looked at since the day began."""
+    """Choose targets among these candidates."""
     targets = TargetPicker(cap=cap, limit=limit, day_began_at=day_began_at, again=again)
     targets.add(candidates)
     return targets.pick(now=now, rule=rule, pull_units=pull_units)
@@ -208,7 +196,7 @@ def _choose_affordable(
             because = f"{because}; shallow, as only {left} pull units are left"
         price = rule.deep_units if depth is Depth.DEEP else rule.shallow_units
         if left < price:
-            break  # everybody after it would be paid for before it otherwise
+            break  # otherwise later companies would be paid for before it
         left -= price
         units.append(
             WorkItem(
@@ -242,7 +230,7 @@ def choose_depth(standing: Candidate, *, now: datetime, rule: DepthRule) -> tupl
     if not standing.scored:
         return Depth.DEEP, "deep, as nothing is known yet"
     if standing.contacts == 0:
-        return Depth.DEEP, "deep, as nobody to write to is known"
+        return Depth.DEEP, "deep, as no contact is known"
     if standing.heat >= rule.hot_from:
         return Depth.DEEP, f"deep, as its heat is {standing.heat:.2f}"
     looked = standing.last_looked_at
@@ -266,9 +254,9 @@ PAGE_SIZE = 1000
 
 
 async def update_candidates(accounts: AccountStore, rule: IcpRule, *, page: int = PAGE_SIZE) -> int:
-    """Hold every company against the rule and remember those that fit; return how many.
+    """Match every company against the rule and save those that fit; return how many.
 
-    Page by page: whoever stops in between has the companies so far, and the others as they were.
+    Page by page: a process that stops in between has updated the companies so far.
     """
     found, after = 0, ""
     while companies := await accounts.list_companies(after=after, limit=page):
@@ -295,7 +283,7 @@ async def select_targets(
     while standings := await accounts.list_candidates(rule=rule.name, after=after, limit=page):
         after = standings[-1].id
         targets.add(standings)
-    # Also whoever is no candidate any more has had its look of the day.
+    # A company that is no longer a candidate counts towards the cap, too.
     began_at = targets.day_began_at
     looked_at = await accounts.count_visited_since(began_at) if began_at else 0
     return targets.pick(now=now, rule=depths, pull_units=pull_units, looked_at=looked_at)
@@ -306,14 +294,14 @@ OPEN_STATES = frozenset({WorkState.WAITING, WorkState.CLAIMED})
 RETRYABLE_STATES = OPEN_STATES | {WorkState.DROPPED, WorkState.DEGRADED, WorkState.FAILED}
 """What another look of the same day may make good; an outcome that is not known is no such thing"""
 
-MAX_TRIES = 2  # of a day, after which whoever was not tried yet comes first
+MAX_TRIES = 2  # per day, after which untried companies come first
 
 _FAILED_TRY_STATES = frozenset({WorkState.DEGRADED, WorkState.FAILED})
 
 
 @dataclass(slots=True)
 class _CompanyWork:
-    item: WorkItem | None = None  # its latest of the day; one that found nobody to ask is none
+    item: WorkItem | None = None  # its latest of the day; an idle one does not count
     run: str = ""
     age: int = 0  # how many runs of the day came after that one
     tries: int = 0  # that did not finish it, since one that did
@@ -337,7 +325,7 @@ class UnfinishedItem:
 
 
 class UnfinishedWork:
-    """Gathers the units of one day's runs, the newest run first, and says what is left.
+    """Collects the items of one day's runs, the newest run first, and lists unfinished ones.
 
     A look that was paid for has a cost of this name.
     """
@@ -354,9 +342,9 @@ class UnfinishedWork:
         age = len(self._runs) - 1
         for unit in units:
             known = self._companies.setdefault(unit.company, _CompanyWork())
-            # Whoever only scores or verifies, or finds nobody to ask, has not done a look's work.
+            # An item that only scored or verified, or had no vendor to ask, looked nothing up.
             idle = unit.state is WorkState.DONE and not is_lookup(unit)
-            # Whoever died over it may have paid; its end, which would say so, is missing.
+            # A worker that died may have paid; the end that would say so is missing.
             known.paid |= unit.state is WorkState.CLAIMED or self._paid_cost_name in unit.cost
             if known.finished:
                 continue
