@@ -84,37 +84,6 @@ def test_filters_let_through_whom_they_name(box):
     assert {one["jobTitle"]["title"] for one in told} == {title}
 
 
-def test_a_search_answers_every_item_in_its_place(box):
-    company = box.world.get_company(4)
-    person = company.people[0]
-    told = post(
-        box,
-        "contacts/search",
-        {
-            "contacts": [
-                {"clientReferenceId": "a", "email": person.email},
-                {"clientReferenceId": "b", "firstName": "No", "lastName": "One"},
-                {
-                    "clientReferenceId": "c",
-                    "firstName": person.first_name,
-                    "lastName": person.last_name,
-                    "companyDomain": company.domain,
-                },
-            ]
-        },
-    ).parse_json()
-
-    first, second, third = told["results"]
-    assert first["clientReferenceId"] == "a"
-    assert first["lastName"] == person.last_name
-    assert second == {
-        "clientReferenceId": "b",
-        "error": {"code": "NOT_FOUND", "message": "No match was found"},
-    }
-    assert third["id"] == first["id"]
-    assert told["billing"]["resultsReturned"] == 2
-
-
 def test_revealing_costs_one_for_an_email_and_five_for_a_phone_and_only_once(box):
     found = prospects(box, *(box.world.get_company(at).domain for at in range(5))).parse_json()[
         "results"
@@ -168,15 +137,6 @@ def test_some_people_cannot_be_revealed_and_are_not_charged(box):
     assert [one["error"]["code"] for one in told] == ["NOT_FOUND", "NOT_FOUND"]
 
 
-def test_search_and_enrich_is_both_at_once(box):
-    person = box.world.get_company(4).people[0]
-    body = {"contacts": [{"clientReferenceId": "a", "email": person.email}], "reveal": ["emails"]}
-    (told,) = post(box, "contacts/search-and-enrich", body).parse_json()["results"]
-
-    assert told["clientReferenceId"] == "a"
-    assert "emails" in told or "error" in told
-
-
 def test_a_company_says_how_many_work_there(box):
     company = box.world.get_company(9)
     body = {"companies": [{"clientReferenceId": "x", "domain": company.domain}]}
@@ -185,12 +145,12 @@ def test_a_company_says_how_many_work_there(box):
         told = post(box, "companies/search-and-enrich", body).parse_json()
         costs.append(told["billing"]["creditsCharged"])
     (one,) = told["results"]
-    by_id = post(box, "companies/enrich", {"ids": [one["id"], "co-999999"]}).parse_json()
+    unknown = {"companies": [{"clientReferenceId": "y", "domain": "nobody.test"}]}
+    none = post(box, "companies/search-and-enrich", unknown).parse_json()
 
     assert costs == [1, 0]
-    assert by_id["results"][0]["employeeCount"] == one["employeeCount"]
-    assert by_id["results"][1]["error"]["code"] == "NOT_FOUND"
-    assert by_id["billing"]["creditsCharged"] == 0
+    assert none["results"][0]["error"]["code"] == "NOT_FOUND"
+    assert none["billing"]["creditsCharged"] == 0
     assert set(one["employeeCount"]) == {"exact", "min", "max"}
     assert one["employeeCount"]["min"] <= company.employees <= one["employeeCount"]["max"]
     assert one["employeeCount"]["exact"] in (company.employees, None)

@@ -47,11 +47,8 @@ PATHS = {
     "tavily": ["/search", "/extract"],
     "openai": ["/v1/responses"],
     "lusha": [
-        "/v3/contacts/search",
         "/v3/contacts/enrich",
-        "/v3/contacts/search-and-enrich",
         "/v3/contacts/prospecting",
-        "/v3/companies/search",
         "/v3/companies/search-and-enrich",
     ],
     "zerobounce": ["/v2/validatebatch"],
@@ -162,15 +159,13 @@ def test_a_directory_page_says_what_the_register_says():
 
 
 TAKES = {  # what a call of this name may carry; the fuzz fills it with anything
-    "/search": "query search_depth topic max_results include_domains exclude_domains",
+    "/search": "query search_depth max_results include_domains exclude_domains",
     "/extract": "urls extract_depth",
     "/v1/responses": "model input instructions text max_output_tokens reasoning temperature",
     "/v2/validatebatch": "api_key email_batch timeout",
-    "contacts/search": "contacts options",
     "contacts/enrich": "ids reveal",
     "search-and-enrich": "contacts companies reveal",
     "prospecting": "pagination filters",
-    "companies/search": "companies",
     "load": "fields data context",
     "/search_read": "domain fields offset limit order load context",
     "partner/search": "domain offset limit order context",

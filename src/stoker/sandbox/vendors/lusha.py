@@ -28,32 +28,6 @@ class LushaRecords:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def find_outline(self, item: Any) -> Json:
-        """Return the outline of a requested person, or an item error."""
-        reference = item.get("clientReferenceId") if isinstance(item, Mapping) else None
-        who = self.find_person(item)
-        if who is None:
-            return {"clientReferenceId": reference, **build_not_found()}
-        outline = self.to_outline(*who)
-        return {"clientReferenceId": reference, **outline}
-
-    def find_person(self, item: Any) -> CompanyPerson | None:
-        """Return who an item speaks of, by id, address, or name and company."""
-        if not isinstance(item, Mapping):
-            return None
-        if "id" in item:
-            return self.find_by_id(item["id"])
-        email = item.get("email")
-        if isinstance(email, str):
-            known = self._world.find_by_email(email)
-            return (known[0], known[1]) if known and known[1] else None
-        company = self._world.find_by_domain(str(item.get("companyDomain", "")))
-        if company is None:
-            return None
-        wanted = f"{item.get('firstName', '')} {item.get('lastName', '')}".casefold()
-        person = next((one for one in company.people if one.name.casefold() == wanted), None)
-        return None if person is None else (company, person)
-
     def find_by_id(self, id_: Any) -> CompanyPerson | None:
         """Return the person with this id."""
         index, _, nth = str(id_).removeprefix("ct-").partition("-")
@@ -91,7 +65,6 @@ class LushaRecords:
         nth = company.people.index(person)
         has: list[str] = ["emails"] if has_email(person) else []
         has += ["phones"] if has_phone(person) else []
-        prices = {"emails": 1, "phones": 5}
         return {
             "id": f"ct-{company.index}-{nth}",
             "firstName": person.first_name,
@@ -109,7 +82,7 @@ class LushaRecords:
             "location": {"country": "Singapore", "city": "Singapore"},
             "socialLinks": {"linkedin": f"https://linkedin.example/in/{company.index}-{nth}"},
             "has": has,
-            "canReveal": [{"field": field, "credits": prices[field]} for field in has],
+            "canReveal": [{"field": field, "credits": PRICES[field]} for field in has],
         }
 
     def reveal_person(
@@ -124,7 +97,7 @@ class LushaRecords:
         fate = self._world.build_draws("lusha", id_).draw_share()
         if fate < 0.03:
             return _build_item_error(
-                id_, "COMPLIANCE_RESTRICTED", "The contact request not to be shown"
+                id_, "COMPLIANCE_RESTRICTED", "The contact asked not to be shown"
             ), []
         if fate < 0.05:
             return _build_item_error(id_, "ENRICH_FAILED", "The contact could not be enriched"), []
@@ -137,42 +110,31 @@ class LushaRecords:
             points += [(id_, "phones")] if has_phone(person) else []
         return result, points
 
-    def find_company(self, item: Any, *, full: bool) -> Json:
-        """Return a company requested by domain or id, or an item error."""
+    def find_company(self, item: Any) -> Json:
+        """Return a company requested by domain, or an item error."""
         request = item if isinstance(item, Mapping) else {}
         reference = request.get("clientReferenceId")
-        company = self._find_company(request)
+        company = self._world.find_by_domain(str(request.get("domain") or ""))
         if company is None:
             return {"clientReferenceId": reference, **build_not_found()}
-        result: dict[str, Json] = {
+        low, high = _to_size_band(company.employees)
+        known = self._world.build_draws("headcount", company.index).draw_bool(0.85)
+        return {
             "clientReferenceId": reference,
             "id": f"co-{company.index}",
             "name": company.brand,
             "domain": company.domain,
+            "employeeCount": {
+                "exact": company.employees if known else None,
+                "min": low,
+                "max": high,
+            },
+            "yearFounded": company.incorporated.year,
+            "industry": {"primary": company.trade, "sub": company.trade},
+            "sicCodes": [{"code": company.ssic[:4], "description": company.trade}],
+            "location": {"country": "Singapore", "city": "Singapore"},
+            "description": f"{company.brand} works in {company.trade}.",
         }
-        if full:
-            low, high = _to_size_band(company.employees)
-            known = self._world.build_draws("headcount", company.index).draw_bool(0.85)
-            result |= {
-                "employeeCount": {
-                    "exact": company.employees if known else None,
-                    "min": low,
-                    "max": high,
-                },
-                "yearFounded": company.incorporated.year,
-                "industry": {"primary": company.trade, "sub": company.trade},
-                "sicCodes": [{"code": company.ssic[:4], "description": company.trade}],
-                "location": {"country": "Singapore", "city": "Singapore"},
-                "description": f"{company.brand} works in {company.trade}.",
-            }
-        return result
-
-    def _find_company(self, request: Mapping[str, Any]) -> Company | None:
-        index = str(request.get("id", "")).removeprefix("co-")
-        if index.isascii() and index.isdigit() and len(index) <= 12:
-            return self._world.get_company(int(index)) if int(index) < self._world.size else None
-        domain = request.get("domain") or request.get("companyDomain")
-        return self._world.find_by_domain(str(domain or ""))
 
 
 def has_email(person: Person) -> bool:
@@ -285,12 +247,8 @@ class _Lusha:
         self._revealed: set[tuple[str, str, str]] = set()
         self._calls: Counter[tuple[str, str, int]] = Counter()
         self._posts: Mapping[str, Callable[[str, Body], dict[str, Json]]] = {
-            "/v3/contacts/search": self._search,
             "/v3/contacts/enrich": self._enrich,
-            "/v3/contacts/search-and-enrich": self._search_and_enrich,
             "/v3/contacts/prospecting": self._search_prospects,
-            "/v3/companies/search": self._search_companies,
-            "/v3/companies/enrich": self._enrich_companies,
             "/v3/companies/search-and-enrich": self._search_and_enrich_companies,
         }
 
@@ -335,11 +293,6 @@ class _Lusha:
             headers=self._build_headers(key),
         )
 
-    def _search(self, key: str, body: Body) -> dict[str, Json]:
-        items = _get_list(body, "contacts")
-        results = [self._records.find_outline(item) for item in items]
-        return self._charge_search(key, results)
-
     def _search_prospects(self, key: str, body: Body) -> dict[str, Json]:
         pagination, filters = body.get("pagination", {}), body.get("filters")
         if not isinstance(filters, Mapping) or not isinstance(pagination, Mapping):
@@ -359,14 +312,6 @@ class _Lusha:
         ids = _get_list(body, "ids")
         return self._charge_reveal(key, [self._records.find_by_id(id_) for id_ in ids], ids, body)
 
-    def _search_and_enrich(self, key: str, body: Body) -> dict[str, Json]:
-        items = _get_list(body, "contacts")
-        found = [self._records.find_person(item) for item in items]
-        references = [
-            item.get("clientReferenceId") if isinstance(item, Mapping) else None for item in items
-        ]
-        return self._charge_reveal(key, found, references, body, named="clientReferenceId")
-
     def _charge_search(self, key: str, results: list[Json]) -> dict[str, Json]:
         found = sum(1 for one in results if isinstance(one, Mapping) and "error" not in one)
         listed = max(1, -(-found // 25))
@@ -379,16 +324,16 @@ class _Lusha:
         }
 
     def _charge_reveal(
-        self, key: str, found: list[Any], names: list[Any], body: Body, *, named: str = "id"
+        self, key: str, found: list[CompanyPerson | None], ids: list[Any], body: Body
     ) -> dict[str, Json]:
         reveal = body.get("reveal", ["emails", "phones"])
         if not isinstance(reveal, list) or not reveal or not set(map(str, reveal)) <= set(PRICES):
             raise _BadRequestError("reveal is a list of emails and phones")
         results: list[Json] = []
         bought: list[tuple[str, str, str]] = []
-        for who, name in zip(found, names, strict=True):
+        for who, id_ in zip(found, ids, strict=True):
             result, points = self._records.reveal_person(who, [str(one) for one in reveal])
-            results.append({named: name, **result} if named != "id" or who is None else result)
+            results.append({"id": id_, **result} if who is None else result)
             bought += [(key, *point) for point in points]
         new = [point for point in dict.fromkeys(bought) if point not in self._revealed]
         charged = self._charge_credits(key, sum(PRICES[field] for _, _, field in new))
@@ -399,18 +344,9 @@ class _Lusha:
             "billing": {"creditsCharged": charged, "resultsReturned": returned},
         }
 
-    def _search_companies(self, key: str, body: Body) -> dict[str, Json]:
-        items = _get_list(body, "companies")
-        return self._charge_search(key, [self._records.find_company(i, full=False) for i in items])
-
     def _search_and_enrich_companies(self, key: str, body: Body) -> dict[str, Json]:
-        return self._charge_companies(key, _get_list(body, "companies"))
-
-    def _enrich_companies(self, key: str, body: Body) -> dict[str, Json]:
-        return self._charge_companies(key, [{"id": id_} for id_ in _get_list(body, "ids")])
-
-    def _charge_companies(self, key: str, items: list[Any]) -> dict[str, Json]:
-        results = [self._records.find_company(item, full=True) for item in items]
+        items = _get_list(body, "companies")
+        results = [self._records.find_company(item) for item in items]
         ids = [str(one["id"]) for one in results if isinstance(one, Mapping) and "id" in one]
         new = [
             point

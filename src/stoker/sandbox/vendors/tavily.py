@@ -201,8 +201,6 @@ MAX_QUERY_LENGTH = 400
 
 _DEPTHS = {"basic": 1, "fast": 1, "ultra-fast": 1, "advanced": 2}
 
-_TOPICS = ("general", "news", "finance")
-
 _PLAN_LIMIT = 15_000
 
 _REFUSAL_TEXTS = {
@@ -261,10 +259,9 @@ class _Tavily:
             return _build_refusal(400, "Query is missing.")
         if len(query) > MAX_QUERY_LENGTH:
             return _build_refusal(400, "Query is too long. Max query length is 400 characters.")
-        depth, topic = body.get("search_depth", "basic"), body.get("topic", "general")
-        most = body.get("max_results", 5)
-        if not isinstance(depth, str) or depth not in _DEPTHS or topic not in _TOPICS:
-            return _build_refusal(400, "Invalid search_depth or topic.")
+        depth, most = body.get("search_depth", "basic"), body.get("max_results", 5)
+        if not isinstance(depth, str) or depth not in _DEPTHS:
+            return _build_refusal(400, "Invalid search_depth.")
         if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= 20:
             return _build_refusal(400, "max_results must be between 0 and 20.")
         if body.get("auto_parameters") and self._world.build_draws("auto", query).draw_bool(0.5):
@@ -278,7 +275,7 @@ class _Tavily:
         result: dict[str, Json] = {
             "query": query,
             "follow_up_questions": None,
-            "answer": _summarize_pages(found) if body.get("include_answer") else None,
+            "answer": None,
             "images": [],
             "results": [_to_result(page, place, body) for place, page in enumerate(found)],
             "response_time": round(0.3 + self._world.build_draws("time", query).draw_share(), 2),
@@ -291,10 +288,8 @@ class _Tavily:
     def _find_pages(self, query: str, body: Mapping[str, Any]) -> list[SearchPage]:
         only, never = _to_names(body.get("include_domains")), _to_names(body.get("exclude_domains"))
         pages = find_pages(self._world, query, self._company_search.find_companies(query))
-        if only and body.get("include_domains_mode", "restrict") == "restrict":
+        if only:
             pages = [page for page in pages if _is_under(page.url, only)]
-        elif only:
-            pages.sort(key=lambda page: not _is_under(page.url, only))
         return [page for page in pages if not _is_under(page.url, never)]
 
     def _extract(self, key: str, body: Mapping[str, Any]) -> Response:
@@ -354,22 +349,13 @@ class _Tavily:
 
 
 def _to_result(page: SearchPage, place: int, body: Mapping[str, Any]) -> Json:
-    result: dict[str, Json] = {
+    return {
         "url": page.url,
         "title": page.title,
         "content": page.snippet,
         "score": round(max(0.05, page.relevance - 0.011 * place), 5),
         "raw_content": page.text if body.get("include_raw_content") else None,
     }
-    if body.get("topic") == "news":
-        result["published_date"] = "Mon, 02 Nov 2026 08:00:00 GMT"
-    if body.get("include_favicon"):
-        result["favicon"] = f"http://{urlsplit(page.url).hostname}/favicon.ico"
-    return result
-
-
-def _summarize_pages(pages: list[SearchPage]) -> str:
-    return pages[0].snippet if pages else "Nothing was found."
 
 
 def _to_names(value: Any) -> tuple[str, ...]:
