@@ -17,7 +17,6 @@ from stoker.heat.beliefs import (
     compute_stale_chance,
     decay_to_prior,
     update_rates,
-    update_rates_by_count,
 )
 from stoker.heat.tiers import Tier
 
@@ -143,16 +142,6 @@ def test_a_quiet_year_silences_nobody_for_good_and_capping_the_evidence_would():
     assert rate(looked(ours, True, 7.0, elapsed=7.0)) > 2 * rate(ours)
 
 
-@given(sound, sound, st.integers(0, 10**9), st.floats(0, 1e6))
-def test_where_changes_can_be_counted_they_are_just_added(changes, days, seen, age):
-    before = belief(changes, days)
-    after = update_rates_by_count(
-        before, [seen], age=[age], elapsed=[0.0], prior=PRIOR, half_life=QUARTER
-    )
-    assert after.changes[0] == before.changes[0] + seen
-    assert after.days[0] == before.days[0] + age
-
-
 def test_the_chance_that_a_copy_is_out_of_date_is_the_share_that_changed_when_rates_are_drawn():
     drawn = np.random.default_rng(3).gamma(2.0, 1 / 30.0, 200_000)
     seen = -np.expm1(-drawn * 12.0)
@@ -175,10 +164,6 @@ def test_what_is_no_age_or_belief_is_refused_in_one_line(bad):
         compute_stale_chance(PRIOR, [1.0, bad])
     with pytest.raises(ConfigError, match="a belief's days"):
         belief(1.0, bad)
-    with pytest.raises(ConfigError, match="a number of changes"):
-        update_rates_by_count(
-            PRIOR, [bad], age=[1.0], elapsed=[1.0], prior=PRIOR, half_life=QUARTER
-        )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from stoker.accounts.model import Company, CompanyId
 from stoker.base.types import TenantId
 from stoker.heat.heat import HeatRule, Signal, SignalKind, score_heat
 from stoker.heat.import_signals import import_signals
+from stoker.heat.signal_files import SignalRow
 from stoker.heat.signals import MIN_POSTURE
 from stoker.heat.sweep import HeatSweep
 from stoker.heat.tiers import Tier, TierRule
@@ -117,18 +118,13 @@ def test_a_heat_that_moves_while_it_is_reckoned_is_left_alone(store, clock):
     assert heat.state.posture == MIN_POSTURE
 
 
-class Row:
-    def __init__(self, line, said=None, wrong=""):
-        self.line, self.said, self.wrong = line, said or {}, wrong
-
-
 def test_good_rows_of_a_table_move_heat_once_and_bad_ones_are_told(store, clock):
     rows = [
-        Row(2, {"account": "a", "at": "2026-11-16T07:00:00Z"}),
-        Row(3, {"account": "a", "at": "2026-11-16T07:30:00Z", "strength": "0.5"}),
-        Row(4, {"account": "nobody", "at": "2026-11-16T07:00:00Z"}),
-        Row(5, wrong="it is no CSV"),
-        Row(6, {"account": "a", "at": "soon"}),
+        SignalRow(2, {"account": "a", "at": "2026-11-16T07:00:00Z"}),
+        SignalRow(3, {"account": "a", "at": "2026-11-16T07:30:00Z", "strength": "0.5"}),
+        SignalRow(4, {"account": "nobody", "at": "2026-11-16T07:00:00Z"}),
+        SignalRow(5, wrong="it is no CSV"),
+        SignalRow(6, {"account": "a", "at": "soon"}),
     ]
 
     async def journey():

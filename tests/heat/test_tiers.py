@@ -4,19 +4,19 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import Depth
 from stoker.heat.tiers import (
     BY_RANK,
     Tier,
     TierRule,
     TierState,
     choose_tier,
-    get_tier_service,
+    compute_intervals,
     update_tier,
 )
 
@@ -31,6 +31,11 @@ standings = st.builds(
     since=st.integers(0, 100).map(lambda hours: NOW - hours * HOUR),
     below_since=st.none() | st.integers(0, 60).map(lambda hours: NOW - hours * HOUR),
 )
+
+
+def interval(tier, score, hours):
+    columns = np.array([tier.rank]), np.array([score]), np.array([hours / 24])
+    return timedelta(days=float(compute_intervals(*columns, rule=RULE)[0]))
 
 
 def after(standing, *, score=0.0, latest=(), now=NOW, rule=RULE):
@@ -125,18 +130,17 @@ def test_a_score_that_jumps_around_the_threshold_flaps_without_a_cooldown_and_no
 
 
 @pytest.mark.parametrize(
-    ("tier", "score", "quiet", "every", "depth"),
+    ("tier", "score", "quiet", "every"),
     [
-        (Tier.HOT, 0.9, 0, timedelta(hours=1), Depth.DEEP),
-        (Tier.WARM, 0.5, 0, timedelta(hours=6), Depth.SHALLOW),
-        (Tier.COLD, 0.0, 47, timedelta(days=3), Depth.SHALLOW),
-        (Tier.COLD, 0.0, 48, timedelta(days=7), Depth.SHALLOW),
-        (Tier.COLD, 0.4, 48, timedelta(days=3), Depth.SHALLOW),
+        (Tier.HOT, 0.9, 0, timedelta(hours=1)),
+        (Tier.WARM, 0.5, 0, timedelta(hours=6)),
+        (Tier.COLD, 0.0, 47, timedelta(days=3)),
+        (Tier.COLD, 0.0, 48, timedelta(days=7)),
+        (Tier.COLD, 0.4, 48, timedelta(days=3)),
     ],
 )
-def test_what_a_tier_is_promised(tier, score, quiet, every, depth):
-    found = get_tier_service(tier, score=score, quiet=quiet * HOUR, rule=RULE)
-    assert (found.every, found.depth, found.on_signal) == (every, depth, tier is Tier.HOT)
+def test_each_tier_has_its_interval(tier, score, quiet, every):
+    assert interval(tier, score, quiet) == every
 
 
 @given(scores, scores, st.integers(0, 100))
@@ -144,9 +148,8 @@ def test_a_cold_account_is_looked_at_every_three_to_seven_days_and_never_rarer_f
     one, other, hours
 ):
     cooler, hotter = sorted([one, other])
-    rare = get_tier_service(Tier.COLD, score=cooler, quiet=hours * HOUR, rule=RULE)
-    often = get_tier_service(Tier.COLD, score=hotter, quiet=hours * HOUR, rule=RULE)
-    assert RULE.cold_every <= often.every <= rare.every <= RULE.coldest_every
+    rare, often = (interval(Tier.COLD, score, hours) for score in (cooler, hotter))
+    assert RULE.cold_every <= often <= rare <= RULE.coldest_every
 
 
 @pytest.mark.parametrize(

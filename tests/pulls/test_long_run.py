@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from pull_cases import case
 from stoker.pulls.columns import Decision, validate_limits
-from stoker.pulls.price_curve import plan_steady_state, to_rate_problem
+from stoker.pulls.price_curve import to_rate_problem
+from stoker.pulls.rates import compute_rate_plan
+
+
+def plan_steady_state(accounts, limits, *, rule):
+    return compute_rate_plan(
+        *to_rate_problem(accounts, limits, rule=rule), objective=rule.objective
+    )
 
 
 @settings(max_examples=25)

@@ -23,7 +23,7 @@ from stoker.pulls.columns import (
     validate_limits,
 )
 from stoker.pulls.offers import compute_values, make_offers
-from stoker.pulls.planner import DEEP, NO_SLOT, NOT, SHALLOW, assign_slots, plan_pulls
+from stoker.pulls.planner import DEEP, NOT, SHALLOW, plan_pulls
 
 seeds = st.integers(0, 2**32 - 1)
 policies = st.sampled_from(Policy)
@@ -348,22 +348,6 @@ def test_whatever_the_values_and_ages_a_plan_is_made_and_keeps_its_budget(rows, 
 def test_nobody_to_look_at_is_a_plan_too():
     plan = plan_pulls(alike(0), validate_limits([5]), now=NOW, rule=PullRule())
     assert (len(plan.why), plan.spent.tolist(), plan.gap) == (0, [0], 0.0)
-
-
-def test_slots_come_in_the_order_of_worth_as_fast_as_each_connector_allows():
-    connector = np.array([0, 1, 0, 0, 1, 2])
-    chosen = np.array([3, 1, 0, 2, 4, 5])
-    assert assign_slots(connector, chosen, np.array([2.0, 0.5, 0.0])).tolist() == [
-        0,
-        0,
-        0,
-        1,
-        2,
-        NO_SLOT,
-    ]
-    late = assign_slots(np.zeros(2000, np.int64), np.arange(2000), np.array([1.0]))
-    assert late[1439] == 1439
-    assert (late[1440:] == NO_SLOT).all()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from exact_penalties import exact_penalty
 from stoker.base.errors import ConfigError
 from stoker.pulls.rate_problem import RateDemand, RateLimits
-from stoker.pulls.rates import compute_curve, compute_rate_plan
+from stoker.pulls.rates import compute_rate_plan
 from stoker.pulls.worth import Objective, compute_interval_at_rate
 
 HARMONIC, FRESHNESS = Objective.HARMONIC, Objective.FRESHNESS
@@ -274,26 +274,26 @@ def test_prices_of_an_earlier_plan_change_nothing_but_the_time_it_takes(objectiv
 @both
 def test_a_price_is_what_one_more_call_a_day_would_buy(objective):
     demand = people(400)
-    fewer, more = compute_curve(
-        demand, RateLimits(budget=np.array([50.0])), [1.0, 1.001], objective=objective
+    fewer, more = (
+        compute_rate_plan(demand, RateLimits(budget=np.array([each])), objective=objective)
+        for each in (50.0, 50.05)
     )
-    bought = (fewer.penalty - more.penalty) / (more.spend - fewer.spend)
+    bought = (fewer.penalty - more.penalty).sum() / (more.spend - fewer.spend).sum()
     assert bought == pytest.approx(float(fewer.price[0]), rel=5e-3)
 
 
 @both
 def test_more_budget_leaves_less_and_every_further_call_buys_less(objective):
-    points = compute_curve(
-        people(300),
-        RateLimits(budget=np.array([30.0])),
-        [0.5, 0.9, 1.0, 1.1, 2.0],
-        objective=objective,
-    )
-    assert [point.times for point in points] == [0.5, 0.9, 1.0, 1.1, 2.0]
-    left, price = [p.penalty for p in points], [float(p.price[0]) for p in points]
+    points = [
+        compute_rate_plan(
+            people(300), RateLimits(budget=np.array([30.0 * times])), objective=objective
+        )
+        for times in (0.5, 0.9, 1.0, 1.1, 2.0)
+    ]
+    left, price = [p.penalty.sum() for p in points], [float(p.price[0]) for p in points]
     assert left == sorted(left, reverse=True)
     assert price == sorted(price, reverse=True)
-    assert all(point.least_penalty <= point.penalty for point in points)
+    assert all(point.least_penalty <= point.penalty.sum() for point in points)
 
 
 def test_freshness_gives_up_on_who_changes_too_often_and_harmonic_on_nobody():

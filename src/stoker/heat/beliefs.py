@@ -153,23 +153,6 @@ def update_rates(
     )
 
 
-def update_rates_by_count(
-    beliefs: ChangeRates,
-    changes: ArrayLike,
-    *,
-    age: ArrayLike,
-    elapsed: ArrayLike,
-    prior: ChangeRates,
-    half_life: timedelta,
-) -> ChangeRates:
-    """Return the estimates after a lookup that counted the changes since the last one."""
-    before = decay_to_prior(beliefs, elapsed, prior=prior, half_life=half_life)
-    seen = validate_column(changes, what="a number of changes")
-    return ChangeRates(
-        changes=before.changes + np.minimum(seen, _MAX_EVIDENCE), days=before.days + to_ages(age)
-    )
-
-
 def validate_column(numbers: ArrayLike, *, what: str, most: float = sys.float_info.max) -> Floats:
     """Return the numbers as a column. Raises ConfigError for a wrong one."""
     column = np.asarray(numbers, np.float64)

@@ -187,33 +187,7 @@ def set_posture(heat: AccountHeat, posture: float) -> AccountHeat:
 
 def score_heat(heat: AccountHeat, *, now: datetime, rule: HeatRule, tiers: TierRule) -> AccountHeat:
     """Return the heat at this moment: score, factors and tier, from its state alone."""
-    now = to_utc(now, what="now")
-    state = heat.state
-    as_of = np.array([to_ticks(state.as_of or _EPOCH)], np.int64)
-    score, recency, volume = compute_scores(
-        np.array([state.posture]),
-        np.array([state.peak]),
-        np.array([state.mass]),
-        as_of,
-        now=now,
-        rule=rule,
-    )
-    before = TierState(tier=heat.tier, since=heat.tier_since, below_since=heat.below_since)
-    after = update_tier(before, score=float(score[0]), latest=state.latest, now=now, rule=tiers)
-    return replace(
-        heat,
-        score=float(score[0]),
-        tier=after.tier,
-        factors=Factors(
-            posture_score=state.posture,
-            signal_recency=float(recency[0]),
-            signal_volume=float(volume[0]),
-        ),
-        tier_since=after.since,
-        below_since=after.below_since,
-        computed_at=now,
-        updated_at=heat.updated_at if after.tier is heat.tier else now,
-    )
+    return score_heats([heat], now=now, rule=rule, tiers=tiers)[0]
 
 
 def compute_heat(

@@ -5,42 +5,22 @@ Each batch is atomic: an import that stops half-way and is repeated counts each 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from stoker.accounts.model import CompanyId
 from stoker.base.clock import Clock
-from stoker.base.types import Json
 from stoker.context import TenantStores
 from stoker.heat.heat import HeatRule, Signal
+from stoker.heat.signal_files import SignalRow
 from stoker.heat.signals import parse_signal
 from stoker.heat.tiers import TierRule
 
 BATCH_SIZE = 1000
 
 MAX_ERRORS_SHOWN = 1000  # listed with their reasons; the others are only counted
-
-
-class SignalRow(Protocol):
-    """One row of an imported table."""
-
-    @property
-    def line(self) -> int:
-        """Return where it stands."""
-        ...
-
-    @property
-    def said(self) -> Mapping[str, Json]:
-        """Return what it says, by column."""
-        ...
-
-    @property
-    def wrong(self) -> str:
-        """Return why it cannot be read; empty when it can."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,7 +55,7 @@ async def import_signals(
     while batch := list(islice(left, BATCH_SIZE)):
         now, signals = clock.now(), list[Signal]()
         for row in batch:
-            parsed = row.wrong or parse_signal(row.said, zone=zone, now=now)
+            parsed = row.wrong or parse_signal(row.cells, zone=zone, now=now)
             if isinstance(parsed, str):
                 done.add_error(row.line, parsed)
             elif await _is_unknown_account(store, parsed.account, checked):

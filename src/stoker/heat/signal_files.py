@@ -22,10 +22,10 @@ _JSON_LINES = {".jsonl", ".ndjson"}
 
 @dataclass(frozen=True, slots=True)
 class SignalRow:
-    """One row: what it says by column, or what is wrong with it."""
+    """One row: its cells by column, or what is wrong with it."""
 
     line: int
-    said: Mapping[str, Json] = field(default_factory=dict)
+    cells: Mapping[str, Json] = field(default_factory=dict)
     wrong: str = ""
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import Depth
 
 MAX_SIGNALS = 8  # times of an account's last signals; no promotion can ask for more
 
@@ -102,15 +101,6 @@ class TierState:
     below_since: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierService:
-    """How often and how deep a tier is looked up, and whether a signal triggers a lookup."""
-
-    every: timedelta
-    depth: Depth
-    on_signal: bool = False  # a shallow look, before the next one is due
-
-
 def choose_tier(score: float, latest: Sequence[datetime], *, now: datetime, rule: TierRule) -> Tier:
     """Return the tier for this score and these signal times, ignoring cooldowns."""
     if score >= rule.hot_from or _has_recent(latest, rule.hot_signals, rule.hot_within, now):
@@ -143,22 +133,6 @@ def update_tier(
         return replace(standing, below_since=below_since)
     lower = BY_RANK[standing.tier.rank - 1]
     return TierState(tier=lower, since=now, below_since=now if tier is not lower else None)
-
-
-def get_tier_service(tier: Tier, *, score: float, quiet: timedelta, rule: TierRule) -> TierService:
-    """Return how a tier is looked up, at this score and after so long in the tier.
-
-    Score and time matter only for COLD: a newly cold account is looked up most often, later ones
-    the less the colder they are.
-    """
-    if tier is Tier.HOT:
-        return TierService(every=rule.hot_every, depth=Depth.DEEP, on_signal=True)
-    if tier is Tier.WARM:
-        return TierService(every=rule.warm_every, depth=Depth.SHALLOW)
-    every = compute_intervals(
-        np.array([tier.rank]), np.array([score]), np.array([quiet / _DAY]), rule=rule
-    )
-    return TierService(every=timedelta(days=float(every[0])), depth=Depth.SHALLOW)
 
 
 def compute_intervals(ranks: Numbers, score: Numbers, quiet: Numbers, *, rule: TierRule) -> Floats:

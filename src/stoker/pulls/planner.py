@@ -34,10 +34,6 @@ from stoker.pulls.selection import Allocation, Ranking, allocate_budget
 
 NOT, SHALLOW, DEEP = range(3)  # how deep, in the column of depths
 
-MINUTES = 24 * 60
-
-NO_SLOT = -1
-
 _PLAN_CHUNK = 65_536  # accounts at a time
 
 
@@ -118,22 +114,6 @@ def list_in_order(plan: PullPlan) -> Ints:
     """Return the chosen accounts in lookup order: overdue ones first, then by score."""
     late = plan.why[plan.chosen] == Decision.FLOOR
     return np.concatenate([plan.chosen[late], plan.chosen[~late]])
-
-
-def assign_slots(connector: Column, chosen: Ints, per_minute: Floats) -> Ints:
-    """Return the minute of the plan's day at which each chosen account's turn has come.
-
-    The best first, as fast as each connector may be called; NO_SLOT where the day is over first.
-    """
-    slots = np.full(len(chosen), NO_SLOT, np.int64)
-    numbers = connector[chosen]
-    for each in np.unique(numbers).tolist():
-        line = np.flatnonzero(numbers == each)
-        pace = float(per_minute[each])
-        if pace > 0:
-            minute = np.floor(np.arange(len(line)) / pace)
-            slots[line] = np.where(minute < MINUTES, minute, NO_SLOT).astype(np.int64)
-    return slots
 
 
 def _find_refusals(

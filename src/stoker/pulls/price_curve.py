@@ -19,16 +19,8 @@ from stoker.pulls.columns import Decision, PlanAccounts, PullLimits, PullRule, t
 from stoker.pulls.plan_record import PlanSnapshot
 from stoker.pulls.planner import plan_pulls
 from stoker.pulls.rate_problem import RateDemand, RateLimits
-from stoker.pulls.rates import RatePlan, compute_rate_plan
+from stoker.pulls.rates import compute_rate_plan
 from stoker.pulls.worth import compute_stale_share
-
-
-def plan_steady_state(
-    accounts: PlanAccounts, limits: PullLimits, *, rule: PullRule, price0: Floats | None = None
-) -> RatePlan:
-    """Return the best lookup rates: shallow ones of all free accounts, then of depth."""
-    demand, caps = to_rate_problem(accounts, limits, rule=rule)
-    return compute_rate_plan(demand, caps, objective=rule.objective, price0=price0)
 
 
 def to_rate_problem(

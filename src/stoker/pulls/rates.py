@@ -8,7 +8,6 @@ price. It holds for any prices, so a plan proves its own gap, however its prices
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -178,17 +177,6 @@ _TARGET_GAP, _ACCEPTED_GAP = (
 _MIN_PROGRESS = 0.95  # of the gap before
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
-    """What so many times the budget would buy."""
-
-    times: float
-    spend: float  # calls a day
-    penalty: float
-    least_penalty: float  # no plan at this budget goes below
-    price: Floats  # by tenant
-
-
 def compute_rate_plan(
     demand: RateDemand,
     limits: RateLimits,
@@ -212,31 +200,6 @@ def compute_rate_plan(
         rows, own = _find_tenant_roots(asked, asked.rows, start, spaced)
         return build_rate_plan(asked, rows, own, spacing=spaced)
     return _plan_shared(asked, asked.shared, start, spaced)
-
-
-def compute_curve(
-    demand: RateDemand,
-    limits: RateLimits,
-    times: Sequence[float],
-    *,
-    objective: Objective = Objective.HARMONIC,
-) -> list[CurvePoint]:
-    """Return what so many times every tenant's budget would buy, with all caps as they are."""
-    points: list[CurvePoint] = []
-    for each in times:
-        more = replace(limits, budget=np.asarray(limits.budget, np.float64) * each)
-        price0 = points[-1].price if points else None
-        plan = compute_rate_plan(demand, more, objective=objective, price0=price0)
-        points.append(
-            CurvePoint(
-                times=each,
-                spend=float(plan.spend.sum()),
-                penalty=float(plan.penalty.sum()),
-                least_penalty=plan.least_penalty,
-                price=plan.price,
-            )
-        )
-    return points
 
 
 def _find_tenant_roots(
