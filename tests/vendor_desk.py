@@ -25,7 +25,7 @@ from stoker.sandbox.server import HANDLERS as VENDORS_THERE_ARE
 from stoker.sandbox.server import Sandbox
 from stoker.testing import EventRecorder
 from stoker.vendors.client import VendorClient
-from stoker.vendors.lusha import LushaCompanies, LushaPeople, LushaReveal, build_lusha_api
+from stoker.vendors.lusha import LushaPeople, LushaReveal, build_lusha_api
 from stoker.vendors.tavily import TavilyPageReader, TavilySearch, build_tavily_api
 from stoker.vendors.zerobounce import ZeroBounce
 
@@ -104,7 +104,6 @@ class Desk:
         contacts = build_lusha_api(http, key=key, base_url="http://lusha.test", deadline=patience)
         self.search, self.reading = TavilySearch(searching), TavilyPageReader(searching)
         self.people, self.reveal = LushaPeople(contacts), LushaReveal(contacts)
-        self.companies = LushaCompanies(contacts)
         self.verifier = ZeroBounce(
             http, key=key, base_url="http://zerobounce.test", deadline=patience
         )

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from stoker.leads.rationale import OpenAiRationales
     from stoker.registry.download import DataGov
     from stoker.settings import Settings
-    from stoker.vendors.lusha import LushaCompanies, LushaPeople, LushaReveal
+    from stoker.vendors.lusha import LushaPeople, LushaReveal
     from stoker.vendors.openai import OpenAiExtraction, Prices
     from stoker.vendors.tavily import TavilyPageReader, TavilySearch
     from stoker.vendors.zerobounce import ZeroBounce
@@ -231,12 +231,6 @@ class VendorFactory:
         from stoker.vendors.lusha import LushaReveal
 
         return LushaReveal(self._lusha(tenant))
-
-    def companies(self, tenant: TenantId) -> LushaCompanies:
-        """Return what tells how large a company is."""
-        from stoker.vendors.lusha import LushaCompanies
-
-        return LushaCompanies(self._lusha(tenant))
 
     def verifier(self, tenant: TenantId) -> ZeroBounce:
         """Return what verifies addresses."""

@@ -12,7 +12,6 @@ from stoker.accounts.model import (
     LeadScore,
     SentRow,
     Tenant,
-    User,
 )
 from stoker.base.types import Depth
 from stoker.enrichment.model import WorkItem, WorkState
@@ -23,10 +22,6 @@ UNTIL = NOW + HOUR
 
 def tenant(who="acme", **changes):
     return Tenant(**{"id": who, "name": "Acme – ünï 🙂"} | changes)
-
-
-def user(who="ann@acme.test", **changes):
-    return User(**{"id": who, "name": "Ann", "role": "admin"} | changes)
 
 
 def connection(**changes):

@@ -32,10 +32,10 @@ from stoker.rate_limits.rate_limit import LocalRateLimiter, Rate
 from stoker.registry.download import DataGov
 from stoker.sandbox.world.companies import World
 from stoker.testing import FakeClock
-from stoker.vendors.contacts import CompanyQuery, PeopleQuery, RevealQuery
+from stoker.vendors.contacts import PeopleQuery, RevealQuery
 from stoker.vendors.email_verification import EmailBatch
 from stoker.vendors.extraction import ExtractionQuery
-from stoker.vendors.lusha import LushaCompanies, LushaPeople, LushaReveal, build_lusha_api
+from stoker.vendors.lusha import LushaPeople, LushaReveal, build_lusha_api
 from stoker.vendors.openai import OpenAiExtraction, build_openai_api
 from stoker.vendors.search import PageTextsQuery, SearchDepth, SearchQuery
 from stoker.vendors.tavily import TavilyPageReader, TavilySearch, build_tavily_api
@@ -251,15 +251,6 @@ CONNECTORS: dict[str, Subject] = {
             RevealQuery(ids=("ct-1-0",)),
             RevealQuery(ids=tuple(f"ct-{n}-0" for n in range(100))),
             RevealQuery(ids=("nobody",)),
-        ],
-        failures=_LUSHA,
-    ),
-    "lusha companies": Subject(
-        vendor="lusha",
-        make=_lusha(LushaCompanies),
-        questions=lambda world: [
-            CompanyQuery(domain=world.get_company(1).domain),
-            CompanyQuery(domain="nobody-lives-here.test"),
         ],
         failures=_LUSHA,
     ),

@@ -19,7 +19,6 @@ from contracts.accounts import (
     sent,
     tenant,
     unit,
-    user,
 )
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import NOW
@@ -68,10 +67,6 @@ class NightSequence:
         years = (2000, self.rng.choice([2001, 2025]))
         return self.rng.choice(
             [
-                (
-                    f"put_user {word!r}",
-                    lambda b: whose(b).accounts.save_user(user(word, name=word)),
-                ),
                 (
                     f"put_onboarded {now}",
                     lambda b: whose(b).accounts.complete_setup_step(word, at=now),
@@ -191,7 +186,7 @@ class NightSequence:
         states = list(WorkState) if rng.random() < 0.1 else [WorkState.DONE, WorkState.DROPPED]
         end = ended(one, state=rng.choice(states), reasons=(self.text(),), ended_at=self.now())
         found = self.found(one.company) if rng.random() < 0.8 else None
-        return f"finish_unit {run} {end} {found}", (
+        return f"finish_item {run} {end} {found}", (
             lambda b: whose(b).nights.finish_item(run, end, found)
         )
 
@@ -253,7 +248,6 @@ async def dump(backend: Backend) -> list[object]:
     for store in map(backend.tenant, (ACME, UMBRELLA)):
         accounts, nights = store.accounts, store.nights
         found += [
-            await accounts.list_users(),
             await accounts.list_setup_steps(),
             await accounts.find_registry_cursor(),
         ]

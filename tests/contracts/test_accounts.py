@@ -20,7 +20,6 @@ from contracts.accounts import (
     score,
     taken,
     tenant,
-    user,
 )
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import HOUR, NOW, POISON
@@ -77,17 +76,8 @@ def test_who_cannot_be_a_tenant_is_not_listed(on_backend):
 def test_people_rules_and_the_connection_come_back_as_they_were_last_put(on_store):
     async def scenario(store):
         accounts = store.accounts
-        assert await accounts.list_users() == []
         assert await accounts.find_rule("default") is None
         assert await accounts.find_connection() is None
-        await accounts.save_user(user("zoe@acme.test"))
-        await accounts.save_user(user())
-        await accounts.save_user(user(role="viewer", active=False))
-        assert await accounts.list_users() == [
-            user(role="viewer", active=False),
-            user("zoe@acme.test"),
-        ]
-
         plain, narrow = IcpRule(), IcpRule(name="narrow", industries=("62011",), years=(2010, 2020))
         await accounts.save_rule(plain)
         await accounts.save_rule(replace(narrow, industries=()))
@@ -411,7 +401,6 @@ def test_one_tenant_knows_nothing_of_anothers_accounts(on_backend):
     async def scenario(backend):
         ours, theirs = backend.tenant(ACME), backend.tenant(UMBRELLA)
         await looked_at(ours, dossier())
-        await ours.accounts.save_user(user())
         await ours.accounts.save_rule(IcpRule())
         await ours.accounts.save_connection(connection())
         await ours.accounts.complete_setup_step("crm", at=NOW)
@@ -419,7 +408,6 @@ def test_one_tenant_knows_nothing_of_anothers_accounts(on_backend):
         await ours.accounts.save_candidates(["T1"], rule="default")
 
         for verb in (
-            "list_users",
             "list_companies",
             "list_company_records",
             "find_registry_cursor",
@@ -516,9 +504,6 @@ def test_poison_in_a_dossier_is_kept_letter_for_letter_or_refused(
 
 
 NAMED = {
-    "user.id": (lambda a, p: a.save_user(user(p)), lambda a, p: a.list_users()),
-    "user.name": (lambda a, p: a.save_user(user(name=p)), lambda a, p: a.list_users()),
-    "user.role": (lambda a, p: a.save_user(user(role=p)), lambda a, p: a.list_users()),
     "rule.name": (lambda a, p: a.save_rule(IcpRule(name=p)), lambda a, p: a.find_rule(p)),
     "connection.url": (lambda a, p: a.save_connection(connection(url=p)), None),
     "connection.kind": (lambda a, p: a.save_connection(connection(kind=p)), None),

@@ -5,12 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from stoker.accounts.facts import FactField
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.retry import MAX_WAIT
 from stoker.vendors.contacts import (
-    CompanyFacts,
-    CompanyQuery,
     People,
     PeopleQuery,
     Person,
@@ -25,16 +22,15 @@ def told(said, question):
     """What the connector for this question makes of a vendor that says this."""
 
     async def work(here):
-        needs = {PeopleQuery: here.people, RevealQuery: here.reveal, CompanyQuery: here.companies}
+        needs = {PeopleQuery: here.people, RevealQuery: here.reveal}
         return await needs[type(question)].ask(question, key="k")
 
     return at_desk(work, says=said if isinstance(said, Saying) else Saying(said))
 
 
-PEOPLE, REVEAL, SIZE = (
+PEOPLE, REVEAL = (
     PeopleQuery(domain="a.test"),
     RevealQuery(ids=("1", "2")),
-    CompanyQuery(domain="a.test"),
 )
 
 
@@ -94,37 +90,17 @@ def test_a_data_point_revealed_before_costs_nothing_again():
     assert at_desk(work)[1] == 0
 
 
-def test_a_companys_size_becomes_a_finding():
-    async def work(here):
-        company = here.box.world.get_company(4)
-        done = await here.companies.ask(CompanyQuery(domain=company.domain), key="k")
-        return company, done, here.charged("lusha")
-
-    company, done, charged = at_desk(work)
-    facts = done.answer
-    assert facts.employees in (company.employees, None)
-    assert facts.employees_low <= company.employees <= facts.employees_high
-    assert facts.founded == company.incorporated.year
-    assert done.cost["credits"] == charged == 1
-    fields = {finding.field: finding.value for finding in facts.findings(source="lusha")}
-    assert set(fields) == {FactField.EMPLOYEES, FactField.FOUNDED}
-    wide = CompanyFacts(employees_low=11, employees_high=50).findings(source="lusha")
-    assert [finding.value for finding in wide] == ["11-50"]
-
-
 def test_a_company_nobody_knows_is_an_answer_too():
     async def work(here):
-        nobody = CompanyQuery(domain="nobody-lives-here.test")
-        people = PeopleQuery(domain="nobody-lives-here.test")
-        return await here.companies.ask(nobody, key="k"), await here.people.ask(people, key="k")
+        unknown = PeopleQuery(domain="nobody-lives-here.test")
+        return await here.people.ask(unknown, key="k")
 
-    size, people = at_desk(work)
-    assert size.answer == CompanyFacts()
+    people = at_desk(work)
     assert people.answer == People()
-    assert size.answer.ttl < CompanyFacts(employees=3).ttl
+    assert people.answer.ttl < People(people=(Person(id="1", name="A"),)).ttl
 
 
-@pytest.mark.parametrize("question", [PEOPLE, REVEAL, SIZE], ids=lambda q: type(q).__name__)
+@pytest.mark.parametrize("question", [PEOPLE, REVEAL], ids=lambda q: type(q).__name__)
 @pytest.mark.parametrize("data", [None, [], {}, {"results": {}}, {"results": "x"}])
 def test_an_answer_without_results_may_have_been_charged(question, data):
     with pytest.raises(UncertainError):
@@ -147,9 +123,6 @@ def test_odd_items_lose_nobody_else():
     emails = [{"email": "not one"}, {"email": None}, {"email": " Tan@A.test "}]
     revealed = told({"results": [*odd, {"id": "1", "emails": emails}, {"id": "9"}]}, REVEAL).answer
     assert revealed == RevealedEmails(emails=(("1", "tan@a.test"),))
-    sizes = [{"employeeCount": {"exact": 10**30, "min": "11", "max": 50.0}, "yearFounded": "x"}]
-    facts = told({"results": sizes}, SIZE).answer
-    assert facts == CompanyFacts(employees_low=11, employees_high=50)
 
 
 @pytest.mark.parametrize(
@@ -183,9 +156,8 @@ def test_the_most_senior_with_an_address_are_worth_their_price():
 
 @pytest.mark.parametrize("domain", ["", "A.test", "a.test/x", "10.0.0.1", "a b.test", "a.test:80"])
 def test_a_company_is_found_by_its_plain_domain(domain):
-    for question in (PeopleQuery, CompanyQuery):
-        with pytest.raises(PermanentError):
-            question(domain=domain)
+    with pytest.raises(PermanentError):
+        PeopleQuery(domain=domain)
 
 
 @pytest.mark.parametrize("ids", [(), ("1", "1"), ("",), tuple(map(str, range(101)))])
@@ -199,9 +171,8 @@ def test_a_hundred_people_at_most_are_revealed_each_once(ids):
     [
         (PEOPLE, People(people=(Person(id="1", name="A", title="T", has_email=True),))),
         (REVEAL, RevealedEmails(emails=(("1", "a@a.test"),), withheld=(("2", "NO_EMAIL"),))),
-        (SIZE, CompanyFacts(employees=3, founded=2001)),
     ],
-    ids=["people", "reveal", "size"],
+    ids=["people", "reveal"],
 )
 def test_answers_come_back_from_what_is_kept_as_they_were(question, answer):
     assert question.decode_answer(json.loads(json.dumps(answer.as_json()))) == answer

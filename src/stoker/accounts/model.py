@@ -146,16 +146,6 @@ class TenantDirectory(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class User:
-    """A person who may act for a tenant. What proves who they are is not here."""
-
-    id: str  # what they sign in as
-    name: str = ""
-    role: str
-    active: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CrmConnection:
     """Where a tenant's results go. Its key is a setting, and never in a store."""
 
@@ -177,14 +167,6 @@ class UpsertCount:
 
 class AccountStore(Protocol):
     """One tenant's companies and what it knows about them."""
-
-    async def save_user(self, user: User) -> None:
-        """Remember a person under their id, in place of what was known of them."""
-        ...
-
-    async def list_users(self) -> list[User]:
-        """Return everybody who may or might act for this tenant, in id order."""
-        ...
 
     async def complete_setup_step(self, step: str, *, at: datetime) -> None:
         """Record that a step of the tenant's setup was done; the first time counts."""

@@ -18,7 +18,6 @@ from stoker.accounts.model import (
     CrmConnection,
     LeadScore,
     Tenant,
-    User,
 )
 from stoker.base.errors import PermanentError
 from stoker.base.types import parse_tenant_id, to_utc
@@ -31,13 +30,6 @@ def validate_tenant(tenant: Tenant) -> Tenant:
     parse_tenant_id(tenant.id)
     validate_text(tenant.name, what="a tenant's name")
     return tenant
-
-
-def validate_user(user: User) -> User:
-    """Return a person as a store gives them back."""
-    validate_key(user.id, what="a person's id")
-    validate_texts((user.name, user.role), what="a person")
-    return user
 
 
 def validate_rule(rule: IcpRule) -> IcpRule:

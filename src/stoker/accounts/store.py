@@ -32,7 +32,6 @@ from stoker.accounts.model import (
     CrmConnection,
     Tenant,
     UpsertCount,
-    User,
     merge_company,
 )
 from stoker.accounts.row_checks import (
@@ -43,7 +42,6 @@ from stoker.accounts.row_checks import (
     validate_rule,
     validate_run_name,
     validate_tenant,
-    validate_user,
 )
 from stoker.base.types import TenantId, to_utc
 from stoker.db.codec import validate_text
@@ -66,17 +64,6 @@ WHERE tenants.name <> excluded.name OR tenants.active <> excluded.active
 """
 
 SELECT_TENANTS = "SELECT id, name, active FROM tenants ORDER BY id"
-
-UPSERT_USER = """
-INSERT INTO tenant_users (tenant_id, id, name, role, active)
-VALUES (:tenant, :id, :name, :role, :active)
-ON CONFLICT (tenant_id, id) DO UPDATE SET
-    name = excluded.name, role = excluded.role, active = excluded.active
-"""
-
-SELECT_USERS = (
-    "SELECT id, name, role, active FROM tenant_users WHERE tenant_id = :tenant ORDER BY id"
-)
 
 INSERT_SETUP_STEP = """
 INSERT INTO onboarding_status (tenant_id, step, done_at) VALUES (:tenant, :step, :at)
@@ -198,26 +185,6 @@ class SqlAccounts:
     def __init__(self, database: Database, tenant: TenantId) -> None:
         self._database = database
         self._tenant = tenant
-
-    async def save_user(self, user: User) -> None:
-        validate_user(user)
-        await self._database.write(
-            lambda tx: tx.execute(
-                UPSERT_USER,
-                tenant=self._tenant,
-                id=user.id,
-                name=user.name,
-                role=user.role,
-                active=user.active,
-            )
-        )
-
-    async def list_users(self) -> list[User]:
-        rows = await self._database.read(lambda tx: tx.query(SELECT_USERS, tenant=self._tenant))
-        return [
-            User(id=one, name=name, role=role, active=bool(active))
-            for one, name, role, active in rows
-        ]
 
     async def complete_setup_step(self, step: str, *, at: datetime) -> None:
         values = {"step": validate_key(step, what="a step"), "at": to_db_time(at)}

@@ -347,10 +347,6 @@ class XmlRpc:
         self._key = check_api_key(NAME, key)
         self._uid: int | None = None
 
-    async def version(self) -> Json:
-        """Return what the server says of its version; no key is needed."""
-        return await self._call_service("common", "version", ())
-
     async def call(
         self,
         model: str,

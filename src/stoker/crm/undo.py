@@ -27,7 +27,6 @@ from stoker.crm.upsert import (
     ID,
     UNDONE_PREFIX,
     Crm,
-    SentValues,
     is_own_value,
     is_written_in,
     was_edited_by_person,
@@ -49,7 +48,7 @@ class UndoWrite:
     reason: str = ""  # why a record that was created or restored is not archived
 
 
-def plan_undo(sent: SentValues, record: CrmRecord) -> UndoWrite:
+def plan_undo(sent: SentRow, record: CrmRecord) -> UndoWrite:
     """Return how to restore the values before a run, where no person changed them since.
 
     `record` has our columns, and who created and last wrote it where the CRM says so.
@@ -80,7 +79,7 @@ def plan_undo(sent: SentValues, record: CrmRecord) -> UndoWrite:
     return UndoWrite(values=restored, skipped=changed)
 
 
-def list_expected_values(sent: SentValues, undo_write: UndoWrite) -> dict[str, Json]:
+def list_expected_values(sent: SentRow, undo_write: UndoWrite) -> dict[str, Json]:
     """Return the values to store before an undo: for each field either may be found."""
     values = dict(sent.values)
     for column in undo_write.values.keys() & values.keys():
@@ -89,7 +88,7 @@ def list_expected_values(sent: SentValues, undo_write: UndoWrite) -> dict[str, J
     return values
 
 
-def compute_values_after_undo(sent: SentValues, undo_write: UndoWrite) -> dict[str, Json]:
+def compute_values_after_undo(sent: SentRow, undo_write: UndoWrite) -> dict[str, Json]:
     """Return the values to store for a row after it was undone.
 
     What was restored is ours as it was before, so a later run with new values may write them; what

@@ -7,12 +7,13 @@ next new values. Nothing is sent that is there already. This module sends nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
 from typing import Protocol
 
+from stoker.accounts.model import SentRow
 from stoker.base.jsontools import compact_json
 from stoker.base.types import Json
 from stoker.budgets.model import Health
@@ -50,22 +51,6 @@ UNDONE_PREFIX = "undone:"  # before the digest of values that were undone
 FOUND_IN_CRM = "found there"  # instead of a run's name: no run on record wrote it
 
 _Fields = Mapping[str, CrmField]
-
-
-class SentValues(Protocol):
-    """The values we last wrote into a record, and the values before that."""
-
-    @property
-    def digest(self) -> str: ...
-
-    @property
-    def values(self) -> Mapping[str, Json]: ...
-
-    @property
-    def before(self) -> Mapping[str, Json]: ...
-
-    @property
-    def settled(self) -> Set[str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +91,7 @@ def compute_digest(row: CrmRow) -> str:
     return blake2b(compact_json(wanted).encode(), digest_size=16).hexdigest()
 
 
-def list_changed_rows(rows: Sequence[CrmRow], sent: Mapping[str, SentValues]) -> list[CrmRow]:
+def list_changed_rows(rows: Sequence[CrmRow], sent: Mapping[str, SentRow]) -> list[CrmRow]:
     """Return the rows whose values differ from what was last written, each id once.
 
     The last row of an id counts. The CRM need not be asked about the others. Values that were
@@ -120,11 +105,11 @@ def list_changed_rows(rows: Sequence[CrmRow], sent: Mapping[str, SentValues]) ->
     ]
 
 
-def _is_new_digest(digest: str, sent: SentValues) -> bool:
+def _is_new_digest(digest: str, sent: SentRow) -> bool:
     return digest != sent.digest.removeprefix(UNDONE_PREFIX) and digest not in sent.settled
 
 
-def list_settled_digests(writes: Sequence[SentValues]) -> frozenset[str]:
+def list_settled_digests(writes: Sequence[SentRow]) -> frozenset[str]:
     """Return the digests that need not be sent besides the last write's, for one record.
 
     Those are all that were undone; and when the last write was undone, the last one that was not:
@@ -140,12 +125,12 @@ def list_settled_digests(writes: Sequence[SentValues]) -> frozenset[str]:
     return frozenset(settled - {last.digest.removeprefix(UNDONE_PREFIX)})
 
 
-def was_undone(sent: SentValues) -> bool:
+def was_undone(sent: SentRow) -> bool:
     """Return whether a write was undone since."""
     return sent.digest.startswith(UNDONE_PREFIX)
 
 
-def is_archived_by_undo(sent: SentValues, record: CrmRecord) -> bool:
+def is_archived_by_undo(sent: SentRow, record: CrmRecord) -> bool:
     """Return whether a record is archived by our undo, and not by a person since."""
     if not is_archived(record) or was_edited_by_person(record):
         return False
@@ -156,7 +141,7 @@ def is_archived_by_undo(sent: SentValues, record: CrmRecord) -> bool:
     return isinstance(sent.values.get(ACTIVE), list | tuple)
 
 
-def is_written_in(sent: SentValues, place: str) -> bool:
+def is_written_in(sent: SentRow, place: str) -> bool:
     """Return whether a row was last written into this CRM, and not into another one."""
     return sent.values.get(CRM_KEY, place) == place
 
@@ -164,7 +149,7 @@ def is_written_in(sent: SentValues, place: str) -> bool:
 def plan_upserts(
     rows: Sequence[CrmRow],
     *,
-    sent: Mapping[str, SentValues],
+    sent: Mapping[str, SentRow],
     there: Mapping[str, CrmRecord],
     fields: Mapping[str, _Fields],
     beside: Sequence[CrmRow] = (),
@@ -196,7 +181,7 @@ def plan_upserts(
 
 
 def compute_values_after_send(
-    write: RowWrite, record: CrmRecord, sent: SentValues | None
+    write: RowWrite, record: CrmRecord, sent: SentRow | None
 ) -> dict[str, Json]:
     """Return the values to store for a row after it was sent, as the CRM returns them.
 
@@ -217,7 +202,7 @@ def compute_values_after_send(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KnownState:
-    sent: Mapping[str, SentValues]
+    sent: Mapping[str, SentRow]
     records: Mapping[str, CrmRecord]
     fields: Mapping[str, _Fields]
 
@@ -265,7 +250,7 @@ def _build_new(row: CrmRow, known: _KnownState, left: Mapping[str, str]) -> RowW
 
 
 def _build_change(
-    row: CrmRow, cells: Mapping[str, Cell], sent: SentValues | None, record: CrmRecord
+    row: CrmRow, cells: Mapping[str, Cell], sent: SentRow | None, record: CrmRecord
 ) -> RowWrite:
     """Return how an existing record is changed."""
     before = {column: record.values.get(column) for column in row.values}
@@ -281,7 +266,7 @@ def _build_change(
     return RowWrite(row=row, cells=cells, digest=compute_digest(row), before=before, intent=intent)
 
 
-def _is_restored(cells: Mapping[str, Cell], sent: SentValues | None, record: CrmRecord) -> bool:
+def _is_restored(cells: Mapping[str, Cell], sent: SentRow | None, record: CrmRecord) -> bool:
     """Return whether we made the record not archived, now or earlier."""
     earlier = sent is not None and bool(sent.values.get(ACTIVE))
     return ACTIVE in cells or (earlier and bool(record.values.get(ACTIVE)))
@@ -329,7 +314,7 @@ def _filter_usable(values: Mapping[str, Cell], fields: _Fields) -> dict[str, Cel
     }
 
 
-def _may_change(column: str, wanted: Cell, sent: SentValues | None, record: CrmRecord) -> bool:
+def _may_change(column: str, wanted: Cell, sent: SentRow | None, record: CrmRecord) -> bool:
     current = record.values.get(column)
     if current == wanted:
         return False

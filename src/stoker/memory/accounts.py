@@ -18,7 +18,6 @@ from stoker.accounts.model import (
     CrmConnection,
     Tenant,
     UpsertCount,
-    User,
     merge_company,
     merge_company_record,
 )
@@ -30,7 +29,6 @@ from stoker.accounts.row_checks import (
     validate_rule,
     validate_run_name,
     validate_tenant,
-    validate_user,
 )
 from stoker.base.types import TenantId, to_utc
 from stoker.db.codec import validate_text
@@ -58,7 +56,6 @@ class MemoryAccounts:
 
     def __init__(self, attention: MemoryPullStore) -> None:
         self._attention = attention
-        self._users: dict[str, User] = {}
         self._onboarded: dict[str, datetime] = {}
         self._rules: dict[str, IcpRule] = {}
         self._connection: CrmConnection | None = None
@@ -66,12 +63,6 @@ class MemoryAccounts:
         self._looked: set[CompanyId] = set()
         self._candidates: dict[str, set[CompanyId]] = {}
         self._mark: datetime | None = None
-
-    async def save_user(self, user: User) -> None:
-        self._users[user.id] = validate_user(user)
-
-    async def list_users(self) -> list[User]:
-        return [self._users[name] for name in sorted(self._users)]
 
     async def complete_setup_step(self, step: str, *, at: datetime) -> None:
         self._onboarded.setdefault(validate_key(step, what="a step"), to_utc(at))

@@ -10,18 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from stoker.accounts.facts import Fact, FactField, Method
 from stoker.accounts.model import Contact
 from stoker.base.errors import PermanentError
-from stoker.base.jsontools import get_count, get_line, get_list, has_list
+from stoker.base.jsontools import get_line, get_list, has_list
 from stoker.base.types import Json
 from stoker.http.url import parse_url
 
 MAX_PEOPLE = 100
 
 CONTACTS_TTL, NO_CONTACTS_TTL = timedelta(days=60), timedelta(days=14)
-
-MAX_STAFF = 5_000_000  # nobody employs more; a larger number is a mistake
 
 _SENIORITY_ORDER = (
     "founder",
@@ -158,69 +155,6 @@ class RevealQuery:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompanyFacts:
-    """What a vendor of company data says: how many work there, since when it is there."""
-
-    employees: int | None = None
-    employees_low: int | None = None
-    employees_high: int | None = None
-    founded: int | None = None
-
-    @property
-    def ttl(self) -> timedelta:
-        """Companies grow slowly; one nobody knew may be known later."""
-        return CONTACTS_TTL if self != CompanyFacts() else NO_CONTACTS_TTL
-
-    def as_json(self) -> Json:
-        """Return it as it is kept."""
-        return {
-            "employees": self.employees,
-            "low": self.employees_low,
-            "high": self.employees_high,
-            "founded": self.founded,
-        }
-
-    def findings(self, *, source: str) -> tuple[Fact, ...]:
-        """Return what this says about a company, with its origin."""
-        said: list[tuple[FactField, str, float]] = []
-        if self.employees is not None:
-            said.append((FactField.EMPLOYEES, str(self.employees), 0.8))
-        elif self.employees_low is not None and self.employees_high is not None:
-            said.append((FactField.EMPLOYEES, f"{self.employees_low}-{self.employees_high}", 0.7))
-        if self.founded is not None:
-            said.append((FactField.FOUNDED, str(self.founded), 0.7))
-        return tuple(
-            Fact.build(field, value, source=source, how=Method.VENDOR, confidence=sure)
-            for field, value, sure in said
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompanyQuery:
-    """What is known of a company, found by its domain."""
-
-    domain: str
-
-    def __post_init__(self) -> None:
-        _check_domain(self.domain)
-
-    def as_json(self) -> Json:
-        """Return what is asked."""
-        return {"company_at": self.domain}
-
-    def decode_answer(self, cached: Json) -> CompanyFacts:
-        """Return a kept answer."""
-        if not isinstance(cached, dict) or "employees" not in cached:
-            raise PermanentError(_INVALID_CACHED_ANSWER)
-        return CompanyFacts(
-            employees=parse_staff_count(get_count(cached, "employees")),
-            employees_low=parse_staff_count(get_count(cached, "low")),
-            employees_high=parse_staff_count(get_count(cached, "high")),
-            founded=get_count(cached, "founded"),
-        )
-
-
 def build_contacts(
     people: Iterable[Person], revealed: RevealedEmails, *, source: str
 ) -> list[Contact]:
@@ -238,11 +172,6 @@ def build_contacts(
         for person in people
         if person.id in emails
     ]
-
-
-def parse_staff_count(number: int | None) -> int | None:
-    """Return how many work somewhere, if it can be so many."""
-    return number if number is not None and 1 <= number <= MAX_STAFF else None
 
 
 def _check_domain(domain: str) -> None:

@@ -39,14 +39,11 @@ from stoker.http.api_client import (
 from stoker.http.client import HttpClient
 from stoker.vendors.contacts import (
     MAX_PEOPLE,
-    CompanyFacts,
-    CompanyQuery,
     People,
     PeopleQuery,
     Person,
     RevealedEmails,
     RevealQuery,
-    parse_staff_count,
 )
 
 NAME = "lusha"
@@ -162,38 +159,6 @@ class LushaReveal:
         return Paid(
             answer=RevealedEmails(emails=tuple(emails.items()), withheld=tuple(withheld.items())),
             cost=_compute_cost(data, promised=self.price(question)["credits"]),
-            quota=left,
-        )
-
-    async def check(self) -> Health:
-        return await check_health(lambda: _get_credits_left(self._vendor))
-
-
-class LushaCompanies:
-    """Tells how many people work at a company."""
-
-    name = NAME
-
-    def __init__(self, vendor: VendorApi) -> None:
-        self._vendor = vendor
-
-    def price(self, question: CompanyQuery) -> Mapping[str, int]:
-        return {"calls": 1, "credits": 1}
-
-    async def ask(self, question: CompanyQuery, *, key: str) -> Paid[CompanyFacts]:
-        body: Json = {"companies": [{"clientReferenceId": "1", "domain": question.domain}]}
-        data, left = await _post_query(self._vendor, "/v3/companies/search-and-enrich", body)
-        results = get_list(data, "results", most=1)
-        count = get_object(results[0] if results else None, "employeeCount")
-        founded = get_count(results[0] if results else None, "yearFounded")
-        return Paid(
-            answer=CompanyFacts(
-                employees=parse_staff_count(get_count(count, "exact")),
-                employees_low=parse_staff_count(get_count(count, "min")),
-                employees_high=parse_staff_count(get_count(count, "max")),
-                founded=founded if founded is not None and 1500 <= founded <= 2200 else None,
-            ),
-            cost=_compute_cost(data, promised=1),
             quota=left,
         )
 
