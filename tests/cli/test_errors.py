@@ -35,13 +35,13 @@ from stoker.cli.output import pass_asked
 @pass_asked
 def fail(asked, kind):
     "Fail."
-    settings = asked.settings()
+    settings = asked.read_settings()
     secret = settings.keys.openai.reveal() if settings.keys.openai else ""
     known = vars(errors) | vars(__builtins__)
     raise known[kind](f"it went wrong {secret}\\nsecond line")
 
 sys.modules["failing"] = sys.modules["__main__"]
-command_line.COMMANDS["fail"] = command_line.Lazy("failing:fail", "Fail.")
+command_line.COMMANDS["fail"] = command_line.LazyCommand("failing:fail", "Fail.")
 sys.exit(command_line.main())
 """
 
@@ -140,7 +140,7 @@ def wait():
     run_async(forever())
 
 sys.modules["waiting"] = sys.modules["__main__"]
-command_line.COMMANDS["wait"] = command_line.Lazy("waiting:wait", "Wait.")
+command_line.COMMANDS["wait"] = command_line.LazyCommand("waiting:wait", "Wait.")
 sys.exit(command_line.main(["wait"]))
 """
     with subprocess.Popen(
@@ -256,7 +256,7 @@ def test_help_knows_every_command_and_every_command_is_there(capsys):
     shown = capsys.readouterr().out
     context = click.Context(command_line.stoker)
     for name, lazy in command_line.COMMANDS.items():
-        assert f"  {name} " in shown
+        assert f"  {name}" in shown
         assert lazy.help in shown
         assert command_line.stoker.get_command(context, name).help
 

@@ -20,7 +20,13 @@ from stoker.budgets.reservations import (
 )
 from stoker.budgets.views import parse_amount, read_position, show_balances, to_balance_json
 from stoker.calendar.timezones import format_duration
-from stoker.cli.options import choose_tenant, choose_tenants, tenant_option, tenants_option
+from stoker.cli.options import (
+    DefaultGroup,
+    choose_tenant,
+    choose_tenants,
+    tenant_option,
+    tenants_option,
+)
 from stoker.cli.output import (
     Exit,
     json_option,
@@ -39,22 +45,20 @@ if TYPE_CHECKING:
 TenantReservation = tuple[TenantId, Reservation]
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=DefaultGroup)
+def holds() -> None:
+    """List open reservations; settle or release one by hand."""
+
+
+@holds.command("list")
 @tenants_option
 @json_option
 @pass_context
-@click.pass_context
-def holds(
-    ctx: click.Context, asked: CommandContext, tenants: tuple[str, ...], as_json: bool
-) -> Exit | None:
-    """List open promises with owner, age, expiry and phase, and how full each cap is.
+def list_holds(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exit:
+    """List open reservations with owner, age, expiry and state, and how full each cap is.
 
-    What is reserved is held against the promises; exit code 1 when it does not add up.
+    What each cap has reserved is compared with them; exit code 1 when it does not add up.
     """
-    if ctx.invoked_subcommand is not None:
-        if tenants or as_json:
-            raise click.UsageError(f"options come after `{ctx.invoked_subcommand}`", ctx)
-        return None
     return run_async(_list_reservations(asked, tenants, as_json=as_json))
 
 
@@ -76,7 +80,7 @@ async def _list_reservations(
             }
         )
     else:
-        show_reservations(held, now=now, empty="no open promises")
+        show_reservations(held, now=now, empty="No open reservations.")
         _show_next_steps([each for each in held if each[1].status is ReservationStatus.UNCERTAIN])
         print_text()
         show_balances(lines)

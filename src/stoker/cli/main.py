@@ -32,128 +32,138 @@ class LazyCommand(NamedTuple):
     help: str
 
 
-COMMANDS = {
-    "init": LazyCommand(
-        "stoker.config.commands:init", "Write a commented stoker.toml with small caps."
-    ),
-    "doctor": LazyCommand(
-        "stoker.cli.doctor:doctor", "Check settings, keys, store, zones and caps."
-    ),
-    "config": LazyCommand(
-        "stoker.config.commands:config", "Show every setting and where it came from."
-    ),
-    "tenant": LazyCommand(
-        "stoker.accounts.commands:tenant", "Add, list, show and switch off tenants."
-    ),
-    "icp": LazyCommand(
-        "stoker.accounts.commands_icp:icp", "Say and see which companies a tenant looks for."
-    ),
-    "crm": LazyCommand("stoker.crm.commands:crm", "Say and see where a tenant's results go."),
-    "nightly": LazyCommand(
-        "stoker.nightly.commands:nightly", "Do tenants' nights now; quote them before."
-    ),
-    "leads": LazyCommand("stoker.leads.commands:leads", "List the best leads, with reasons."),
-    "why": LazyCommand(
-        "stoker.pulls.commands_why:why", "Say what happened to one company, and why."
-    ),
-    "db": LazyCommand("stoker.db.commands:db", "Set up, migrate and describe the store."),
-    "schedule": LazyCommand(
-        "stoker.scheduling.commands:schedule", "Run, preview and audit the schedule."
-    ),
-    "upkeep": LazyCommand("stoker.scheduling.commands:upkeep", "Do one upkeep run now."),
-    "runs": LazyCommand("stoker.runs.commands:runs", "List, show, compare, repeat and stop runs."),
-    "prune": LazyCommand("stoker.runs.commands:prune", "Forget the runs that retention lets go."),
-    "caps": LazyCommand(
-        "stoker.budgets.commands_caps:caps", "List, set and raise caps; see what is used and free."
-    ),
-    "holds": LazyCommand(
-        "stoker.budgets.commands_holds:holds", "List open promises; say what became of one."
-    ),
-    "stop": LazyCommand(
-        "stoker.budgets.commands_stop:stop", "Grant nothing more; show what is in flight."
-    ),
-    "resume": LazyCommand("stoker.budgets.commands_stop:resume", "Take a stop back."),
-    "ledger": LazyCommand(
-        "stoker.ledger.commands:ledger", "List, show, verify and export the ledger."
-    ),
-    "export": LazyCommand(
-        "stoker.leads.commands_export:export_files", "Write leads to a file, with their sources."
-    ),
-    "undo": LazyCommand(
-        "stoker.crm.commands_undo:undo", "Take back what a run wrote into the CRM."
-    ),
-    "touches": LazyCommand(
-        "stoker.touches.commands:touches", "Stay in touch: a weekly plan, today's queue, outcomes."
-    ),
-    "registry": LazyCommand(
-        "stoker.registry.commands:registry", "Read, download and look at the register of companies."
-    ),
-    "heat": LazyCommand(
-        "stoker.heat.commands:heat", "Say which accounts are hot, and because of what."
-    ),
-    "pulls": LazyCommand("stoker.pulls.commands:pulls", "Look at accounts where it is worth most."),
-    "quote": LazyCommand(
-        "stoker.pulls.commands:quote", "Say what pulls would take now, and why not others."
-    ),
-    "replay": LazyCommand(
-        "stoker.pulls.commands_replay:replay", "Make a plan of pulls again; change one number."
-    ),
-    "price": LazyCommand(
-        "stoker.pulls.commands_price:price", "Say what more or less budget for pulls would buy."
-    ),
-    "signals": LazyCommand("stoker.heat.commands:signals", "Tell what happened at accounts."),
-    "discover": LazyCommand(
-        "stoker.discovery.commands:discover", "Find who hires: read job boards, feeds and files."
-    ),
-    "sources": LazyCommand(
-        "stoker.discovery.commands_sources:sources", "List and try sources of job postings."
-    ),
-    "sandbox": LazyCommand(
-        "stoker.sandbox.commands:sandbox", "Serve a make-believe internet to try things on."
-    ),
-    "connector": LazyCommand(
-        "stoker.vendors.commands:connector", "List connectors; see whether each is there."
-    ),
-    "crawl": LazyCommand("stoker.crawl.commands:crawl", "Visit one site and show what was found."),
-    "simulate": LazyCommand(
-        "stoker.simulation.commands:simulate", "Rehearse touch plans and looks; see what they do."
-    ),
-    "demo": LazyCommand(
-        "stoker.sandbox.demo:demo", "See it work: two tenants, no keys, no network."
-    ),
+SECTIONS = {
+    "First steps": {
+        "init": LazyCommand("stoker.config.commands:init", "Write a stoker.toml with small caps"),
+        "doctor": LazyCommand("stoker.cli.doctor:doctor", "Check settings, keys, database, clock"),
+        "demo": LazyCommand("stoker.sandbox.demo:demo", "Watch a night of two tenants; no keys"),
+    },
+    "Set up": {
+        "tenants": LazyCommand("stoker.accounts.commands:tenant", "add list show enable disable"),
+        "icp": LazyCommand(
+            "stoker.accounts.commands_icp:icp", "set show: which companies a tenant wants"
+        ),
+        "crm": LazyCommand("stoker.crm.commands:crm", "connect disconnect show undo"),
+        "connectors": LazyCommand("stoker.vendors.commands:connector", "list test"),
+        "registry": LazyCommand(
+            "stoker.registry.commands:registry", "import status show rejects industries"
+        ),
+        "config": LazyCommand("stoker.config.commands:config", "show: each setting and its origin"),
+        "db": LazyCommand("stoker.db.commands:db", "setup status maintain"),
+    },
+    "Research": {
+        "nightly": LazyCommand(
+            "stoker.nightly.commands:nightly", "Research tonight's companies; --plan shows the cost"
+        ),
+        "pulls": LazyCommand("stoker.pulls.commands:pulls", "quote plan run price replay"),
+        "discover": LazyCommand(
+            "stoker.discovery.commands:discover", "Read job boards and feeds: who is hiring"
+        ),
+        "sources": LazyCommand(
+            "stoker.discovery.commands_sources:sources", "list test: where postings come from"
+        ),
+        "crawl": LazyCommand("stoker.crawl.commands:crawl", "Visit one website now"),
+        "touches": LazyCommand(
+            "stoker.touches.commands:touches", "import plan today show mark run status certify"
+        ),
+    },
+    "Results": {
+        "leads": LazyCommand("stoker.leads.commands:leads_group", "list export"),
+        "why": LazyCommand(
+            "stoker.pulls.commands_why:why", "Explain one account: selected or not, cost, score"
+        ),
+        "heat": LazyCommand("stoker.heat.commands:heat", "top show sweep"),
+        "signals": LazyCommand("stoker.heat.commands:signals", "import: what happened at accounts"),
+    },
+    "Budget": {
+        "caps": LazyCommand("stoker.budgets.commands_caps:caps", "list set raise"),
+        "holds": LazyCommand(
+            "stoker.budgets.commands_holds:holds", "list settle release: open reservations"
+        ),
+        "ledger": LazyCommand("stoker.ledger.commands:ledger", "list show verify export"),
+        "stop": LazyCommand("stoker.budgets.commands_stop:stop", "Stop all spending now"),
+        "resume": LazyCommand("stoker.budgets.commands_stop:resume", "Allow spending again"),
+    },
+    "Operate": {
+        "schedule": LazyCommand(
+            "stoker.scheduling.commands:schedule", "run next audit accept-clock"
+        ),
+        "runs": LazyCommand("stoker.runs.commands:runs", "list show compare rerun cancel prune"),
+    },
+    "Try it safely": {
+        "sandbox": LazyCommand("stoker.sandbox.commands:sandbox", "serve: a fake internet"),
+        "simulate": LazyCommand(
+            "stoker.simulation.commands:simulate", "pulls nights coverage scores timing"
+        ),
+    },
+}
+COMMANDS = {name: lazy for section in SECTIONS.values() for name, lazy in section.items()}
+ADDED = {  # commands of a group whose module is another one
+    "crm": {"undo": "stoker.crm.commands_undo:undo"},
+    "db": {"maintain": "stoker.scheduling.commands:upkeep"},
+    "pulls": {
+        "quote": "stoker.pulls.commands:quote",
+        "price": "stoker.pulls.commands_price:price",
+        "replay": "stoker.pulls.commands_replay:replay",
+    },
+    "runs": {"prune": "stoker.runs.commands:prune"},
+}
+ALIASES = {  # what these commands were called before; they keep working and are not listed
+    "tenant": "stoker.accounts.commands:tenant",
+    "connector": "stoker.vendors.commands:connector",
+    "undo": "stoker.crm.commands_undo:undo",
+    "upkeep": "stoker.scheduling.commands:upkeep",
+    "quote": "stoker.pulls.commands:quote",
+    "price": "stoker.pulls.commands_price:price",
+    "replay": "stoker.pulls.commands_replay:replay",
+    "export": "stoker.leads.commands_export:export_files",
+    "prune": "stoker.runs.commands:prune",
 }
 
 
+def load_command(where: str) -> click.Command:
+    """Import and return the command at `module:name`."""
+    module, name = where.split(":")
+    command = getattr(import_module(module), name)
+    if not isinstance(command, click.Command):
+        raise TypeError(f"{where} is not a command")
+    return command
+
+
 class LazyGroup(click.Group):
-    """A group that knows its commands' names and helps without importing them."""
+    """A group that knows its commands' names and help lines without importing them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in ALIASES:
+            return load_command(ALIASES[cmd_name])
         if cmd_name not in COMMANDS:
             return None
-        module, name = COMMANDS[cmd_name].where.split(":")
-        command = getattr(import_module(module), name)
-        if not isinstance(command, click.Command):
-            raise TypeError(f"{COMMANDS[cmd_name].where} is not a command")
+        command = load_command(COMMANDS[cmd_name].where)
+        if isinstance(command, click.Group):
+            for name, where in ADDED.get(cmd_name, {}).items():
+                if name not in command.commands:
+                    command.add_command(load_command(where), name)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS:
+        if args and args[0] not in COMMANDS and args[0] not in ALIASES:
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], COMMANDS, n=1)
+            near = get_close_matches(args[0], COMMANDS, n=1, cutoff=0.7)
             ctx.fail(
-                f"no such command {args[0]!r}" + (f"; did you mean {near[0]}?" if near else "")
+                f"no such command {args[0]!r}" + (f" (did you mean {near[0]}?)" if near else "")
             )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<10}", lazy.help) for name, lazy in section.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -186,7 +196,7 @@ def stoker(
     assignments: tuple[str, ...],
     log_level: str | None,
 ) -> None:
-    """Decides which accounts to look at, when, how deep and at what cost, and says why."""
+    """Research accounts for each tenant, inside every budget cap, and explain why."""
     flags = dict(_parse_assignment(assignment) for assignment in assignments)
     if log_level is not None:
         flags["logging.level"] = log_level
@@ -222,6 +232,8 @@ def _run_command(arguments: Sequence[str] | None, *, secrets: set[str]) -> int:
     try:
         # Not click's standalone mode: exit codes and one-line errors are decided here.
         given = list(sys.argv[1:] if arguments is None else arguments)
+        if arguments is None and "_STOKER_COMPLETE" in os.environ:
+            stoker.main(prog_name="stoker")  # click answers the shell's completion, and exits
         check_not_empty(given)
         with stoker.make_context("stoker", given, obj=secrets) as ctx:
             return int(stoker.invoke(ctx) or Exit.OK)

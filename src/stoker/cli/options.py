@@ -170,3 +170,22 @@ def parse_tenant_argument(name: str) -> TenantId:
     from stoker.base.types import parse_tenant_id
 
     return parse_tenant_id(name)
+
+
+def hide_command(command: click.Command) -> click.Command:
+    """Return a command under an older name: it works, and help does not list it."""
+    from copy import copy
+
+    alias = copy(command)
+    alias.hidden = True
+    return alias
+
+
+class DefaultGroup(click.Group):
+    """A group whose bare name, or name with options, is its first command: `holds` lists holds."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        helps = ctx.help_option_names
+        if not args or (args[0] not in self.commands and args[0] not in helps):
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)

@@ -172,6 +172,8 @@ def _iterate_below(words: str, command: click.Command) -> Iterator[tuple[str, cl
     yield words, command
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
+            if inner.hidden:
+                continue
             yield from _iterate_below(f"{words} {name}", inner)
 
 

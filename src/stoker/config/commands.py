@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.cli.export import create_file
+from stoker.cli.options import DefaultGroup
 from stoker.cli.output import json_option, pass_context, print_json, print_table, print_text
 from stoker.config.fields import to_json_value
 from stoker.settings import FIELDS, SECTIONS, Settings
@@ -73,7 +74,7 @@ def init(asked: CommandContext, *, force: bool, as_json: bool) -> None:
     print_text("  stoker demo             see it work without keys or network")
 
 
-@click.group()
+@click.group(cls=DefaultGroup)
 def config() -> None:
     """Show every setting and where it came from."""
 

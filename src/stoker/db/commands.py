@@ -37,7 +37,7 @@ _admin_url_option = click.option(
 
 @click.group()
 def db() -> None:
-    """Set up, migrate and describe the store."""
+    """Set up the database, show its state, run maintenance."""
 
 
 @db.command()
@@ -61,7 +61,7 @@ def setup(asked: CommandContext, *, admin_url: str | None, as_json: bool) -> Non
     _print_report(done, settings, as_json=as_json)
 
 
-@db.command()
+@db.command(hidden=True)
 @_admin_url_option
 @json_option
 @pass_context

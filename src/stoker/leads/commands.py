@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import choose_tenants, tenants_option
+from stoker.cli.options import DefaultGroup, choose_tenants, tenants_option
 from stoker.cli.output import json_option, pass_context, print_json, print_table, run_async
+from stoker.leads.commands_export import export_leads
 
 if TYPE_CHECKING:
     from stoker.accounts.model import CompanyRecord
@@ -19,9 +20,15 @@ if TYPE_CHECKING:
 _PAGE_SIZE = 200
 
 
-@click.command()
+@click.group("leads", cls=DefaultGroup)
+def leads_group() -> None:
+    """List the best leads with reasons, or write them to a file."""
+
+
+@leads_group.command("list")
 @tenants_option
 @click.option(
+    "--min-score",
     "--min",
     "least",
     type=click.FloatRange(0, 1),
@@ -48,7 +55,7 @@ def leads(
 ) -> None:
     """List leads, best first. `stoker why TENANT/COMPANY` tells the whole story of one.
 
-    `stoker export leads` writes all of them to a file.
+    `stoker leads export` writes all of them to a file.
     """
     if as_csv and as_json:
         raise ConfigError("--csv and --json are two ways to print the same; choose one")
@@ -124,3 +131,6 @@ def _print_csv(found: list[tuple[TenantId, CompanyRecord]]) -> None:
 
     with open_export("csv", LEAD_COLUMNS, out=None, replace=False) as file:
         file.add([to_lead_row(tenant, dossier) for tenant, dossier in found])
+
+
+leads_group.add_command(export_leads, "export")

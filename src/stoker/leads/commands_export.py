@@ -38,7 +38,9 @@ def export_files() -> None:
 )
 @click.option("--force", is_flag=True, help="Replace a file that is already there.")
 @click.option(
+    "--min-score",
     "--least",
+    "least",
     type=click.FloatRange(0, 1),
     metavar="SCORE",
     help="Only leads scored at least this. Default: what becomes a lead in the CRM.",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
+from stoker.cli.options import hide_command
 from stoker.cli.output import (
     Exit,
     json_option,
@@ -51,7 +52,7 @@ _version_option = click.option(
 )
 
 
-@click.group()
+@click.group("industries")
 def ssic() -> None:
     """Read classifications of industries, and see which codes a word means."""
 
@@ -256,6 +257,7 @@ def registry() -> None:
 registry.add_command(import_files)
 
 registry.add_command(ssic)
+registry.add_command(hide_command(ssic), "ssic")
 
 
 @registry.command()
