@@ -26,13 +26,13 @@ from stoker.settings import FIELDS
 # A program that runs the real `main` with one more command, which fails as it is told to.
 FAILING = """
 import sys, click
-from stoker import errors
+from stoker.base import errors
 from stoker.cli import main as command_line
-from stoker.cli.output import pass_asked
+from stoker.cli.output import pass_context
 
 @click.command()
 @click.argument("kind")
-@pass_asked
+@pass_context
 def fail(asked, kind):
     "Fail."
     settings = asked.read_settings()
@@ -194,7 +194,7 @@ def test_a_reader_that_stops_reading_is_no_error(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["rns"], "no such command 'rns'; did you mean runs?; see `stoker --help`"),
+        (["rns"], "no such command 'rns' (did you mean runs?); see `stoker --help`"),
         (["nonsense"], "no such command 'nonsense'; see `stoker --help`"),
         (["--nonsense"], "No such option '--nonsense'; see `stoker --help`"),
         (["db", "stats"], None),
@@ -219,7 +219,7 @@ def test_a_command_that_cannot_be_understood_is_one_line_and_2(capsys, arguments
 def test_no_command_at_all_shows_the_help(capsys):
     assert main([]) == Exit.CONFIG
 
-    assert "Commands:" in capsys.readouterr().err
+    assert "First steps:" in capsys.readouterr().err
 
 
 def test_a_missing_settings_file_that_was_named_is_one_line(capsys, tmp_path):
