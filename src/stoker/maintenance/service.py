@@ -157,7 +157,8 @@ async def read_audit(
     """Return what became of each occurrence with since <= occurrence < until."""
     slots = await store.schedule.list_results(name, until=until)
     expected = audit.list_expected(schedule, slots, since=since, until=until)
-    runs = await store.runs.list_runs(kind=name)
+    # A run starts when it is due or later, by clocks that may differ by minutes.
+    runs = await store.runs.list_runs(kind=name, since=since - timedelta(days=1))
     return audit.audit_occurrences(
         expected,
         [slot for slot in slots if slot.due_at >= since],

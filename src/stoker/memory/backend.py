@@ -94,11 +94,24 @@ class MemoryRunStore:
         kept = self._runs.get(to_utc(at))
         return kept.run if kept else None
 
-    async def list_runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
+    async def list_runs(
+        self,
+        *,
+        kind: str | None = None,
+        state: RunState | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> list[Run]:
         if kind is not None:
             validate_text(kind, what="a run's kind")
         newest_first = [self._runs[at].run for at in sorted(self._runs, reverse=True)]
-        return [run for run in newest_first if kind in (None, run.kind)][:limit]
+        return [
+            run
+            for run in newest_first
+            if kind in (None, run.kind)
+            and state in (None, run.state)
+            and (since is None or run.at >= since)
+        ][:limit]
 
     async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
         request, kept = validate_cancel_request(request), self._runs.get(to_utc(at))

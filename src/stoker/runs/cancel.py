@@ -42,7 +42,8 @@ async def close_dead_runs(store: TenantStores, *, by: Run, runner: Runner) -> li
     """
     ours = await store.schedule.find_lease(get_lease_name(by.kind))
     closed = []
-    for run in await list_dead_runs(store, await store.runs.list_runs(), now=runner.clock.now()):
+    running = await store.runs.list_runs(state=RunState.RUNNING)
+    for run in await list_dead_runs(store, running, now=runner.clock.now()):
         its = await store.schedule.find_lease(get_lease_name(run.kind))
         if run.at == by.at or (ours and its and ours.owner == its.owner != ""):
             continue

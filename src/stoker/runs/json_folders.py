@@ -143,9 +143,9 @@ class RunFolders:
         except FileNotFoundError:  # another process has just removed it
             return 0
 
-    def read_kinds(self) -> dict[str, str]:
-        """Return the kind of each run in the index, which may lack some."""
-        return {name: entry["kind"] for name, entry in (read_index(self._index) or {}).items()}
+    def read_index(self) -> dict[str, Any]:
+        """Return the index, by run; it may lack some runs and the end of some."""
+        return read_index(self._index) or {}
 
     def list_problems(self) -> list[str]:
         """Return a sentence for each problem that a person should look at."""

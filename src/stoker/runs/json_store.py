@@ -31,6 +31,7 @@ from stoker.runs.model import (
     RunState,
     StorageSize,
     format_run_name,
+    parse_run_name,
     validate_cancel_request,
     validate_run,
 )
@@ -83,11 +84,18 @@ class JsonRunStore:
         record = await asyncio.to_thread(self._find_record, at)
         return record.run if record else None
 
-    async def list_runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
+    async def list_runs(
+        self,
+        *,
+        kind: str | None = None,
+        state: RunState | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> list[Run]:
         """Return runs, newest first, without damaged ones: `checks` reports those."""
         if kind is not None:
             validate_text(kind, what="a run's kind")
-        return await asyncio.to_thread(self._list_runs, kind, limit)
+        return await asyncio.to_thread(self._list_runs, kind, state, since, limit)
 
     async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
         return await asyncio.to_thread(self._request_cancel, at, validate_cancel_request(request))
@@ -197,19 +205,27 @@ class JsonRunStore:
         moment = to_utc(at, what="a run's timestamp")
         return None if moment.microsecond else self._folders.find_record(format_run_name(moment))
 
-    def _list_runs(self, kind: str | None, limit: int | None) -> list[Run]:
-        kinds = self._folders.read_kinds() if kind is not None else {}
+    def _list_runs(
+        self, kind: str | None, state: RunState | None, since: datetime | None, limit: int | None
+    ) -> list[Run]:
+        index = self._folders.read_index() if (kind, state) != (None, None) else {}
         found: list[Run] = []
         for name in self._folders.list_names():
             if limit is not None and len(found) >= limit:
                 break
-            if kind is not None and kinds.get(name, kind) != kind:
+            if since is not None and parse_run_name(name) < since:
+                break  # they come newest first
+            entry = index.get(name, {})
+            if kind is not None and entry.get("kind", kind) != kind:
+                continue
+            # An index may lack a run's end, so only an end in it is believed.
+            if state is RunState.RUNNING and entry.get("state", state.value) != state.value:
                 continue
             try:
                 record = self._folders.find_record(name)
             except ConfigError:
                 continue
-            if record and kind in (None, record.run.kind):
+            if record and kind in (None, record.run.kind) and state in (None, record.run.state):
                 found.append(record.run)
         return found
 

@@ -205,8 +205,15 @@ class RunStore(Protocol):
         """Return the run with this timestamp."""
         ...
 
-    async def list_runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
-        """Return runs, newest first."""
+    async def list_runs(
+        self,
+        *,
+        kind: str | None = None,
+        state: RunState | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> list[Run]:
+        """Return runs, newest first: of a kind, in a state, not before a time."""
         ...
 
     async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:

@@ -241,11 +241,24 @@ class SqlRunStore:
         rows = await self._database.read(lambda tx: tx.query(query, **values))
         return parse_run_row(rows[0]) if rows else None
 
-    async def list_runs(self, *, kind: str | None = None, limit: int | None = None) -> list[Run]:
+    async def list_runs(
+        self,
+        *,
+        kind: str | None = None,
+        state: RunState | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> list[Run]:
         query, values = SELECT_RUNS, dict[str, Value](tenant=self._tenant)
         if kind is not None:
             query += " AND kind = :kind"
             values["kind"] = validate_text(kind, what="a run's kind")
+        if state is not None:
+            query += " AND state = :state"
+            values["state"] = state.value
+        if since is not None:
+            query += " AND run_timestamp_utc >= :since"
+            values["since"] = to_db_time(since)
         query += " ORDER BY run_timestamp_utc DESC"
         if limit is not None:
             query += " LIMIT :limit"
