@@ -137,7 +137,7 @@ def test_new_times_keep_away_from_those_that_stand_and_from_the_past(standing, n
     kept = sorted({first + at * minute for at in standing})
     kept = [at for n, at in enumerate(kept) if not n or at - kept[n - 1] >= get_gap(RULE)]
     begins = first + now * minute
-    left = cut_spans(opens, not_before=begins, kept=kept, gap=get_gap(RULE), grain=get_grain(RULE))
+    left = cut_spans(opens, not_before=begins, fixed=kept, gap=get_gap(RULE), grain=get_grain(RULE))
     taken = Counter(next(s.hour for s in opens if s.start <= at < s.end) for at in kept)
     found = draw_day_times(
         number, left, rule=RULE, chance=RandomStream(3, Purpose.TIMES), taken=taken

@@ -1,7 +1,7 @@
-"""Profiles, plans and counters in dictionaries, without a wait: the model of every touch store.
+"""Touch state of one tenant in memory: profiles, plans, outcomes, deliveries, counters.
 
-A store in memory keeps one of these, and a store in a file makes one of the file for each verb.
-The verbs are those of `TouchStore`, and promise the same.
+The state file loads one for each verb. The verbs are those of `TouchStore`, with the same
+guarantees.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from stoker.touches.row_checks import (
     validate_week,
 )
 
-TouchKey = tuple[date, str]  # a touch: its day and whom
+TouchKey = tuple[date, str]  # a touch: its day and url
 
 
 @dataclass(kw_only=True)
@@ -54,14 +54,14 @@ class TouchState:
     profiles_version: int = 0  # of profiles that were new or differed
 
     def save_profiles(self, profiles: Sequence[Profile]) -> ProfileCounts:
-        told: Counter[str] = Counter()
-        for said in [validate_profile(each) for each in profiles]:
-            known = self.profiles_by_url.get(said.url)
-            merged = said if known is None else merge_profile(known, said)
-            told["new" if known is None else "same" if merged == known else "changed"] += 1
-            self.profiles_by_url[said.url] = merged
-        self.profiles_version += bool(told["new"] or told["changed"])
-        return ProfileCounts(**told)
+        counts: Counter[str] = Counter()
+        for given in [validate_profile(each) for each in profiles]:
+            known = self.profiles_by_url.get(given.url)
+            merged = given if known is None else merge_profile(known, given)
+            counts["new" if known is None else "same" if merged == known else "changed"] += 1
+            self.profiles_by_url[given.url] = merged
+        self.profiles_version += bool(counts["new"] or counts["changed"])
+        return ProfileCounts(**counts)
 
     def list_profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
         validate_text(after, what="a profile's url")
@@ -119,11 +119,11 @@ class TouchState:
         return sorted(map(self._with_outcome, found), key=lambda touch: touch.day)
 
     def save_plan(self, plan: WeeklyPlan, *, seen: int, settled: PlanBasis | None = None) -> bool:
-        kept = validate_plan(plan)
+        valid = validate_plan(plan)
         _, revision = self.plans.get(plan.week, (None, 0))
         if revision != seen:
             return False
-        self.plans[plan.week] = (kept, revision + 1)
+        self.plans[plan.week] = (valid, revision + 1)
         self.bases.pop(plan.week, None)
         if settled is not None:
             self.bases[plan.week] = (settled, revision + 1)

@@ -1,4 +1,4 @@
-"""What `doctor` says of touches: do the numbers fit together, can they leave, who shares a file."""
+"""Checks of `doctor` for touches: rules, delivery settings, shared state files."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def _check_tenant(tenant: TenantId, own: Settings, now: datetime, *, alone: bool
     from stoker.touches.planner import compute_week_budgets
     from stoker.touches.setup import find_missing_settings
 
-    what, said, zone = f"touches, {tenant}", own.touches, own.scheduling.timezone
+    what, section, zone = f"touches, {tenant}", own.touches, own.scheduling.timezone
     try:
-        rule = said.build_plan_rule()
+        rule = section.build_plan_rule()
     except ConfigError as error:
         return Check(what=what, ok=False, detail=str(error))
     if because := find_missing_settings(own):
@@ -42,16 +42,16 @@ def _check_tenant(tenant: TenantId, own: Settings, now: datetime, *, alone: bool
         return Check(
             what=what,
             ok=False,
-            detail=f"another tenant keeps its touches in {said.state_file} too; give each a "
+            detail=f"another tenant keeps its touches in {section.state_file} too; give each a "
             "touches.state_file of its own",
         )
     _, notes = compute_week_budgets(
         get_monday(get_local_day(now, zone)), rule=rule, seed=0, zone=zone
     )
-    told = f"{rule.target} a week, by {said.way}, kept in "
-    told += str(said.state_file) if _is_in_file(own) else "the store"
+    detail = f"{rule.target} a week, by {section.way}, kept in "
+    detail += str(section.state_file) if _is_in_file(own) else "the store"
     # What does not fit is planned as far as it does, and every plan says so: news, not an error.
-    return Check(what=what, ok=True, detail="; ".join([told, *notes[-1:]]))
+    return Check(what=what, ok=True, detail="; ".join([detail, *notes[-1:]]))
 
 
 def _is_in_file(own: Settings) -> bool:

@@ -1,13 +1,9 @@
-"""What a week's plan can promise about coverage, before it starts.
+"""Certify a week's coverage before it starts, and simulate weeks for it.
 
-Feasible: as long as every touch succeeds, can everybody be reached in time? And with touches that
-fail as often as they did: how likely is it that somebody waits too long? The second answer is a
-probability, found by rehearsing the production planner, and never a guarantee.
-
-Weeks of touches on a make-believe tenant, to learn how long anybody waits.
-
-The days are planned by the production planner; only the outcomes are drawn. Whoever chooses is
-told what really happened so far, and may look away from it: that is how policies are compared.
+Feasible means: if every touch succeeds, every profile is reached in time. With touches that fail as
+often as they did, the certificate estimates how likely a profile waits too long: a probability from
+simulated weeks of the production planner, never a guarantee. A simulation draws only the outcomes;
+a policy sees what happened so far and may ignore it.
 """
 
 from __future__ import annotations
@@ -89,7 +85,7 @@ def simulate_weeks(
 ) -> SimulatedWeeks:
     """Return what came of so many weeks from a Monday on.
 
-    Whoever was never touched waits from that Monday on; nobody else's past is forgotten.
+    A profile never touched waits from that Monday on; the others keep their past.
     """
     first = monday.toordinal()
     state = last_done.copy()
@@ -134,7 +130,7 @@ _Z95 = 1.959964  # standard deviations to either side of 95 %
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feasibility:
-    """Whether everybody can be reached in time, if every touch succeeds."""
+    """Whether every profile can be reached in time, if every touch succeeds."""
 
     feasible: bool
     failing_day: date | None  # the first on which more are due than there was room for
@@ -249,10 +245,10 @@ def check_feasibility(
     window: timedelta,
     weekdays: Collection[int] = range(1, 8),
 ) -> Feasibility:
-    """Say whether budgets of the days from Monday on reach everybody by their deadlines.
+    """Return whether the daily budgets reach every profile by its deadline.
 
     They do if and only if on no day more profiles are due by then than there was room for.
-    Somebody never touched waits from Monday on; whoever is overdue is due on the first day.
+    A profile never touched waits from Monday on; an overdue one is due on the first day.
     """
     days = len(budgets)
     due_in = last_done + window.days - monday.toordinal()

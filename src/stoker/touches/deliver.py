@@ -1,10 +1,8 @@
-"""Due touches leave Stoker: to a file, a webhook or a CRM, each under one id, each written down.
+"""Deliver due touches to a file, a webhook or a CRM, each under one delivery id.
 
-A touch leaves when its time has come and the counters have room for it, also for those that left
-and nobody has spoken of since. It is delivered first and written down after: a crash in between
-delivers it again, under the same id. How it travels, its way knows.
-
-The ways touches leave through somebody else's system: a webhook of the tenant's, its CRM.
+A touch is delivered when its time has come and the counters have room for it; touches that were
+delivered and await an outcome count too. It is delivered first and recorded after: a crash in
+between delivers it again, under the same id.
 """
 
 from __future__ import annotations
@@ -75,12 +73,12 @@ class CrmChannel:
         return there.id if there is not None else await self._write_row(build_partner_write(row))
 
     async def _write_row(self, write: RowWrite) -> int:
-        told = (await self._crm.upsert([write]))[write.row.external_id]
-        if told.id is not None:
-            return told.id
-        if told.is_retryable:
-            raise TransientError(told.reason, retry_after=told.retry_after)
-        raise PermanentError(f"the CRM refuses it: {told.reason}")
+        result = (await self._crm.upsert([write]))[write.row.external_id]
+        if result.id is not None:
+            return result.id
+        if result.is_retryable:
+            raise TransientError(result.reason, retry_after=result.retry_after)
+        raise PermanentError(f"the CRM refuses it: {result.reason}")
 
 
 MAX_ATTEMPTS = 3
@@ -127,9 +125,9 @@ async def deliver_due(
     Dry, nothing leaves and nothing is written but the plan. Raises ConfigError as the way does;
     what left before that is written down.
     """
-    kept = await touching.load_today(whole_week=False)
-    now, week = touching.clock.now(), format_week(kept.slot.day)
-    due = await _list_due(touching, kept, now=now)
+    today = await touching.load_today(whole_week=False)
+    now, week = touching.clock.now(), format_week(today.slot.day)
+    due = await _list_due(touching, today, now=now)
     room, because = await _compute_capacity(touching, now=now)
     if limit is not None and limit < room:
         room, because = limit, f"no more than {limit} were asked for"
@@ -161,12 +159,10 @@ async def deliver_due(
     )
 
 
-async def _list_due(touching: TouchService, kept: SavedDay, *, now: datetime) -> list[Touch]:
+async def _list_due(touching: TouchService, day: SavedDay, *, now: datetime) -> list[Touch]:
     """Return a day's touches whose time has come and that have not left yet, in time order."""
     come = [
-        each
-        for each in list_pending(kept.slot)
-        if each.at <= now and each.url not in kept.deliveries
+        each for each in list_pending(day.slot) if each.at <= now and each.url not in day.deliveries
     ]
     return await touching.filter_active(come)
 

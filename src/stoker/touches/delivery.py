@@ -1,13 +1,8 @@
-"""A tenant's own webhook: something of ours is delivered to it, signed, under an id of its own.
+"""Deliver to a tenant's signed webhook, or append lines to a JSON file.
 
-The signature says who sent it and when, over the very bytes that were sent. Whoever receives it
-knows a delivery by its id, so the same one may be sent again. What is delivered, and how often it
-is tried, is not known here.
-
-Touches handed over as lines of a JSON file, for whoever reads it from there.
-
-A line is on the disk before we return. What was handed over just before a crash stands among the
-last lines, and is not written again. Which touches there are is not known here.
+The signature covers the sender, the time and the exact bytes. The receiver knows a delivery by its
+id, so the same one may be sent again. A line is on the disk before we return; one written just
+before a crash is among the last lines and is not repeated.
 """
 
 from __future__ import annotations
@@ -60,7 +55,7 @@ class FileChannel:
             end = os.fstat(file).st_size
             looked = min(end, self._tail_bytes)
             if looked and delivery in _parse_delivery_ids(os.pread(file, looked, end - looked)):
-                os.fsync(file)  # whoever wrote it may have died before it was on the disk
+                os.fsync(file)  # the writer may have died before it was on the disk
                 return
             # What a crash left of a line must not swallow this one.
             torn = end and os.pread(file, 1, end - 1) != b"\n"
@@ -81,17 +76,17 @@ def _parse_delivery_ids(tail: bytes) -> set[str]:
     found = set()
     for line in tail.split(b"\n")[:-1]:
         try:
-            said = json.loads(line)
+            record = json.loads(line)
         except ValueError:
             continue  # the first may be cut off, another torn
-        if isinstance(said, dict) and isinstance(said.get("delivery"), str):
-            found.add(said["delivery"])
+        if isinstance(record, dict) and isinstance(record.get("delivery"), str):
+            found.add(record["delivery"])
     return found
 
 
 DEADLINE = timedelta(seconds=20)
 
-MAX_BYTES = 64_000  # of an answer nobody reads
+MAX_BYTES = 64_000  # of an answer that is not read
 
 SIGNATURE_HEADER, DELIVERY_HEADER = "stoker-signature", "stoker-delivery"
 
@@ -131,11 +126,11 @@ class Webhook:
         )
 
     async def deliver(self, delivery: str, content: Mapping[str, Json], *, now: datetime) -> None:
-        """Hand something over; any answer that says yes will do.
+        """Send a delivery; any success status will do.
 
-        Raises TransientError when it should be sent again, under the same id: also when nobody
-        knows whether it arrived. PermanentError: this delivery is refused for good. ConfigError:
-        nothing can be delivered there as things are set.
+        Raises TransientError when it should be sent again under the same id, also when it is
+        unknown whether it arrived. PermanentError: this delivery is refused for good. ConfigError:
+        nothing can be delivered with these settings.
         """
         if not _DELIVERY_ID.fullmatch(delivery):
             raise PermanentError("a delivery's id is one plain word; nothing was sent")

@@ -1,11 +1,7 @@
-"""Weekly plans as JSON and back, as iCalendar (RFC 5545), and as CSV.
+"""Export weekly plans as JSON, iCalendar (RFC 5545) and CSV, and touches to programs and CRMs.
 
-Names and addresses come from outside: in a calendar they are escaped and folded, in a CSV file no
-cell begins like a formula. The same plan gives the same bytes.
-
-What a touch says where it is handed over: to a program, and to a person's CRM.
-
-Names and addresses came from strangers: texts are cleaned and bounded, markup is escaped.
+Names and addresses come from outside: a calendar escapes and folds them, no CSV cell begins like a
+formula, and markup is escaped. The same plan gives the same bytes.
 """
 
 from __future__ import annotations
@@ -136,8 +132,12 @@ def plan_to_csv(plan: WeeklyPlan) -> str:
     rows.writerow(COLUMNS)
     for slot in plan.days:
         for touch in slot.touches:
-            said = {**touch_to_json(touch), "week": plan.week, "forced": str(touch.forced).lower()}
-            rows.writerow([escape_cell(said[column]) for column in COLUMNS])  # type: ignore[arg-type]
+            values = {
+                **touch_to_json(touch),
+                "week": plan.week,
+                "forced": str(touch.forced).lower(),
+            }
+            rows.writerow([escape_cell(values[column]) for column in COLUMNS])  # type: ignore[arg-type]
     return out.getvalue()
 
 
@@ -220,7 +220,7 @@ def build_payload(tenant: TenantId, delivery: str, touch: Touch) -> dict[str, Js
 
 
 def build_partner_row(tenant: TenantId, touch: Touch) -> CrmRow:
-    """Return whom an activity is about; whoever has that website already is the one."""
+    """Return the partner of an activity; an existing partner with that website is used."""
     return CrmRow(
         model=PARTNER,
         external_id=build_external_id(tenant, "profile", touch.url),

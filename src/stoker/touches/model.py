@@ -1,13 +1,7 @@
-"""Profiles, touches and weekly plans, and every number a plan is made by.
+"""Profiles, touches, weekly plans and the plan rule; and the store of touches.
 
-A touch is planned here, made by somebody else and comes back as an outcome. Knows what these
-things are and which rules contradict themselves; how a week is planned is said elsewhere. All
-moments are UTC, all days those of the tenant's zone.
-
-What staying in touch needs remembered: profiles, weekly plans, what came of them, counters.
-
-Verbs of a store, as in `ports`: each atomic, each wholly or not at all. Everything is one tenant's
-own, behind its door. Who is touched when is decided in `core.coverage`.
+A touch is planned here, made by a person or program, and comes back as an outcome. All moments are
+UTC, all days those of the tenant's zone. Each store verb is atomic and belongs to one tenant.
 """
 
 from __future__ import annotations
@@ -46,7 +40,7 @@ class TouchOutcome(StrEnum):
 
     @property
     def is_counted(self) -> bool:
-        """Say whether the touch was made: it consumes counters, and the wait begins anew."""
+        """Return whether the touch was made: it counts, and the wait begins again."""
         return self is TouchOutcome.DONE
 
 
@@ -55,7 +49,7 @@ PENDING = "pending"  # the status of a touch without an outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Somebody a tenant stays in touch with. The url is its id."""
+    """A person or company that a tenant stays in touch with. The url is its id."""
 
     url: str
     name: str = ""
@@ -65,7 +59,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Touch:
-    """One planned contact. `url` and `day` together name it: nobody is touched twice a day."""
+    """One planned contact. `url` and `day` together name it: at most one a day."""
 
     url: str
     name: str
@@ -86,7 +80,7 @@ class Touch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeMark:
-    """Somebody's word on what came of one touch."""
+    """The recorded outcome of one touch."""
 
     url: str
     day: date
@@ -164,9 +158,9 @@ class PlanRule:
     daily_max: int = 20
     daily_cap: int = 20
     hourly_cap: int = 5
-    force_after: timedelta = timedelta(days=12)  # whoever waited longer is included by force
+    force_after: timedelta = timedelta(days=12)  # a profile that waited longer is forced in
     force_limit: int = 5  # a day, until the deadline is near
-    window: timedelta = timedelta(days=14)  # nobody should wait longer
+    window: timedelta = timedelta(days=14)  # no profile should wait longer
     pressing: timedelta = timedelta(days=3)  # so long before the window ends no limit holds
     score_per_day: float = 0.8
     score_ceiling: float = 12.0
@@ -298,7 +292,7 @@ class Delivery:
     day: date
     channel: str
     at: datetime
-    refused: str = ""  # why nobody took it; empty: it was taken
+    refused: str = ""  # why it was refused; empty: it was accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +300,7 @@ class PlanBasis:
     """On which day a plan was last brought in line with what was known, and with what."""
 
     on: date
-    profiles_version: int  # as `TouchStore.get_profiles_version` told
+    profiles_version: int  # as `TouchStore.get_profiles_version` returned
     rule_digest: str = ""  # the same for the same rule, and another for another
 
 
@@ -372,7 +366,7 @@ class TouchStore(Protocol):
     ) -> bool:
         """Keep a plan in place of the one of its week, if that is still the revision seen.
 
-        0 means that there was none. Atomic: of two who saw the same, one is told yes. Outcomes
+        0 means that there was none. Atomic: of two that saw the same, one gets True. Outcomes
         are not taken from the plan given, and none is ever lost to another plan.
         """
         ...
@@ -383,7 +377,7 @@ class TouchStore(Protocol):
         """Write down what came of a planned touch; say whether that was news.
 
         As `core.marking.is_news`. When it was made, the counters grow by one and its profile's
-        wait begins anew: all of it is there afterwards, or none. Raises PermanentError, with
+        wait begins again: all of it is there afterwards, or none. Raises PermanentError, with
         nothing written, when the plan of that week has no such touch.
         """
         ...
@@ -396,7 +390,7 @@ class TouchStore(Protocol):
         ...
 
     async def count_awaiting_outcome(self, *, since: datetime) -> int:
-        """Return how many touches were taken from a moment on that nobody has spoken of yet.
+        """Return how many touches delivered since a moment have no outcome yet.
 
         Only touches planned for that moment's day, two days before it, or later, are counted.
         """
@@ -407,9 +401,9 @@ class TouchStore(Protocol):
         ...
 
     async def add_to_counters(self, counters: Sequence[str], amount: int) -> None:
-        """Let counters grow by so much, together. Atomic: nobody's count is lost to another's."""
+        """Add an amount to counters, together. Atomic: no concurrent count is lost."""
         ...
 
     async def read_counters(self, counters: Sequence[str]) -> dict[str, int]:
-        """Return how far counters have got, by name; 0 for one that nobody counted on."""
+        """Return counter values by name; 0 for one that was never counted."""
         ...

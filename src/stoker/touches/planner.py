@@ -1,14 +1,9 @@
-"""A week of touches: budgets, then day after day who and when, on the state projected so far.
+"""Plan a week of touches: daily budgets, then profiles and times day by day; replan it later.
 
-A profile planned on Tuesday counts as done on Tuesday when Wednesday is chosen. The same profiles,
-rule and seed give the same plan, byte for byte. What cannot be given is said in the plan's notes.
-How a week goes on after something else happened is for repairing to say.
-
-The rest of a week, planned anew from what really happened.
-
-Past days stay as they were. Today keeps its budget and every touch that was handed out or has an
-outcome; the rest of today and the days after are picked again. A plan that is made on Monday and
-never looked at again forgets whoever's touch failed.
+A profile planned on Tuesday counts as done on Tuesday when Wednesday is planned. The same profiles,
+rule and seed give the same plan, byte for byte. The plan's notes say what the rule could not be
+given. Replanning keeps past days, today's budget, and every touch that was handed out or has an
+outcome; the rest of today and the later days are picked again.
 """
 
 from __future__ import annotations
@@ -72,9 +67,9 @@ def plan_week(
         slot = DaySlot(
             day=monday + timedelta(days=place), budget=budget, burst=place == budgets.burst
         )
-        filled, said = fill_day(slot, roster, last_done, rule=rule, seed=seed, zone=zone)
+        filled, day_notes = fill_day(slot, roster, last_done, rule=rule, seed=seed, zone=zone)
         slots.append(filled)
-        notes += said
+        notes += day_notes
     year, week, _ = monday.isocalendar()
     return WeeklyPlan(
         iso_year=year,
@@ -166,33 +161,35 @@ def fill_day(
 ) -> tuple[DaySlot, tuple[str, ...]]:
     """Return the slot with touches up to its budget, and what did not fit, in sentences.
 
-    Touches it has stay as they are. Whoever is planned counts as done in `last_done` from here on.
+    Touches it has stay as they are. Planned profiles count as done in `last_done` from here on.
     """
-    kept = _FixedTouches(slot.touches, roster.find_indexes(touch.url for touch in slot.touches))
-    wanted = max(slot.budget - len(kept.touches), 0)
-    times, said = _draw_times(slot, kept, wanted, rule=rule, seed=seed, zone=zone, since=not_before)
+    fixed = _FixedTouches(slot.touches, roster.find_indexes(touch.url for touch in slot.touches))
+    wanted = max(slot.budget - len(fixed.touches), 0)
+    times, notes = _draw_times(
+        slot, fixed, wanted, rule=rule, seed=seed, zone=zone, since=not_before
+    )
     picks = pick_for_day(
         last_done,
         day=slot.day,
         budget=len(times),
         rule=rule,
         seed=seed,
-        barred=kept.indexes,
-        forced_already=sum(touch.forced for touch in kept.touches),
+        barred=fixed.indexes,
+        forced_already=sum(touch.forced for touch in fixed.touches),
         appeal=roster.appeal,
     )
     if (short := len(times) - len(picks.indexes)) > 0:
-        said += (f"{slot.day}: {short} places stay empty; no more profiles may be touched then",)
+        notes += (f"{slot.day}: {short} places stay empty; no more profiles may be touched then",)
     last_done[picks.indexes] = slot.day.toordinal()
     touches = _build_touches(slot.day, picks, times, roster, seed=seed)
-    if kept.touches:
-        touches = sorted([*kept.touches, *touches], key=lambda touch: (touch.at, touch.url))
-    return replace(slot, touches=tuple(touches)), said
+    if fixed.touches:
+        touches = sorted([*fixed.touches, *touches], key=lambda touch: (touch.at, touch.url))
+    return replace(slot, touches=tuple(touches)), notes
 
 
 def _draw_times(
     slot: DaySlot,
-    kept: _FixedTouches,
+    fixed_touches: _FixedTouches,
     wanted: int,
     *,
     rule: PlanRule,
@@ -202,14 +199,14 @@ def _draw_times(
 ) -> tuple[Ints, tuple[str, ...]]:
     stretches = list_open_spans(slot.day, rule=rule, zone=zone)
     taken: Counter[int] = Counter()
-    if since is not None or kept.touches:
+    if since is not None or fixed_touches.touches:
         grain = get_grain(rule)
-        standing = sorted(to_ticks(touch.at) for touch in kept.touches)
+        standing = sorted(to_ticks(touch.at) for touch in fixed_touches.touches)
         for stretch in stretches:
             taken[stretch.hour] += sum(stretch.start <= at < stretch.end for at in standing)
         begins = 0 if since is None else -(-to_ticks(since) // grain) * grain
         stretches = cut_spans(
-            stretches, not_before=begins, kept=standing, gap=get_gap(rule), grain=grain
+            stretches, not_before=begins, fixed=standing, gap=get_gap(rule), grain=grain
         )
     chance = _open_stream(seed, Purpose.TIMES, slot.day)
     times = draw_day_times(wanted, stretches, rule=rule, chance=chance, taken=taken)
@@ -305,7 +302,7 @@ def replan_week(
     now: datetime,
     appeals: Mapping[str, float] | None = None,
 ) -> WeeklyPlan:
-    """Return the plan with what happened in it and, from now on, planned anew.
+    """Return the plan with its outcomes, planned again from now on.
 
     Budgets stay. A week that is over comes back with its outcomes, otherwise as it was.
     """
@@ -328,7 +325,7 @@ def replan_week(
             for touch in slot.touches
             if touch.outcome is not None or touch.handed_at is not None
         )
-        filled, said = fill_day(
+        filled, day_notes = fill_day(
             replace(slot, touches=stays),
             roster,
             last_done,
@@ -341,7 +338,7 @@ def replan_week(
         pending = [touch.url for touch in stays if touch.outcome is None]
         last_done[roster.find_indexes(pending)] = slot.day.toordinal()
         slots.append(filled)
-        notes += said
+        notes += day_notes
     return replace(so_far, days=tuple(slots), notes=tuple(notes))
 
 
@@ -367,5 +364,5 @@ def _compute_last_done(plan: WeeklyPlan, roster: EligibleProfiles) -> Ints:
 
 
 def _is_about(note: str, *, from_day: date, plan: WeeklyPlan) -> bool:
-    """Say whether a note is about a day that is planned anew."""
+    """Return whether a note is about a day that is planned again."""
     return any(note.startswith(f"{s.day}: ") for s in plan.days if s.day >= from_day)

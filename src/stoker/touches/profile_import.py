@@ -1,6 +1,6 @@
-"""Tables of profiles: a CSV file on disk, or a sheet that its owner shares by its address.
+"""Read tables of profiles: a CSV file on disk, or a shared sheet by its address.
 
-What a row means is said in `core.profiles`; here a table is brought in whole, within bounds.
+`profiles` parses the rows; here a table is read whole, within bounds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def fetch_profiles(
     if reply.status in _CLOSED_STATUSES or reply.headers.get("content-type", "").startswith(
         "text/html"
     ):
-        raise ConfigError(f"{where} is not open to us; share it with everybody who has the link")
+        raise ConfigError(f"{where} is not open to us; share it with anyone who has the link")
     if reply.status != 200:
         raise ConfigError(f"{where} does not answer with a table ({reply.status})")
     if reply.truncated:

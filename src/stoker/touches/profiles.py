@@ -1,7 +1,6 @@
-"""Profiles out of what tenants have: rows of a CSV file or a sheet, and their own leads.
+"""Parse profiles from the rows of a CSV file or a sheet, and from a tenant's leads.
 
-Every row becomes a profile or says why it is none; no row stops the others. Who is touched when is
-decided in `coverage`, and how rows are read off a disk or the web is not known here.
+Every row becomes a profile or a bad row with a reason; no row stops the others.
 """
 
 from __future__ import annotations
@@ -86,15 +85,15 @@ def parse_profiles(rows: Iterable[Row], *, zone: ZoneInfo, now: datetime) -> Par
         elif row.wrong:
             bad.append(BadRow(where=where, reason=row.wrong))
         else:
-            told = _parse_profile(
+            parsed = _parse_profile(
                 {n: row.cells[at] for n, at in columns.items()}, zone=zone, now=now
             )
-            if isinstance(told, str):
-                bad.append(BadRow(where=where, reason=told))
-            elif told.url in found:
+            if isinstance(parsed, str):
+                bad.append(BadRow(where=where, reason=parsed))
+            elif parsed.url in found:
                 bad.append(BadRow(where=where, reason="its url stands in an earlier row"))
             else:
-                found[told.url] = told
+                found[parsed.url] = parsed
     if columns is None:
         raise ConfigError(
             f"the table is empty; its first row names its columns, {_format_wanted_columns()}"
@@ -108,13 +107,13 @@ def leads_to_profiles(dossiers: Iterable[CompanyRecord]) -> ParsedProfiles:
     bad: list[BadRow] = []
     for dossier in dossiers:
         company = dossier.company
-        told: Profile | str = "no website of it is known"
+        parsed: Profile | str = "no website of it is known"
         if company.website:
-            told = _build_profile(company.website, company.name, status=ProfileStatus.ACTIVE)
-        if isinstance(told, Profile) and told.url not in found:
-            found[told.url] = told
+            parsed = _build_profile(company.website, company.name, status=ProfileStatus.ACTIVE)
+        if isinstance(parsed, Profile) and parsed.url not in found:
+            found[parsed.url] = parsed
         else:
-            why = told if isinstance(told, str) else "another company has the same website"
+            why = parsed if isinstance(parsed, str) else "another company has the same website"
             bad.append(BadRow(where=str(company.id), reason=why))
     return ParsedProfiles(profiles=tuple(found.values()), bad_rows=tuple(bad))
 
@@ -130,19 +129,19 @@ def compute_appeals(
     for dossier in dossiers:
         score = dossier.score.value if dossier.score is not None else 0.0
         appeal = min(max(score, heats.get(dossier.company.id, 0.0)), 1.0)
-        told = _build_profile(dossier.company.website, "", status=ProfileStatus.ACTIVE)
-        if isinstance(told, Profile) and appeal > appeals.get(told.url, 0.0):
-            appeals[told.url] = appeal
+        parsed = _build_profile(dossier.company.website, "", status=ProfileStatus.ACTIVE)
+        if isinstance(parsed, Profile) and appeal > appeals.get(parsed.url, 0.0):
+            appeals[parsed.url] = appeal
     return appeals
 
 
-def merge_profile(known: Profile, said: Profile) -> Profile:
-    """Return what is known of a profile once something is said of it.
+def merge_profile(known: Profile, given: Profile) -> Profile:
+    """Return a known profile merged with a given one.
 
     An empty name and a missing moment never replace one; of two moments the later counts.
     """
-    moments = [at for at in (known.last_done_at, said.last_done_at) if at is not None]
-    return replace(said, name=said.name or known.name, last_done_at=max(moments, default=None))
+    moments = [at for at in (known.last_done_at, given.last_done_at) if at is not None]
+    return replace(given, name=given.name or known.name, last_done_at=max(moments, default=None))
 
 
 def normalize_profile_url(text: str) -> str:
@@ -164,18 +163,18 @@ def to_csv_export_url(url: str) -> str:
     sheet = _SHEET_PATH.fullmatch(parts.path)
     if address.host != "docs.google.com" or sheet is None:
         return str(address)
-    said = {**parse_qs(parts.fragment), **parse_qs(parts.query)}
-    page = said.get("gid", ["0"])[0]
+    parameters = {**parse_qs(parts.fragment), **parse_qs(parts.query)}
+    page = parameters.get("gid", ["0"])[0]
     if not re.fullmatch(r"[0-9]{1,20}", page):
         raise PermanentError("the page of this sheet (gid) is not a number")
     return f"https://docs.google.com/spreadsheets/d/{sheet[1]}/export?format=csv&gid={page}"
 
 
 def _find_columns(header: Row) -> dict[str, int]:
-    said = [re.sub(r"[\s-]+", "_", cell.strip().casefold()) for cell in header.cells]
+    headers = [re.sub(r"[\s-]+", "_", cell.strip().casefold()) for cell in header.cells]
     columns = {}
     for field, names in _COLUMN_NAMES.items():
-        there = [said.index(name) for name in names if name in said]
+        there = [headers.index(name) for name in names if name in headers]
         if there:
             columns[field] = there[0]
     if header.wrong or "url" not in columns:

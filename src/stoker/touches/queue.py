@@ -1,16 +1,7 @@
-"""Which touches of a plan are meant: today's, those due, the one somebody speaks of.
+"""Find touches of a plan, decide outcomes, and check hourly, daily and weekly limits.
 
-Plain answers about a plan and a moment. How a week is planned is said in `coverage`.
-
-What a word about a touch changes, given what was said of it before.
-
-A touch that was made stays made: it was counted. Any other outcome gives way to a later word, as
-when a touch failed in the morning and was made in the afternoon.
-
-How many touches were made this hour, day and week, and whether one more is allowed.
-
-Windows are the tenant's: a counter whose window is over counts from nothing, also when nobody
-looked while it ended. Knows windows by their names and never reads a clock.
+A touch that was made stays made, because it was counted; any other outcome gives way to a later
+one. A counter whose window is over counts from 0, in the tenant's zone.
 """
 
 from __future__ import annotations
@@ -62,11 +53,11 @@ def parse_week(week: str) -> date:
             raise ValueError(week)
         return date.fromisocalendar(int(year), int(number), 1)
     except ValueError:
-        raise PermanentError(f"a week is said like 2026-W07, not {week[:20]!r}") from None
+        raise PermanentError(f"a week is written like 2026-W07, not {week[:20]!r}") from None
 
 
 def derive_seed(tenant: str, week: str) -> int:
-    """Return the seed of a tenant's week where nobody gave one: each week its own, twice the same.
+    """Return the default seed of a tenant's week: the same each time, another each week.
 
     Two processes that make the same plan at once thereby make one.
     """
@@ -95,13 +86,13 @@ def list_pending(slot: DaySlot) -> list[Touch]:
 
 
 def filter_active(touches: Sequence[Touch], profiles: Sequence[Profile]) -> list[Touch]:
-    """Return those of touches whose profiles are active; of whom nothing is known is not."""
+    """Return those touches whose profiles are known and active."""
     active = {each.url for each in profiles if each.status is ProfileStatus.ACTIVE}
     return [touch for touch in touches if touch.url in active]
 
 
 def get_latest_touch(touches: Sequence[Touch], url: str, *, today: date) -> Touch:
-    """Return the one of a url's touches that somebody means: the latest up to today.
+    """Return the latest of a url's touches up to today, to which an outcome belongs.
 
     Raises PermanentError when there is none.
     """
@@ -135,7 +126,7 @@ def build_delivery_id(tenant: str, touch: Touch) -> str:
 def is_new_outcome(known: TouchOutcome | None, marked: OutcomeMark) -> bool:
     """Say whether an outcome changes what is known; saying the same again does not.
 
-    Raises PermanentError when the touch was made and somebody says that it was not.
+    Raises PermanentError when a touch that was made gets another outcome.
     """
     if known is TouchOutcome.DONE and marked.outcome is not TouchOutcome.DONE:
         raise PermanentError(

@@ -1,8 +1,8 @@
-"""Chance, derived: streams of numbers that follow from a seed and what they are for.
+"""Random streams derived from a seed, a purpose and a day.
 
-Every purpose and day has a stream of its own, so that planning one day anew leaves the others as
-they were. Only plain uniform numbers are taken from numpy, whose other distributions may change
-from one release to the next: the same seed gives the same plan, byte for byte.
+Every purpose and day has its own stream, so that planning one day again leaves the others as they
+were. Only uniform numbers are taken from numpy, whose other distributions may change between
+releases: the same seed gives the same plan, byte for byte.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What every store can keep of profiles, plans and what came of them; the rest is refused.
+"""Validate profiles, plans, outcomes and deliveries before a store writes them.
 
-Each function returns a value as a store gives it back, as `core.keeping` does for other values,
-and raises what it raises. Nothing was written when one of them refuses.
+Each function returns the value as a store gives it back, and raises PermanentError before anything
+is written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def validate_profile(profile: Profile) -> Profile:
 def validate_week(week: str) -> str:
     """Return a week's name."""
     if not _WEEK_PATTERN.fullmatch(week):
-        raise PermanentError(f"a week is said like 2026-W07, not {week[:20]!r}")
+        raise PermanentError(f"a week is written like 2026-W07, not {week[:20]!r}")
     return week
 
 
@@ -58,7 +58,7 @@ def validate_plan(plan: WeeklyPlan) -> WeeklyPlan:
 
 
 def validate_outcome(marked: OutcomeMark) -> OutcomeMark:
-    """Return somebody's word on a touch as a store gives it back."""
+    """Return an outcome as a store gives it back."""
     validate_profile_url(marked.url)
     return replace(marked, marked_at=to_utc(marked.marked_at, what="when a touch was marked"))
 
@@ -100,7 +100,7 @@ def _validate_slot(slot: DaySlot) -> DaySlot:
         validate_profile_url(touch.url)
         validate_texts((touch.name,), what="a profile's name")
         if touch.day != slot.day or touch.url in named:
-            raise PermanentError("a day has its own touches, nobody twice; nothing was written")
+            raise PermanentError("a day has its own touches, each url once; nothing was written")
         if not math.isfinite(touch.score) or not 0.0 <= touch.probability <= 1.0:
             raise PermanentError("a touch has a score and a probability; nothing was written")
         at = to_utc(touch.at, what="when a touch is due")

@@ -1,6 +1,6 @@
-"""How plans and touches stand in rows, and in JSON where a whole plan is one record.
+"""Convert profiles, touches and plans to rows and back, and a plan's head to JSON.
 
-Rows that come out are read as either database's driver gives them: moments as text or decoded.
+Rows are parsed as either driver returns them: times as text or decoded.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""Who is touched on one day, and with what probability each of them was picked.
+"""Pick the profiles of one day, with the probability of each pick.
 
-The longest without a touch come first: whoever waited too long is included by force, the rest is
-drawn from the best of the others, by weight and without putting back. Only in that draw may a
-profile's appeal have a say: it lets nobody wait longer than the pool does. Works on columns, so
-that a million profiles take no longer than they must. A day's picks follow from who was done when;
-nothing here knows names, times or weeks.
-
-Who may be touched, as columns: the active profiles in one order, and the day each was last done.
-
-A plan does not depend on the order profiles come in, only on who they are. Days are the tenant's.
+Profiles that waited too long are forced in; the rest is drawn from the highest scores, by weight
+and without replacement. Only in that draw does a profile's appeal count, so it makes no profile
+wait longer than the pool does. Works on numpy columns of the active profiles, in url order, with
+the day each was last done; the order of input does not matter.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ from stoker.calendar.timezones import get_zone
 from stoker.touches.model import PlanRule, Profile, ProfileStatus
 from stoker.touches.random import Flags, Floats, Ints, RandomStream
 
-NEVER_DONE = -1_000_000  # the day, as a number, on which somebody never touched was last done
+NEVER_DONE = -1_000_000  # the day number that stands for a profile never touched
 
 _MIN_DAYS_BETWEEN = 2  # days: done yesterday, not today
 
@@ -40,7 +35,7 @@ class Picks:
 
     indexes: Ints
     scores: Floats
-    since: Ints  # days; more than any calendar has for somebody never touched
+    since: Ints  # days; more than any calendar has for a profile never touched
     forced: Flags
     probability: Floats
 
@@ -65,7 +60,7 @@ def pick_profiles(
     """Return at most `budget` picks of a day (its ordinal) among profiles by the day last done.
 
     `barred` are places not to pick: they have a touch that day already, `forced_already` of them
-    by force. Nobody done the day before is picked. `appeal` is each one's, from 0 to 1.
+    by force. No profile done the day before is picked. `appeal` is each one's, from 0 to 1.
     """
     since = day - last_done
     scores = compute_scores(since, rule=rule, chance=chance)
@@ -96,7 +91,7 @@ def pick_profiles(
 
 
 def draw_sample(weights: Floats, number: int, *, chance: RandomStream) -> tuple[Ints, Floats]:
-    """Draw so many of these without putting back; return their places, and everybody's probability.
+    """Draw so many without replacement; return their indexes, and each one's probability.
 
     Systematic sampling in shuffled order: the probability of being drawn is the share of the
     weight times the number, exactly, and 1 for a weight too large for that.
@@ -131,8 +126,8 @@ def compute_inclusion(weights: Floats, number: int) -> Floats:
     shares = np.where(weights > 0, weights, 0.0)
     if not shares.any():
         shares = np.ones(len(weights))
-    # Whoever would be more than certain is certain; the others share what that leaves. Each turn
-    # makes somebody certain, so there are at most as many turns as places.
+    # A profile with a share above 1 is certain; the others share what that leaves. Each round
+    # makes at least one certain, so there are at most as many rounds as picks.
     while left > 0 and len(rest):
         largest = float(shares[rest].max())
         # Weights are measured by the largest of them: a sum of the very smallest divides nothing.
@@ -152,7 +147,7 @@ def _choose_forced(
     since: Ints, scores: Floats, free: Flags, *, budget: int, limit: int, rule: PlanRule
 ) -> Ints:
     # A touch in five fails, so one last try is no promise: four of them are. From then on the
-    # limit no longer holds, and whoever is near the end of the window goes in, oldest first.
+    # limit no longer holds, and profiles near the end of the window go in, oldest first.
     pressing = rule.window.days - rule.pressing.days
     overdue = np.flatnonzero(free & (since > min(rule.force_after.days, pressing - 1)))
     oldest = overdue[np.lexsort((-scores[overdue], -since[overdue]))]
@@ -187,7 +182,7 @@ class EligibleProfiles:
 def build_eligible(
     profiles: Iterable[Profile], *, zone: str, appeals: Mapping[str, float] | None = None
 ) -> EligibleProfiles:
-    """Return the active ones of these profiles; `appeals` are by url, 0 where nothing is said.
+    """Return the active ones of these profiles; `appeals` are by url, 0 where one is missing.
 
     Raises ConfigError when one is listed twice, or an appeal is not from 0 to 1.
     """
@@ -220,5 +215,5 @@ def _build_appeal_column(active: Sequence[Profile], appeals: Mapping[str, float]
 
 
 def _ensure_aware(last_done_at: datetime) -> datetime:
-    # Asked a million times: only what is wrong takes the long way, to be told what it is.
+    # Called a million times: only a wrong value takes the slow way, which raises.
     return last_done_at if last_done_at.tzinfo is not None else to_utc(last_done_at)

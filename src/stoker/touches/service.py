@@ -1,7 +1,6 @@
-"""A tenant's touches from day to day: a plan each week, repaired from what happened, and counters.
+"""Plan a tenant's weeks, serve today's queue, record outcomes and count touches.
 
-Reads the clock, asks `core.coverage`, keeps what it says. Several processes may do so at once: of
-two that change a week, the later reads it again first. How a due touch leaves is not known here.
+Several processes may do so at once: of two that change a week, the later reads it again first.
 """
 
 from __future__ import annotations
@@ -139,8 +138,8 @@ class TouchService:
     async def preview_week(self, week: str | None = None, *, seed: int | None = None) -> WeeklyPlan:
         """Return a week as it would be planned now, without keeping it."""
         monday = parse_week(week) if week else get_monday(self.today())
-        kept = await self.store.find_plan(format_week(monday))
-        return await self._plan_again(kept, monday, seed=seed, now=self.clock.now())
+        saved = await self.store.find_plan(format_week(monday))
+        return await self._plan_again(saved, monday, seed=seed, now=self.clock.now())
 
     async def generate_weekly_plan(
         self, week: str | None = None, *, seed: int | None = None
@@ -148,13 +147,13 @@ class TouchService:
         """Plan a week, this one if none is named, and keep it.
 
         A week that has begun keeps its budgets, what was handed out and what came of it; the rest
-        is planned anew, from another seed if one is given.
+        is planned again, from another seed if one is given.
         """
         monday = parse_week(week) if week else get_monday(self.today())
         for _ in range(MAX_ATTEMPTS):
-            kept = await self.store.find_plan(format_week(monday))
-            plan = await self._plan_again(kept, monday, seed=seed, now=self.clock.now())
-            if await self.store.save_plan(plan, seen=kept.revision if kept else 0):
+            saved = await self.store.find_plan(format_week(monday))
+            plan = await self._plan_again(saved, monday, seed=seed, now=self.clock.now())
+            if await self.store.save_plan(plan, seen=saved.revision if saved else 0):
                 return plan
         raise _build_conflict()
 
@@ -173,10 +172,10 @@ class TouchService:
         """
         for _ in range(MAX_ATTEMPTS):
             today = self.today()
-            kept = await self.store.find_day(format_week(today), today)
-            late = kept is None or (whole_week and kept.has_new_outcomes)
-            if kept is not None and not late and kept.basis == await self._compute_basis(today):
-                return kept
+            saved = await self.store.find_day(format_week(today), today)
+            late = saved is None or (whole_week and saved.has_new_outcomes)
+            if saved is not None and not late and saved.basis == await self._compute_basis(today):
+                return saved
             await self.ensure_plan()
         raise _build_conflict()
 
@@ -194,19 +193,19 @@ class TouchService:
             now = self.clock.now()
             today = get_local_day(now, self.zone)
             # Read before the profiles are: what is put after that makes this plan out of date.
-            settled = await self._compute_basis(today)
-            kept = await self.store.find_plan(format_week(today))
+            basis = await self._compute_basis(today)
+            saved = await self.store.find_plan(format_week(today))
             monday = get_monday(today)
             plan = await (
-                self._replan(kept, now=now) if kept else self._plan_again(None, monday, now=now)
+                self._replan(saved, now=now) if saved else self._plan_again(None, monday, now=now)
             )
             plan = mark_handed_out(plan, day=today, at=now)
-            if kept is not None and plan == kept.plan and kept.basis == settled:
-                return kept
-            seen = kept.revision if kept else 0
-            if await self.store.save_plan(plan, seen=seen, settled=settled):
-                handed = kept.deliveries if kept else {}
-                return SavedWeek(plan=plan, revision=seen + 1, deliveries=handed, basis=settled)
+            if saved is not None and plan == saved.plan and saved.basis == basis:
+                return saved
+            seen = saved.revision if saved else 0
+            if await self.store.save_plan(plan, seen=seen, settled=basis):
+                deliveries = saved.deliveries if saved else {}
+                return SavedWeek(plan=plan, revision=seen + 1, deliveries=deliveries, basis=basis)
         raise _build_conflict()
 
     async def mark_outcome(self, url: str, outcome: str) -> bool:
@@ -215,15 +214,15 @@ class TouchService:
         It is the latest touch of this url up to today, of this week or the last. Raises
         PermanentError, with nothing changed, when there is none or the outcome is no outcome.
         """
-        said, url = parse_outcome(outcome), normalize_profile_url(url)
+        parsed, url = parse_outcome(outcome), normalize_profile_url(url)
         now = self.clock.now()
         today = get_local_day(now, self.zone)
         weeks = [format_week(today), format_week(today - timedelta(days=7))]
         touch = get_latest_touch(await self.store.list_touches(url, weeks=weeks), url, today=today)
-        word = OutcomeMark(url=url, day=touch.day, outcome=TouchOutcome(said), marked_at=now)
+        mark = OutcomeMark(url=url, day=touch.day, outcome=TouchOutcome(parsed), marked_at=now)
         names = get_window_names(now, zone=self.zone)
         return await self.store.record_outcome(
-            format_week(touch.day), word, counters=list(names.values())
+            format_week(touch.day), mark, counters=list(names.values())
         )
 
     async def list_profiles(self) -> list[Profile]:
@@ -292,18 +291,18 @@ class TouchService:
             return replan_week(late, people, [], rule=self.rule, now=now, appeals=appeals)
 
     async def _plan_again(
-        self, kept: SavedWeek | None, monday: date, *, now: datetime, seed: int | None = None
+        self, saved: SavedWeek | None, monday: date, *, now: datetime, seed: int | None = None
     ) -> WeeklyPlan:
-        if kept is not None and has_begun(kept.plan):
-            return await self._replan(kept, now=now, seed=seed)
+        if saved is not None and has_begun(saved.plan):
+            return await self._replan(saved, now=now, seed=seed)
         return await self._plan_new(monday, seed=seed, now=now)
 
     async def _replan(
-        self, kept: SavedWeek, *, now: datetime, seed: int | None = None
+        self, saved: SavedWeek, *, now: datetime, seed: int | None = None
     ) -> WeeklyPlan:
         from stoker.touches.planner import replan_week
 
-        plan = kept.plan if seed is None else replace(kept.plan, seed=seed)
+        plan = saved.plan if seed is None else replace(saved.plan, seed=seed)
         marks = await self.store.list_outcomes(since=plan.monday)
         people, appeals = await self.list_profiles(), await self._load_appeals()
         with pause_garbage_collection():
@@ -312,7 +311,7 @@ class TouchService:
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Make many values without a look for garbage: there is none, all of them are kept.
+    """Create many values without garbage collection: all of them stay in use.
 
     Of a million profiles every third second would go into looking.
     """

@@ -1,7 +1,7 @@
 # ruff: noqa: RUF009 - `_each` returns dataclass fields, made once and never changed
-"""How a tenant stays in touch: every number of the weekly plan, and where due touches go.
+"""Settings of touches: every number of the weekly plan, and where due touches go.
 
-What the numbers do is said in `core.coverage`; here is what may be set. Each is a tenant's own.
+Each is a tenant's own.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ WEEKDAYS = FieldType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TouchSettings:
-    """Whom to stay in touch with: how often, at which hours, and where due touches go."""
+    """How often and at which hours profiles are touched, and where due touches go."""
 
     weekly_target: int = _each(integer(0, _MAX_NUMBER), 80, "Touches planned in a week.")
     weekly_cap: int = _each(integer(0, _MAX_NUMBER), 80, "Touches done in a week at most.")
@@ -105,9 +105,9 @@ class TouchSettings:
     force_most: int = _each(
         integer(0, _MAX_NUMBER), 5, "How many come first on a day at most, while time allows."
     )
-    coverage_days: int = _each(integer(1, 3650), 14, "Nobody should wait longer than so many days.")
+    coverage_days: int = _each(integer(1, 3650), 14, "No profile should wait longer than this.")
     pressing_days: int = _each(
-        integer(0, 3650), 3, "So many days before that, everybody overdue comes first."
+        integer(0, 3650), 3, "Days before that from which overdue profiles come first."
     )
     score_per_day: float = _each(number(0, 1000), 0.8, "What a day of waiting adds to a score.")
     score_most: float = _each(number(0, 1_000_000), 12.0, "What waiting adds to a score at most.")

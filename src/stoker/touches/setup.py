@@ -1,4 +1,4 @@
-"""A tenant's touches put together from settings: where they are kept, and the way they leave."""
+"""Build a tenant's touch service and its delivery channel from settings."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def build_touch_service(
     report: Callable[[str], None],
 ) -> TouchService:
     """Return a tenant's touches: in its store, or in the one file its settings name."""
-    said = own.touches
+    section = own.touches
     touches = store.touches
     appeals: ReadAppeals | None = partial(read_lead_appeals, store, least=own.score.min_export)
-    if said.state == "file":
+    if section.state == "file":
         appeals = None  # there is no store that would know leads
         touches = TouchStateFile(
-            directory / said.state_file, tenant=store.tenant, now=clock.now, report=report
+            directory / section.state_file, tenant=store.tenant, now=clock.now, report=report
         )
     return TouchService(
         touches,
-        rule=said.build_plan_rule(),
+        rule=section.build_plan_rule(),
         zone=own.scheduling.timezone,
         clock=clock,
         tenant=store.tenant,
@@ -75,10 +75,10 @@ def scheduler_in_file(
     clock: Clock | None = None,
 ) -> Scheduler:
     """Return touches for a script that has no store: everything is in this one file."""
-    told, name = clock or SystemClock(), parse_tenant_id(tenant)
-    file = TouchStateFile(path, tenant=name, now=told.now, report=report)
+    used_clock, name = clock or SystemClock(), parse_tenant_id(tenant)
+    file = TouchStateFile(path, tenant=name, now=used_clock.now, report=report)
     return Scheduler(
-        TouchService(file, rule=rule or PlanRule(), zone=zone, clock=told, tenant=name)
+        TouchService(file, rule=rule or PlanRule(), zone=zone, clock=used_clock, tenant=name)
     )
 
 
@@ -87,12 +87,12 @@ def find_missing_settings(own: Settings) -> str:
 
     An Odoo that the tenant named itself stands in the store and is not asked for here.
     """
-    said = own.touches
-    if said.way == "webhook":
-        needs = {"touches.webhook_url": said.webhook_url, "keys.webhook": own.keys.webhook}
+    section = own.touches
+    if section.way == "webhook":
+        needs = {"touches.webhook_url": section.webhook_url, "keys.webhook": own.keys.webhook}
         missing = [name for name, value in needs.items() if value is None]
         return f"touches.way is webhook; set {' and '.join(missing)} too" if missing else ""
-    if said.way == "odoo" and own.keys.odoo is None:
+    if section.way == "odoo" and own.keys.odoo is None:
         return "touches.way is odoo; set keys.odoo too"
     return ""
 
@@ -101,12 +101,12 @@ async def open_channel(
     store: TenantStores, *, own: Settings, connectors: VendorFactory, directory: Path
 ) -> Channel:
     """Return the way a tenant's touches leave. Raises ConfigError when a setting is missing."""
-    said, tenant = own.touches, store.tenant
-    if said.way == "file":
-        return FileChannel(directory / said.file, tenant=tenant)
-    if said.way == "odoo":
+    section, tenant = own.touches, store.tenant
+    if section.way == "file":
+        return FileChannel(directory / section.file, tenant=tenant)
+    if section.way == "odoo":
         crm = open_crm(connectors, tenant, await store.accounts.find_connection())
-        return CrmChannel(crm, tenant=tenant, user=said.odoo_user or "")
+        return CrmChannel(crm, tenant=tenant, user=section.odoo_user or "")
     return WebhookChannel(_open_webhook(own, connectors, tenant), tenant=tenant)
 
 

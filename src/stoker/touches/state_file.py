@@ -1,9 +1,7 @@
-"""One tenant's profiles, plans and counters in one JSON file: for who has no store.
+"""One tenant's touch state in one JSON file, for programs without a store.
 
-Each change replaces the whole file, so a crash leaves the old or the new. A file that is damaged
-or of an older make is set aside under another name, never written over, and that is reported.
-
-A whole book of touches as JSON, and back: profiles, plans, what came of them, counters.
+Each change replaces the whole file, so a crash leaves the old or the new one. A damaged or older
+file is moved aside under another name, never overwritten, and that is reported.
 """
 
 from __future__ import annotations
@@ -70,22 +68,22 @@ def state_to_json(book: TouchState) -> dict[str, Json]:
     }
 
 
-def parse_state(said: Mapping[str, Any]) -> TouchState:
+def parse_state(data: Mapping[str, Any]) -> TouchState:
     """Return the book that was written so. Raises ValueError and its kin when it is none."""
-    profiles = [validate_profile(_parse_profile(each)) for each in said["profiles"]]
-    marks = [validate_outcome(_parse_outcome(each)) for each in said["outcomes"]]
-    left = [validate_delivery(_parse_delivery(each)) for each in said["handovers"]]
+    profiles = [validate_profile(_parse_profile(each)) for each in data["profiles"]]
+    marks = [validate_outcome(_parse_outcome(each)) for each in data["outcomes"]]
+    left = [validate_delivery(_parse_delivery(each)) for each in data["handovers"]]
     plans = {
         week: (validate_plan(parse_plan(each["plan"])), int(each["revision"]))
-        for week, each in said["plans"].items()
+        for week, each in data["plans"].items()
     }
     if any(plan.week != week or revision < 1 for week, (plan, revision) in plans.items()):
         raise ValueError("a plan under another week's name")
-    counters = {name: int(said["counters"][name]) for name in validate_counters(said["counters"])}
+    counters = {name: int(data["counters"][name]) for name in validate_counters(data["counters"])}
     if min(counters.values(), default=0) < 0:
         raise ValueError("a counter below nothing")
     # What is missing was not written yet by the first of this format.
-    settled = {week: each.get("settled") for week, each in said["plans"].items()}
+    settled = {week: each.get("settled") for week, each in data["plans"].items()}
     return TouchState(
         profiles_by_url={each.url: each for each in profiles},
         plans=plans,
@@ -93,7 +91,7 @@ def parse_state(said: Mapping[str, Any]) -> TouchState:
         deliveries={(each.day, each.url): each for each in left},
         counters=Counter(counters),
         bases={week: parse_basis(each) for week, each in settled.items() if each is not None},
-        profiles_version=int(said.get("profile_puts", 0)),
+        profiles_version=int(data.get("profile_puts", 0)),
     )
 
 
@@ -107,14 +105,14 @@ def basis_to_json(settled: PlanBasis, revision: int) -> Json:
     }
 
 
-def parse_basis(said: Mapping[str, Any]) -> tuple[PlanBasis, int]:
+def parse_basis(data: Mapping[str, Any]) -> tuple[PlanBasis, int]:
     """Return what `basis_to_json` gave."""
-    settled = PlanBasis(
-        on=date.fromisoformat(said["on"]),
-        profiles_version=int(said["roster"]),
-        rule_digest=str(said.get("rule", "")),
+    basis = PlanBasis(
+        on=date.fromisoformat(data["on"]),
+        profiles_version=int(data["roster"]),
+        rule_digest=str(data.get("rule", "")),
     )
-    return settled, int(said["revision"])
+    return basis, int(data["revision"])
 
 
 def _profile_to_json(profile: Profile) -> Json:
@@ -126,12 +124,12 @@ def _profile_to_json(profile: Profile) -> Json:
     }
 
 
-def _parse_profile(said: Mapping[str, Any]) -> Profile:
+def _parse_profile(data: Mapping[str, Any]) -> Profile:
     return Profile(
-        url=said["url"],
-        name=said["name"],
-        status=ProfileStatus(said["status"]),
-        last_done_at=from_optional_db_time(said["last_done_at"]),
+        url=data["url"],
+        name=data["name"],
+        status=ProfileStatus(data["status"]),
+        last_done_at=from_optional_db_time(data["last_done_at"]),
     )
 
 
@@ -144,12 +142,12 @@ def _outcome_to_json(mark: OutcomeMark) -> Json:
     }
 
 
-def _parse_outcome(said: Mapping[str, Any]) -> OutcomeMark:
+def _parse_outcome(data: Mapping[str, Any]) -> OutcomeMark:
     return OutcomeMark(
-        day=date.fromisoformat(said["day"]),
-        url=said["url"],
-        outcome=TouchOutcome(said["outcome"]),
-        marked_at=from_db_time(said["marked_at"]),
+        day=date.fromisoformat(data["day"]),
+        url=data["url"],
+        outcome=TouchOutcome(data["outcome"]),
+        marked_at=from_db_time(data["marked_at"]),
     )
 
 
@@ -163,13 +161,13 @@ def _delivery_to_json(handed: Delivery) -> Json:
     }
 
 
-def _parse_delivery(said: Mapping[str, Any]) -> Delivery:
+def _parse_delivery(data: Mapping[str, Any]) -> Delivery:
     return Delivery(
-        day=date.fromisoformat(said["day"]),
-        url=said["url"],
-        channel=said["way"],
-        at=from_db_time(said["at"]),
-        refused=said["refused"],
+        day=date.fromisoformat(data["day"]),
+        url=data["url"],
+        channel=data["way"],
+        at=from_db_time(data["at"]),
+        refused=data["refused"],
     )
 
 
@@ -185,7 +183,7 @@ _ResultT = TypeVar("_ResultT")
 class TouchStateFile:
     """A `TouchStore` in a file, `schedule_state.json`. Its verbs do their file work in threads.
 
-    `report` is told in a sentence when a file was set aside.
+    `report` is called with a message when a file was moved aside.
     """
 
     def __init__(
@@ -276,22 +274,22 @@ class TouchStateFile:
         except OSError as error:
             raise translate_os_error(error, self._path) from error
         try:
-            said = _parse_file(raw)
+            data = _parse_file(raw)
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
             return self._move_aside("damaged")
-        if said["format"] > FORMAT:
+        if data["format"] > FORMAT:
             raise ConfigError(
                 f"{self._path} was written by a newer Stoker; upgrade Stoker, nothing was changed"
             )
-        if said["format"] < FORMAT:
+        if data["format"] < FORMAT:
             return self._move_aside("older")
-        if said.get("tenant") != self._tenant:
+        if data.get("tenant") != self._tenant:
             raise ConfigError(
                 f"{self._path} belongs to another tenant than {self._tenant}; give each tenant a "
                 "touches.state_file of its own"
             )
         try:
-            return parse_state(said)
+            return parse_state(data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StokerError):
             return self._move_aside("damaged")
 
@@ -301,33 +299,33 @@ class TouchStateFile:
             if not aside.exists():
                 self._disk.move(self._path, aside)
                 self._report(
-                    f"{self._path} is {why} and was set aside as {aside.name}; touches begin anew: "
+                    f"{self._path} is {why} and was moved to {aside.name}; touches start empty: "
                     "import the profiles again, counters stand at 0"
                 )
                 return TouchState()
         raise ConfigError(f"{self._path} is {why}, like {MAX_SET_ASIDE} before it; look at them")
 
     def _serialize(self, book: TouchState) -> bytes:
-        said: dict[str, Json] = {
+        data: dict[str, Json] = {
             "format": FORMAT,
             "tenant": self._tenant,
             "saved_at": self._now().isoformat(),
             **state_to_json(book),
         }
-        said["digest"] = _compute_digest(said)
-        return json.dumps(said, indent=1, ensure_ascii=True, allow_nan=False).encode() + b"\n"
+        data["digest"] = _compute_digest(data)
+        return json.dumps(data, indent=1, ensure_ascii=True, allow_nan=False).encode() + b"\n"
 
 
 def _parse_file(raw: bytes) -> dict[str, Any]:
     """Return what a file says, as long as it is whole. Raises ValueError and its kin."""
-    said = json.loads(raw)
-    number = said.get("format", 1)
-    if not isinstance(said, dict) or not isinstance(number, int):
+    data = json.loads(raw)
+    number = data.get("format", 1)
+    if not isinstance(data, dict) or not isinstance(number, int):
         raise TypeError("no state")
-    if number == FORMAT and said.pop("digest") != _compute_digest(said):
+    if number == FORMAT and data.pop("digest") != _compute_digest(data):
         raise ValueError("changed since it was written")
-    return {**said, "format": number}
+    return {**data, "format": number}
 
 
-def _compute_digest(said: Mapping[str, Json]) -> str:
-    return sha256(compact_json(dict(said)).encode()).hexdigest()
+def _compute_digest(data: Mapping[str, Json]) -> str:
+    return sha256(compact_json(dict(data)).encode()).hexdigest()

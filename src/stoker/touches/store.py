@@ -1,7 +1,7 @@
-"""One tenant's profiles, plans and counters, in SQL.
+"""One tenant's profiles, plans, outcomes, deliveries and counters, in SQL.
 
-Whatever changes a week takes that week's row first, so that of two who change it one comes wholly
-after the other. Counters are added to where they stand, so that nobody's count is lost.
+Every change of a week locks that week's row first, so that of two changes one comes wholly after
+the other. Counters are incremented in place, so that no concurrent count is lost.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ PROFILES_COUNTER = "profiles put"  # the counter that says whether profiles have
 
 KEEP_LATER_DONE = """
     last_done_at = CASE WHEN touch_profiles.last_done_at IS NULL
-            OR {said} > touch_profiles.last_done_at
-        THEN {said} ELSE touch_profiles.last_done_at END
+            OR {given} > touch_profiles.last_done_at
+        THEN {given} ELSE touch_profiles.last_done_at END
 """
 
 UPSERT_PROFILE = f"""
 INSERT INTO touch_profiles (tenant_id, {PROFILE_COLUMNS}) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (tenant_id, url) DO UPDATE SET name = excluded.name, status = excluded.status,
-{KEEP_LATER_DONE.format(said="excluded.last_done_at")}
+{KEEP_LATER_DONE.format(given="excluded.last_done_at")}
 """
 
 UPDATE_LAST_DONE = f"""
-UPDATE touch_profiles SET {KEEP_LATER_DONE.format(said=":at")} WHERE tenant_id = :tenant AND url =
+UPDATE touch_profiles SET {KEEP_LATER_DONE.format(given=":at")} WHERE tenant_id = :tenant AND url =
 :url
 """
 
@@ -183,10 +183,10 @@ class SqlTouchStore:
         self._tenant = tenant
 
     async def save_profiles(self, profiles: Sequence[Profile]) -> ProfileCounts:
-        kept = [validate_profile(profile) for profile in profiles]
-        if not kept:
+        valid = [validate_profile(profile) for profile in profiles]
+        if not valid:
             return ProfileCounts()
-        return await self._database.write(lambda tx: self._upsert_profiles(tx, kept))
+        return await self._database.write(lambda tx: self._upsert_profiles(tx, valid))
 
     async def list_profiles(self, *, after: str = "", limit: int = 1000) -> list[Profile]:
         validate_text(after, what="a profile's url")
@@ -217,8 +217,8 @@ class SqlTouchStore:
         found, rows = await self._database.read(look)
         if not found:
             return None
-        [(said, revision)] = found
-        head = from_db_json(said)
+        [(head_text, revision)] = found
+        head = from_db_json(head_text)
         touches = [parse_touch_row(row[:-3]) for row in rows]
         settled, then = _parse_head_basis(head)
         return SavedWeek(
@@ -238,8 +238,8 @@ class SqlTouchStore:
         found, rows = await self._database.read(look)
         if not found:
             return None
-        [(said, revision)] = found
-        head = from_db_json(said)
+        [(head_text, revision)] = found
+        head = from_db_json(head_text)
         touches = [parse_touch_row(row[:-3]) for row in rows]
         slot = build_plan(head, touches).slot(day)
         if slot is None:
@@ -272,13 +272,13 @@ class SqlTouchStore:
     async def save_plan(
         self, plan: WeeklyPlan, *, seen: int, settled: PlanBasis | None = None
     ) -> bool:
-        kept = validate_plan(plan)
-        values: dict[str, Value] = {"tenant": self._tenant, "week": kept.week}
+        valid = validate_plan(plan)
+        values: dict[str, Value] = {"tenant": self._tenant, "week": valid.week}
         digests = {
-            slot.day.isoformat(): self._compute_digest(kept.week, slot) for slot in kept.days
+            slot.day.isoformat(): self._compute_digest(valid.week, slot) for slot in valid.days
         }
-        told = basis_to_json(settled, seen + 1) if settled else None
-        head = compact_json({**head_to_json(kept), "digests": {**digests}, "settled": told})
+        basis = basis_to_json(settled, seen + 1) if settled else None
+        head = compact_json({**head_to_json(valid), "digests": {**digests}, "settled": basis})
 
         def put(tx: Transaction) -> bool:
             tx.execute(LOCK_WEEK, **values)
@@ -291,11 +291,11 @@ class SqlTouchStore:
                 return False
             # A repair leaves most days as they were; those are not written again.
             known = from_db_json(before[0][0]).get("digests", {}) if before else {}
-            for slot in kept.days:
+            for slot in valid.days:
                 day = slot.day.isoformat()
                 if known.get(day) != digests[day]:
                     tx.execute(DELETE_TOUCHES, day=day, **values)
-                    tx.execute_many(INSERT_TOUCH, self._to_rows(kept.week, slot))
+                    tx.execute_many(INSERT_TOUCH, self._to_rows(valid.week, slot))
             return True
 
         return await self._database.write(put)
@@ -395,12 +395,12 @@ class SqlTouchStore:
         known = self._select_profiles(tx, sorted({each.url for each in profiles}))
         new = changed = 0
         differing: dict[str, Profile] = {}
-        for said in profiles:
-            before = known.get(said.url)
-            merged = said if before is None else merge_profile(before, said)
+        for given in profiles:
+            before = known.get(given.url)
+            merged = given if before is None else merge_profile(before, given)
             new, changed = new + (before is None), changed + (before not in (None, merged))
             if merged != before:
-                differing[said.url] = known[said.url] = merged
+                differing[given.url] = known[given.url] = merged
         rows_put = [(self._tenant, *profile_to_row(differing[url])) for url in sorted(differing)]
         tx.execute_many(UPSERT_PROFILE, rows_put)
         if rows_put:
@@ -419,8 +419,8 @@ class SqlTouchStore:
 
 def _parse_head_basis(head: Mapping[str, Any]) -> tuple[PlanBasis | None, int]:
     """Return what a plan was brought in line with, and the revision it had then."""
-    told = head.get("settled")
-    return parse_basis(told) if told else (None, 0)
+    basis = head.get("settled")
+    return parse_basis(basis) if basis else (None, 0)
 
 
 def _parse_deliveries(

@@ -1,6 +1,6 @@
-"""Touches for programs that do not wait: the same names as plain methods, one call at a time.
+"""Synchronous front of `TouchService` for scripts: the same names as plain methods.
 
-A front and nothing else: whatever is decided or kept, `TouchService` decides and keeps.
+One call at a time; `TouchService` decides and stores everything.
 """
 
 from __future__ import annotations

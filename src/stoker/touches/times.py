@@ -1,14 +1,10 @@
-"""At what times of a day its touches are made.
+"""Open hours of a day as time spans, and the times of its touches within them.
 
-Moments come from a Poisson process whose rate changes with the hour, by thinning; then they are
-jittered, sorted and moved apart, inside open hours and hourly caps. Nothing here draws again until
-something fits: what fits is known first, and every step is bounded. Counts in ticks, see hours.
-
-When a day is open for touches: stretches of real time, from operating hours on the wall.
-
-Follows the tenant's zone through clock changes: an hour the wall skips is not there, one it shows
-twice is there twice, and a day no calendar has is empty. Everything else counts in ticks,
-microseconds since 1970 in UTC, so that no sum is ever off.
+Spans follow the tenant's zone through clock changes: an hour the clock skips is missing, one it
+repeats is there twice. Times come from a Poisson process whose rate changes with the hour, by
+thinning; then they are jittered, sorted and moved apart, inside open hours and hourly caps. What
+fits is known first, so every step is bounded. Counts in ticks, microseconds since 1970 in UTC, so
+that no sum is ever off.
 """
 
 from __future__ import annotations
@@ -99,16 +95,16 @@ def count_fitting(
 
 
 def cut_spans(
-    stretches: Iterable[TimeSpan], *, not_before: int, kept: Sequence[int], gap: int, grain: int
+    stretches: Iterable[TimeSpan], *, not_before: int, fixed: Sequence[int], gap: int, grain: int
 ) -> tuple[TimeSpan, ...]:
-    """Return what is left of stretches from a moment on, the gap around kept times taken out.
+    """Return what is left of stretches from a moment on, without the gap around fixed times.
 
-    Kept times are in order.
+    Fixed times are in order.
     """
     apart, left = max(gap, grain), []
     for stretch in stretches:
         start = max(stretch.start, not_before)
-        for at in kept[bisect_right(kept, start - apart) :]:
+        for at in fixed[bisect_right(fixed, start - apart) :]:
             # Exactly one gap before it is still far enough, so the end is one grain further.
             end = min(at - apart + grain, stretch.end)
             if start < end:
@@ -133,7 +129,7 @@ def _list_rated_hours(rule: PlanRule) -> list[tuple[timedelta, timedelta, float]
     inside = sorted(edge for edge in edges if opens <= edge <= closes)
     found = []
     for begins, ends in pairwise(inside):
-        # Where nothing is said about an open hour, it is like any other.
+        # An open hour without a rate is like any other.
         rate = next((rate for start, end, rate in rates if start <= begins < end), 1.0)
         if rate > 0:
             found.append((begins, ends, rate))
@@ -240,12 +236,12 @@ def draw_thinned(number: int, stretches: Sequence[TimeSpan], *, chance: RandomSt
     """Return so many moments of the process, in no order, before anything is moved.
 
     Given how many there are, the moments of such a process are independent of each other, each
-    with the rate as its density; so candidates are spread evenly and kept by their rate.
+    with the rate as its density; so candidates are spread evenly and accepted by their rate.
     """
     starts, ends, rates = _to_columns(stretches)
     busiest = float(rates.max())
     share = float(((ends - starts) * rates).sum()) / (float(ends[-1] - starts[0]) * busiest)
-    kept: list[Ints] = []
+    batches: list[Ints] = []
     missing = number
     for _ in range(_MAX_ROUNDS):
         tries = int(missing / share * 1.1) + 8
@@ -253,15 +249,15 @@ def draw_thinned(number: int, stretches: Sequence[TimeSpan], *, chance: RandomSt
         where = np.searchsorted(starts, at, side="right") - 1
         rate = np.where(at < ends[where], rates[where], 0.0)
         accepted = at[chance.draw(tries) * busiest < rate][:missing]
-        kept.append(accepted)
+        batches.append(accepted)
         missing -= len(accepted)
         if not missing:
-            return np.concatenate(kept)
+            return np.concatenate(batches)
     # Hours nearly all closed: the same density, without drawing what would be thrown away.
     weight = np.cumsum((ends - starts) * rates)
     where = np.searchsorted(weight, chance.draw(missing) * weight[-1], side="right")
     inside = starts[where] + (chance.draw(missing) * (ends - starts)[where]).astype(np.int64)
-    return np.concatenate([*kept, inside])
+    return np.concatenate([*batches, inside])
 
 
 def add_jitter(
