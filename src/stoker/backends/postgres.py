@@ -8,6 +8,7 @@ from stoker.base.types import OPERATORS, TenantId, parse_tenant_id
 from stoker.budgets.postgres_writes import write_changes_on_server
 from stoker.budgets.store import SqlBudgetStore
 from stoker.context import TenantStores
+from stoker.crawl.store import SqlPages
 from stoker.db.postgres import PostgresDatabase
 from stoker.discovery.store import SqlListingStore
 from stoker.heat.store import SqlPullStore
@@ -17,7 +18,7 @@ from stoker.registry.store import SqlRegistry
 from stoker.runs.store import SqlRunStore
 from stoker.scheduling.store import SqlScheduleStore
 from stoker.touches.store import SqlTouchStore
-from stoker.vendors.answer_cache import SqlAnswers, SqlPages
+from stoker.vendors.answer_cache import SqlAnswers
 
 
 class PostgresBackend(PostgresDatabase):

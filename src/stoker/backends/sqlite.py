@@ -7,6 +7,7 @@ from stoker.backends.shared import SqlSharedStore
 from stoker.base.types import TenantId, parse_tenant_id
 from stoker.budgets.store import SqlBudgetStore
 from stoker.context import TenantStores
+from stoker.crawl.store import SqlPages
 from stoker.db.sqlite import SqliteDatabase
 from stoker.discovery.store import SqlListingStore
 from stoker.heat.store import SqlPullStore
@@ -16,7 +17,7 @@ from stoker.registry.store import SqlRegistry
 from stoker.runs.store import SqlRunStore
 from stoker.scheduling.store import SqlScheduleStore
 from stoker.touches.store import SqlTouchStore
-from stoker.vendors.answer_cache import SqlAnswers, SqlPages
+from stoker.vendors.answer_cache import SqlAnswers
 
 
 class SqliteBackend(SqliteDatabase):
