@@ -22,7 +22,7 @@ from stoker.app import open_app, read_settings
 from stoker.base.types import TenantId
 from stoker.budgets.reservations import ReservationStatus
 from stoker.cli.main import main
-from stoker.crm.rows import LEAD, PARTNER
+from stoker.crm.model import LEAD, PARTNER
 from watched_box import RETICENT
 
 OLD, YOUNG = TenantId("acme"), TenantId("bolt")

@@ -16,9 +16,8 @@ from stoker.crawl.crawler import CrawlConnector, Crawler
 from stoker.crawl.model import Excerpt, VisitRequest
 from stoker.crawl.politeness import LocalHostPacer
 from stoker.crawl.visit import CrawlLimits
+from stoker.crm.model import PARTNER, CrmRow, RowWrite
 from stoker.crm.odoo import Odoo
-from stoker.crm.rows import PARTNER, CrmRow
-from stoker.crm.upsert import RowWrite
 from stoker.discovery.ashby import ASHBY
 from stoker.discovery.boards import Board, BoardApi
 from stoker.discovery.feeds import Feeds

@@ -12,7 +12,8 @@ from stoker.accounts.model import (
     LeadScore,
 )
 from stoker.base.types import TenantId
-from stoker.crm.rows import LEAD, PARTNER, build_external_id, build_rows, find_send_problem
+from stoker.crm.model import LEAD, PARTNER
+from stoker.crm.rows import build_external_id, build_rows, find_send_problem
 
 TENANT = TenantId("acme")
 anything = st.text(st.characters(), max_size=60)

@@ -1,6 +1,6 @@
 import pytest
 
-from stoker.crm.rows import CrmRecord
+from stoker.crm.model import CrmRecord
 from stoker.crm.upsert import ACTIVE, MAKER, WRITER, is_archived, was_edited_by_person
 
 

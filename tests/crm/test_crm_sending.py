@@ -3,7 +3,8 @@
 import pytest
 
 from kit.crm_office import TENANT, dossier, in_office
-from stoker.crm.rows import LEAD, PARTNER, build_rows
+from stoker.crm.model import LEAD, PARTNER
+from stoker.crm.rows import build_rows
 from stoker.memory.backend import MemoryBackend
 
 

@@ -12,8 +12,7 @@ from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.crm.export import RECORDS_PER_PAGE, CrmExport, ExportQueue
-from stoker.crm.rows import PARTNER
-from stoker.crm.upsert import RowResult
+from stoker.crm.model import PARTNER, RowResult
 from stoker.testing import FakeClock
 
 FIRST, SECOND, THIRD = "20261116_180000", "20261117_180000", "20261118_180000"

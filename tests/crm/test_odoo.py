@@ -8,11 +8,10 @@ import pytest
 
 from running_box import RunningBox
 from stoker.base.errors import ConfigError, PermanentError, TransientError
+from stoker.crm.model import LEAD, PARTNER, CrmRow, RowWrite
 from stoker.crm.odoo import Odoo, _parse_version
 from stoker.crm.odoo_load import load_rows
 from stoker.crm.odoo_protocols import Json2
-from stoker.crm.rows import LEAD, PARTNER, CrmRow
-from stoker.crm.upsert import RowWrite
 from stoker.http.client import HttpClient
 
 KEY, HUMAN = "odoo-acme-s3cret", "odoo-acme-human-mei"

@@ -7,10 +7,9 @@ from datetime import timedelta
 
 import pytest
 
+from stoker.crm.model import PARTNER, CrmRow, RowWrite
 from stoker.crm.odoo import Odoo
 from stoker.crm.odoo_load import MAX_CONFLICTS
-from stoker.crm.rows import PARTNER, CrmRow
-from stoker.crm.upsert import RowWrite
 from stoker.http.client import HttpClient
 from stoker.sandbox.http import Response, to_json_response
 from stoker.sandbox.server import Sandbox

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.crm.rows import PARTNER, CrmField, CrmRecord, CrmRow
+from stoker.crm.model import PARTNER, CrmField, CrmRecord, CrmRow
 from stoker.crm.undo import ARCHIVED, compute_values_after_undo, list_expected_values, plan_undo
 from stoker.crm.upsert import MAKER, WRITER, plan_upserts
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from kit.crm_office import PROTOCOLS, TENANT, dossier, in_office
-from stoker.crm.rows import LEAD, PARTNER, build_rows
+from stoker.crm.model import LEAD, PARTNER
+from stoker.crm.rows import build_rows
 from stoker.crm.sync import upsert_rows
 from stoker.crm.upsert import UNDONE_PREFIX
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.crm.rows import LEAD, PARTNER, CrmField, CrmRecord, CrmRow
+from stoker.crm.model import LEAD, PARTNER, CrmField, CrmRecord, CrmRow
 from stoker.crm.upsert import (
     CRM_KEY,
     UNDONE_PREFIX,

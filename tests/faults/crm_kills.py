@@ -17,7 +17,7 @@ from pathlib import Path
 from faults.crm_worker import FIRST, FOURTH, SECOND, THIRD, Desk
 from faults.tally import Tally
 from running_box import RunningBox
-from stoker.crm.rows import LEAD, PARTNER
+from stoker.crm.model import LEAD, PARTNER
 
 TESTS = Path(__file__).parents[1]
 VOLATILE = {"id", "create_date", "create_uid", "write_date", "write_uid", "display_name"}

@@ -11,9 +11,9 @@ from datetime import timedelta
 
 from faults.tally import Tally
 from stoker.base.errors import StokerError
+from stoker.crm.model import LEAD, PARTNER, CrmRow, RowResult, RowWrite
 from stoker.crm.odoo import Odoo
-from stoker.crm.rows import LEAD, PARTNER, CrmRow
-from stoker.crm.upsert import RowResult, RowWrite, plan_upserts
+from stoker.crm.upsert import plan_upserts
 from stoker.http.client import HttpClient
 from stoker.sandbox.server import Sandbox
 

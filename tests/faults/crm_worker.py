@@ -49,7 +49,7 @@ class Forgetful:
         return there
 
     async def upsert(self, writes):
-        from stoker.crm.upsert import RowResult
+        from stoker.crm.model import RowResult
 
         calls, told = await self._crm._get_protocol(), {}
         for write in writes:

@@ -22,7 +22,8 @@ from faults.tally import Tally
 from night_house import ANYBODY, chosen, entity_of, register
 from running_box import RunningBox
 from stoker.budgets.verify import verify_ledger
-from stoker.crm.rows import LEAD, PARTNER, build_rows
+from stoker.crm.model import LEAD, PARTNER
+from stoker.crm.rows import build_rows
 from stoker.enrichment.model import WorkState
 from stoker.sandbox.meter import compute_fingerprint
 from watched_box import Watch

@@ -10,8 +10,9 @@ from faults.poison import POISON, made_up
 from stoker.accounts.contacts import to_sendable_text
 from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
 from stoker.base.types import TenantId
+from stoker.crm.model import LEAD, PARTNER
 from stoker.crm.odoo import Odoo
-from stoker.crm.rows import LEAD, PARTNER, build_rows
+from stoker.crm.rows import build_rows
 from stoker.crm.upsert import plan_upserts
 from stoker.http.client import HttpClient
 from stoker.sandbox.server import Sandbox

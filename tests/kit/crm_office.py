@@ -11,8 +11,9 @@ from running_box import RunningBox
 from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
 from stoker.base.types import Depth, TenantId
 from stoker.crm.export import CrmExport
+from stoker.crm.model import LEAD, PARTNER
 from stoker.crm.odoo import Odoo
-from stoker.crm.rows import LEAD, PARTNER, build_rows
+from stoker.crm.rows import build_rows
 from stoker.crm.sync import upsert_rows
 from stoker.crm.undo import undo_run
 from stoker.enrichment.model import WorkItem, WorkState

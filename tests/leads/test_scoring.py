@@ -11,7 +11,8 @@ from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, EmailStatus
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.crm.rows import LEAD, build_rows
+from stoker.crm.model import LEAD
+from stoker.crm.rows import build_rows
 from stoker.leads.scoring import DEFAULT_WEIGHTS, ScoreRule, score_lead
 
 ICP = IcpRule()

@@ -18,9 +18,10 @@ from typing import Protocol
 from stoker.accounts.model import CompanyId, CompanyRecord, CrmConnection
 from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, PermanentError, StokerError, TransientError
-from stoker.crm.rows import CrmRow, build_rows
+from stoker.crm.model import Crm, CrmRow
+from stoker.crm.rows import build_rows
 from stoker.crm.sync import UpsertResult, upsert_rows
-from stoker.crm.upsert import Crm, is_written_in, list_changed_rows
+from stoker.crm.upsert import is_written_in, list_changed_rows
 from stoker.runs.model import format_run_name
 from stoker.runs.service import RunHandle
 

@@ -18,10 +18,10 @@ from stoker.base.errors import ConfigError, PermanentError, TransientError, Unce
 from stoker.base.jsontools import get_line, get_list, get_object
 from stoker.base.types import Json
 from stoker.budgets.model import Health
+from stoker.crm.model import PARTNER, CrmField, CrmRecord, CrmRow, RowResult, RowWrite
 from stoker.crm.odoo_load import OdooProtocol, RateLimitedProtocol, load_rows, split_batches
 from stoker.crm.odoo_protocols import NAME, Json2, XmlRpc
-from stoker.crm.rows import PARTNER, CrmField, CrmRecord, CrmRow
-from stoker.crm.upsert import ACTIVE, RowResult, RowWrite
+from stoker.crm.upsert import ACTIVE
 from stoker.http.api_client import check_health
 from stoker.http.client import HttpClient, Request
 from stoker.http.strict_json import parse_json

@@ -16,8 +16,7 @@ from stoker.base.errors import PermanentError, TransientError
 from stoker.base.jsontools import get_line, get_list, get_object
 from stoker.base.retry import compute_backoff
 from stoker.base.types import Json
-from stoker.crm.rows import LEAD
-from stoker.crm.upsert import RowResult, RowWrite
+from stoker.crm.model import LEAD, RowResult, RowWrite
 
 ROWS_PER_CALL = 200
 

@@ -7,8 +7,7 @@ bounded, markup is escaped, and an address not to write to is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from hashlib import blake2b
 from html import escape
 
@@ -20,7 +19,8 @@ from stoker.accounts.contacts import (
 )
 from stoker.accounts.facts import Fact, FactField, Method, choose_best_by_field
 from stoker.accounts.model import Bucket, CompanyRecord, Contact, LeadScore
-from stoker.base.types import Json, TenantId, clean_text
+from stoker.base.types import TenantId, clean_text
+from stoker.crm.model import LEAD, PARTNER, Cell, CrmRow
 
 MAX_PART_LENGTH = 300  # characters of a value or of a place
 
@@ -110,10 +110,6 @@ def _shorten_part(text: str) -> str:
     return words if len(words) <= MAX_PART_LENGTH else f"{words[: MAX_PART_LENGTH - 1]}…"
 
 
-PARTNER = "res.partner"
-
-LEAD = "crm.lead"
-
 MAX_NOTE_LENGTH = 20_000
 
 MAX_CONTACTS = 50  # of one company
@@ -123,45 +119,6 @@ _PLAIN_KEY = re.compile(r"[0-9A-Z]{2,40}")
 _EXTERNAL_ID = re.compile(r"stoker\.[A-Za-z0-9_-]{1,200}")
 
 _PRIORITIES = {Bucket.HIGH: "3", Bucket.MEDIUM: "2", Bucket.LOW: "1"}
-
-Cell = str | bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrmRow:
-    """One record as we want it. Empty values are not in it: nothing never replaces something.
-
-    `values` are updated as long as no person changes them; `on_create` and `links` are set when the
-    record is created and are people's from then on.
-    """
-
-    model: str
-    external_id: str
-    values: Mapping[str, Cell]
-    on_create: Mapping[str, Cell] = field(default_factory=dict)
-    links: Mapping[str, str] = field(default_factory=dict)  # column: external id of another row
-    match_by: tuple[str, str] | None = (
-        None  # column and value to find it by when its id is not known
-    )
-    is_unique: bool = False  # only one such record may exist, even a person's
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrmField:
-    """One field of a model, as the CRM describes it."""
-
-    kind: str
-    readonly: bool = False
-    choices: tuple[str, ...] = ()  # empty: any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrmRecord:
-    """A record as it is in the CRM."""
-
-    id: int
-    external_id: str  # empty or foreign for a record that is not ours
-    values: Mapping[str, Json]
 
 
 def build_external_id(tenant: TenantId, kind: str, key: str) -> str:

@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING
 
 from stoker.accounts.model import SentRow
 from stoker.base.types import Json
-from stoker.crm.rows import CrmRecord, CrmRow
+from stoker.crm.model import Crm, CrmRecord, CrmRow, RowResult, RowWrite
 from stoker.crm.upsert import (
     AUTHOR_FIELDS,
     CRM_KEY,
     FOUND_IN_CRM,
     ID,
-    Crm,
-    RowResult,
-    RowWrite,
     compute_values_after_send,
     is_archived_by_undo,
     is_written_in,

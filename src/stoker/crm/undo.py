@@ -17,7 +17,7 @@ from stoker.accounts.model import SentRow
 from stoker.base.errors import PermanentError
 from stoker.base.jsontools import compact_json
 from stoker.base.types import Json
-from stoker.crm.rows import CrmRecord, CrmRow
+from stoker.crm.model import Crm, CrmRecord, CrmRow
 from stoker.crm.sync import get_known_ids
 from stoker.crm.upsert import (
     ACTIVE,
@@ -26,7 +26,6 @@ from stoker.crm.upsert import (
     FOUND_IN_CRM,
     ID,
     UNDONE_PREFIX,
-    Crm,
     is_own_value,
     is_written_in,
     was_edited_by_person,

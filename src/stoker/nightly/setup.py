@@ -17,7 +17,7 @@ from stoker.budgets.statements import compute_left
 from stoker.budgets.windows import ResetRule
 from stoker.context import Backend, TenantStores
 from stoker.crm.export import CrmExport, ExporterFactory
-from stoker.crm.upsert import Crm
+from stoker.crm.model import Crm
 from stoker.enrichment.forecast import VendorCapacity
 from stoker.enrichment.history import measure_usage
 from stoker.enrichment.model import CompanyVendors

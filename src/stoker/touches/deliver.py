@@ -16,7 +16,7 @@ from stoker.base.errors import PermanentError, TransientError
 from stoker.base.retry import compute_backoff
 from stoker.base.types import Json, TenantId
 from stoker.budgets.windows import parse_window
-from stoker.crm.upsert import Crm, RowWrite
+from stoker.crm.model import Crm, RowWrite
 from stoker.touches.export import (
     build_activity_write,
     build_partner_row,

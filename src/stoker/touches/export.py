@@ -19,8 +19,9 @@ from stoker.accounts.contacts import to_sendable_text
 from stoker.base.errors import PermanentError
 from stoker.base.text import escape_cell
 from stoker.base.types import Json, TenantId, to_utc
-from stoker.crm.rows import PARTNER, Cell, CrmRow, build_external_id
-from stoker.crm.upsert import RowWrite, compute_digest
+from stoker.crm.model import PARTNER, Cell, CrmRow, RowWrite
+from stoker.crm.rows import build_external_id
+from stoker.crm.upsert import compute_digest
 from stoker.touches.model import PENDING, DaySlot, Touch, TouchOutcome, WeeklyPlan
 
 COLUMNS = (
