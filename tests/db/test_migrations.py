@@ -176,15 +176,15 @@ import json, os, signal, sys
 from datetime import timedelta
 from pathlib import Path
 from stoker.db.migrations import Migration
-from stoker.db.sqlite_file import opened_for_writing
-from stoker.db.sqlite_migrations import SET_VERSION, migrated
+from stoker.db.sqlite_file import open_writer
+from stoker.db.sqlite_migrations import SET_VERSION, apply_migrations
 
 path, steps = Path(sys.argv[1]), [Migration(**step) for step in json.loads(sys.argv[2])]
 busy = timedelta(seconds=30)
-db = opened_for_writing(path, busy=busy, create=True)
+db = open_writer(path, busy=busy, create=True)
 db.create_scalar_function("crash", lambda: os.kill(os.getpid(), signal.SIGKILL))
 """
-OURS = TAKE_STEPS + "migrated(db, path, steps, busy=busy)"
+OURS = TAKE_STEPS + "apply_migrations(db, path, steps, busy=busy)"
 
 # The naive twin: statement by statement, and the version when all is done.
 NAIVE = (

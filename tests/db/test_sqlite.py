@@ -188,13 +188,13 @@ def test_a_file_locked_for_too_long_is_left_for_later_and_still_read(path):
 OURS = """
 import asyncio, sys
 from datetime import UTC, datetime
-from stoker.ledger.chain import Note
+from stoker.ledger.chain import NewEntry
 from stoker.backends.sqlite import SqliteBackend
 
 async def main():
     backend = SqliteBackend(sys.argv[1])
     await backend.migrate()
-    note = Note(at=datetime(2026, 2, 7, tzinfo=UTC), kind="NOTE", subject="x", reason="")
+    note = NewEntry(at=datetime(2026, 2, 7, tzinfo=UTC), kind="NOTE", subject="x", reason="")
     for _ in range(int(sys.argv[2])):
         await backend.tenant("acme").ledger.append([note])
     await backend.close()
@@ -459,6 +459,7 @@ from stoker.backends.sqlite import SqliteBackend
 
 async def main():
     backend = SqliteBackend(sys.argv[1])
+    ledger = backend.tenant("acme").ledger
     held = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
     try:
@@ -467,12 +468,12 @@ async def main():
     except OSError:
         pass
     try:
-        await backend.tenant("acme").ledger.entries()
+        await ledger.list_entries()
     except TransientError as error:
         print(error)
     for one in held:
         os.close(one)
-    print(len(await backend.tenant("acme").ledger.entries()))
+    print(len(await ledger.list_entries()))
     await backend.close()
 
 asyncio.run(main())

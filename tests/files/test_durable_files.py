@@ -30,8 +30,8 @@ data = b"new" * 3000
 try:
     if what == "replace":
         Disk().replace(path, data)
-    elif what == "extend":
-        Disk().extend(path, data, end=3000)
+    elif what == "append":
+        Disk().append(path, data, end=3000)
     else:
         naive_replace(path, data)
 except (TransientError, OSError) as error:
@@ -59,7 +59,7 @@ def test_a_replaced_file_has_the_new_content_and_leaves_nothing_beside_it(path):
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("what", ["replace", "extend"])
+@pytest.mark.parametrize("what", ["replace", "append"])
 def test_on_a_full_disk_the_old_content_stays_whole_and_the_error_says_what_to_do(path, what):
     said = on_a_full_disk(path, what)
 
@@ -202,8 +202,8 @@ def test_a_writer_that_was_killed_holds_nobody_up(tmp_path):
 import sys
 from datetime import timedelta
 from pathlib import Path
-from stoker.files.durable import Turn
-with Turn(Path(sys.argv[1]), patience=timedelta(0)).taken():
+from stoker.files.durable import FileLock
+with FileLock(Path(sys.argv[1]), patience=timedelta(0)).acquire():
     print("mine", flush=True)
     sys.stdin.read()
 """
