@@ -1,18 +1,7 @@
-"""Builds the real things from Settings; the only file that knows them all.
+"""Builds the program from its settings: backend, limits, vendor clients, scheduled tasks.
 
-It alone reads the environment. A backend is imported when it is asked for, so nobody pays for the
-ones they do not use.
-
-One gate per tenant in this process, opened when first asked for, closed together.
-
-What a gate is stands in `paying`; whose promises it makes, under which caps, is told by whoever
-builds this.
-
-Large buffers go back to the machine as soon as nobody needs them.
-
-Pages of strangers are large now and then. Where the C library keeps what they took for another
-time, in as many pools as there are threads, a long night takes more memory the longer it is. It
-can be told not to; where there is no such thing to tell, nothing happens.
+Only this module reads the environment. Each part is built, and its room imported, when it is
+first used: a command that reads runs imports neither vendors nor planners.
 """
 
 from __future__ import annotations
@@ -22,75 +11,80 @@ import random
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from stoker.accounts.model import Tenant
 from stoker.base.clock import Clock, SystemClock
 from stoker.base.errors import ConfigError, StokerError
-from stoker.base.events import Migrated, Observer
+from stoker.base.events import EventBus, Migrated, Observer
 from stoker.base.telemetry import build_observer, capture_library_logs
 from stoker.base.types import Step, TenantId
-from stoker.budgets.caps import Cap, list_effective_caps
-from stoker.budgets.gate import BudgetService
-from stoker.budgets.reserver import Reservations
-from stoker.budgets.windows import ResetRule
 from stoker.calendar.recurrence import CatchUp, Interval
 from stoker.config.load import load_settings
 from stoker.config.tenants import add_stored_tenants
-from stoker.connectors import VendorFactory
 from stoker.context import Backend
-from stoker.crawl.model import HostPacer
-from stoker.discovery.service import DiscoveryRun
-from stoker.heat.sweep import HeatSweep
-from stoker.maintenance.service import CachedHealthChecks, Maintenance
-from stoker.memory.backend import MemoryBackend
-from stoker.nightly.service import NightlyRun
-from stoker.nightly.setup import build_exporter, build_nightly_options, build_nightly_run
-from stoker.policies import (
-    build_caps,
-    build_host_pacer,
-    build_reset_rule,
-    build_retention_rule,
-    build_vendor_limits,
-)
-from stoker.rate_limits.limiter import CallLimiter, FairQueue, VendorLimits
-from stoker.rate_limits.rate_limit import ConcurrencyLimiter, RateLimiter
-from stoker.runs.leases import LeaseHolder
-from stoker.runs.model import Manifest, compute_config_hash
-from stoker.scheduling.service import Scheduler, Task
 from stoker.settings import Settings
-from stoker.vendors.client import VendorClient
 
 if TYPE_CHECKING:
+    from stoker.accounts.model import Tenant
+    from stoker.budgets.caps import Cap
+    from stoker.budgets.gate import BudgetService
+    from stoker.budgets.reserver import Reservations
+    from stoker.budgets.windows import ResetRule
+    from stoker.connectors import VendorFactory
+    from stoker.crawl.model import HostPacer
     from stoker.discovery.export import PostingFiles
+    from stoker.discovery.service import DiscoveryRun
+    from stoker.heat.sweep import HeatSweep
+    from stoker.maintenance.service import CachedHealthChecks
+    from stoker.nightly.service import NightlyRun
     from stoker.pulls.service import PlanningResult, PullPlanner
+    from stoker.rate_limits.limiter import CallLimiter, FairQueue, VendorLimits
+    from stoker.rate_limits.rate_limit import ConcurrencyLimiter, RateLimiter
+    from stoker.scheduling.service import Scheduler, Task
+    from stoker.vendors.client import VendorClient
+
+LEASE_LENGTH = timedelta(seconds=30)
+RESERVATION_LEASE = timedelta(seconds=60)  # then the reservations of a dead process expire
+# Signals are deleted after this long per hour of their half-life: nothing is left of them.
+SIGNAL_AGE_PER_HALF_LIFE_HOUR = timedelta(hours=40)
+CONFIG_FILE, ENV_FILE = "stoker.toml", ".env"
+CLOCK_AHEAD = "STOKER_TEST_CLOCK_AHEAD_S"
+_TRIM_ABOVE, _MAP_FROM, _POOLS = -1, -3, -8  # parameters of mallopt(3)
+_LARGE_BYTES = 256 * 1024
+
+_Part = TypeVar("_Part")
 
 
 class Gates:
-    """The gates of one process. While open, their promises are kept alive."""
+    """One budget service per tenant, opened when first used, all closed together.
 
-    def __init__(self, promises: Callable[[TenantId], Reservations], *, clock: Clock) -> None:
-        self._open_reservations = promises
+    While open, each renews the leases of its tenant's reservations.
+    """
+
+    def __init__(self, reservations: Callable[[TenantId], Reservations], *, clock: Clock) -> None:
+        self._build_reservations = reservations
         self._clock = clock
         self._gates: dict[TenantId, BudgetService] = {}
         self._open = AsyncExitStack()
         self._closed = False
 
     async def get_gate(self, tenant: TenantId) -> BudgetService:
-        """Return a tenant's gate, the same each time. Raises ConfigError once this is closed."""
+        """Return a tenant's budget service, the same each time. Raises ConfigError once closed."""
+        from stoker.budgets.gate import BudgetService
+
         if self._closed:
-            raise ConfigError("this process is closing; ask for money while it is open")
+            raise ConfigError("this process is closing; it can reserve nothing more")
         if tenant not in self._gates:
-            promises = self._open_reservations(tenant)
-            # Before the first wait, so that whoever asks meanwhile gets this one.
-            self._gates[tenant] = BudgetService(promises, clock=self._clock)
-            await self._open.enter_async_context(promises)
+            reservations = self._build_reservations(tenant)
+            # Before the first await, so that a concurrent caller gets this one.
+            self._gates[tenant] = BudgetService(reservations, clock=self._clock)
+            await self._open.enter_async_context(reservations)
         return self._gates[tenant]
 
     async def __aenter__(self) -> Gates:
@@ -106,13 +100,12 @@ class Gates:
         await self._open.aclose()
 
 
-_TRIM_ABOVE, _MAP_FROM, _POOLS = -1, -3, -8  # as mallopt(3) numbers them
-
-_LARGE_BYTES = 256 * 1024
-
-
 def trim_memory() -> None:
-    """Tell the C library of this process; to be called before threads are begun."""
+    """Make the C library return large freed buffers to the system at once.
+
+    Otherwise it keeps them, in one pool per thread, and a long night takes ever more memory.
+    Call it before any thread starts; without such a library it does nothing.
+    """
     if sys.platform != "linux":
         return
     import ctypes
@@ -127,21 +120,6 @@ def trim_memory() -> None:
             library.mallopt(what, value)
 
 
-SIGNAL_AGE_PER_HALF_LIFE_HOUR = timedelta(
-    hours=40
-)  # for each hour of their half-life: what is left of signals is nothing
-
-LEASE_LENGTH = timedelta(seconds=30)
-
-RESERVATION_LEASE = timedelta(
-    seconds=60
-)  # after which the promises of a dead process are dealt with
-
-CONFIG_FILE, ENV_FILE = "stoker.toml", ".env"
-
-CLOCK_AHEAD = "STOKER_TEST_CLOCK_AHEAD_S"
-
-
 @dataclass(frozen=True, kw_only=True)
 class App:
     """Everything a command needs, opened and ready."""
@@ -150,14 +128,76 @@ class App:
     backend: Backend
     clock: Clock
     observer: Observer
-    health_checks: CachedHealthChecks
-    owner: str  # unlike any other process's, also of those long gone
+    owner: str  # unlike that of any other process, past ones included
     gates: Gates
-    vendor_limits: VendorLimits
-    hosts: HostPacer
-    connectors: VendorFactory
+    _events: EventBus  # what shared parts report to; see `redirect_events`
+    _exits: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _parts: dict[str, Any] = field(default_factory=dict)
     _limiters: dict[TenantId, CallLimiter] = field(default_factory=dict)
     _vendor_clients: dict[TenantId, VendorClient] = field(default_factory=dict)
+
+    @contextmanager
+    def redirect_events(self, observer: Observer) -> Iterator[App]:
+        """Send all events to another observer until the block ends.
+
+        Yields the app to use in it. Parts that both share, such as gates and vendor clients,
+        report to that observer too.
+        """
+        with self._events.redirect(observer):
+            yield replace(self, observer=observer)
+
+    @property
+    def vendor_limits(self) -> VendorLimits:
+        """The rate limits of every vendor."""
+        from stoker.policies import build_vendor_limits
+
+        return self._get_part(
+            "vendor_limits",
+            lambda: build_vendor_limits(
+                self.settings, self.backend, owner=self.owner, clock=self.clock
+            ),
+        )
+
+    @property
+    def hosts(self) -> HostPacer:
+        """The delay between two requests to one host."""
+        from stoker.policies import build_host_pacer
+
+        return self._get_part(
+            "hosts", lambda: build_host_pacer(self.settings, self.backend, clock=self.clock)
+        )
+
+    @property
+    def connectors(self) -> VendorFactory:
+        """The vendors' clients; closed with the app."""
+        from stoker.connectors import VendorFactory
+
+        def build() -> VendorFactory:
+            backend = self.backend
+            built = VendorFactory(
+                self.settings,
+                hosts=self.hosts,
+                traffic=self.vendor_limits,
+                clock=self.clock,
+                stops=lambda tenant: backend.tenant(tenant).money.list_stops(),
+            )
+            self._exits.push_async_exit(built)
+            return built
+
+        return self._get_part("connectors", build)
+
+    @property
+    def health_checks(self) -> CachedHealthChecks:
+        """The backend's health, asked once for all tenants."""
+        from stoker.maintenance.service import CachedHealthChecks
+
+        return self._get_part("health_checks", lambda: CachedHealthChecks(self.backend, self.clock))
+
+    def _get_part(self, name: str, build: Callable[[], _Part]) -> _Part:
+        if name not in self._parts:
+            self._parts[name] = build()
+        part: _Part = self._parts[name]
+        return part
 
     async def get_gate(self, tenant: TenantId) -> BudgetService:
         """Return a tenant's way to spend money, kept alive until the app is closed."""
@@ -165,12 +205,16 @@ class App:
 
     def get_limiter(self, tenant: TenantId) -> CallLimiter:
         """Return what a tenant's paid calls wait for: turns, places, rates."""
+        from stoker.rate_limits.limiter import CallLimiter
+
         if tenant not in self._limiters:
             self._limiters[tenant] = CallLimiter(self.vendor_limits, tenant, clock=self.clock)
         return self._limiters[tenant]
 
     async def get_vendor_client(self, tenant: TenantId) -> VendorClient:
         """Return a tenant's way to ask vendors: what was answered before is not paid for again."""
+        from stoker.vendors.client import VendorClient
+
         gate = await self.get_gate(tenant)
         if tenant not in self._vendor_clients:
             self._vendor_clients[tenant] = VendorClient(
@@ -178,7 +222,7 @@ class App:
                 gate=gate,
                 passages=self.get_limiter(tenant),
                 clock=self.clock,
-                observer=self.observer,
+                observer=self._events,
                 chance=random.random,
                 reset=self.get_reset_rule(tenant),
                 rehearsing=self.settings.sandbox.address is not None,
@@ -201,6 +245,11 @@ class App:
 
     def build_maintenance_task(self, tenant: TenantId) -> Task:
         """Return a tenant's upkeep with the schedule and rules in force for it."""
+        from stoker.maintenance.service import Maintenance
+        from stoker.policies import build_retention_rule
+        from stoker.runs.model import Manifest, compute_config_hash
+        from stoker.scheduling.service import Task
+
         own = self.settings.for_tenant(tenant)
         snapshot = own.snapshot()
         schedule = self.settings.get_schedule(tenant)
@@ -234,6 +283,8 @@ class App:
         again: bool = False,
     ) -> NightlyRun:
         """Return a tenant's night; at most so many companies, only these steps, if said."""
+        from stoker.nightly.setup import build_exporter, build_nightly_options, build_nightly_run
+
         own, reset = self.settings.for_tenant(tenant), self.get_reset_rule(tenant)
         return build_nightly_run(
             tenant,
@@ -261,6 +312,8 @@ class App:
 
     def build_heat_sweep(self, tenant: TenantId) -> HeatSweep:
         """Return what brings a tenant's heats up to date."""
+        from stoker.heat.sweep import HeatSweep
+
         own = self.settings.for_tenant(tenant)
         return HeatSweep(heat=own.heat.rule(), tiers=own.heat.tiers(), icp_rule=own.icp.rule_name)
 
@@ -292,6 +345,7 @@ class App:
 
     def build_pull_run(self, tenant: TenantId, *, policy: str | None = None) -> NightlyRun:
         """Return a tenant's pulls: looks chosen by what they are worth, done as a night's are."""
+        from stoker.nightly.setup import build_exporter
         from stoker.pulls.service import build_pull_run
 
         return build_pull_run(
@@ -325,6 +379,7 @@ class App:
     ) -> DiscoveryRun:
         """Return a tenant's discovery, as settings say or as somebody asks for."""
         from stoker.discovery.service import build_discovery, build_discovery_options
+        from stoker.policies import build_retention_rule
 
         own = self.settings.for_tenant(tenant)
         keeps = build_retention_rule(own) if own.retention.enabled else None
@@ -363,16 +418,23 @@ class App:
         Includes caps a person added; what people said about limits is asked for by the store, in
         the moment in which it grants or refuses.
         """
+        from stoker.budgets.caps import list_effective_caps
+        from stoker.policies import build_caps
+
         given = build_caps(self.settings.for_tenant(tenant))
         own = await self.backend.tenant(tenant).money.list_cap_changes()
         return (*await self.list_shared_caps(), *list_effective_caps(given, own, shared=False))
 
     async def list_shared_caps(self) -> tuple[Cap, ...]:
         """Return the caps that tenants share. There are none until an operator sets one."""
+        from stoker.budgets.caps import list_effective_caps
+
         return list_effective_caps((), await self.backend.shared().list_cap_changes(), shared=True)
 
     def get_reset_rule(self, tenant: TenantId) -> ResetRule:
         """Return when a tenant's caps begin anew: in its own zone, at its own time."""
+        from stoker.policies import build_reset_rule
+
         return build_reset_rule(self.settings.for_tenant(tenant))
 
     def build_scheduler(
@@ -384,6 +446,8 @@ class App:
         whoever's settings want it discovers too.
         """
         from stoker.enrichment.summary import summarize_partial_run
+        from stoker.runs.leases import LeaseHolder
+        from stoker.scheduling.service import Scheduler
 
         upkeep = [self.build_maintenance_task(tenant) for tenant in tenants]
         discoveries = self._list_discovery_tasks(tenants)
@@ -436,6 +500,8 @@ def build_backend(settings: Settings) -> Backend:
     """Return the backend these settings name. Nothing is opened for writing yet."""
     storage = settings.storage
     if storage.backend == "memory":
+        from stoker.backends.sqlite import MemoryBackend
+
         return MemoryBackend()
     if storage.backend == "postgres":
         from stoker.backends.postgres import PostgresBackend
@@ -472,57 +538,61 @@ async def open_app(
     backend = build_backend(settings)
     try:
         with capture_library_logs(logs):
-            told, tell = clock or system_clock(), observer or logs
+            clock, observer = clock or system_clock(), observer or logs
             new = await _is_store_missing(settings, backend)
             if new and only_to_read:
+                from stoker.backends.sqlite import MemoryBackend
+
                 await backend.close()
-                backend = MemoryBackend()  # what is not there reads as empty; looking makes nothing
+                backend = MemoryBackend()  # a missing store reads as empty; reading creates none
             steps = await _migrate_backend(backend, only_to_read=only_to_read)
-            for step in () if new else steps:  # that something new was made is no news
-                tell(Migrated(at=told.now(), step=step))
+            for step in () if new else steps:
+                observer(Migrated(at=clock.now(), step=step))
             settings = add_stored_tenants(
                 settings, await _list_stored_tenants(backend, only_to_read=only_to_read)
             )
             owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
-
-            def promises(tenant: TenantId) -> Reservations:
-                return Reservations(
-                    backend.tenant(tenant).money,
-                    caps=build_caps(settings.for_tenant(tenant)),
-                    reset=build_reset_rule(settings.for_tenant(tenant)),
-                    owner=owner,
-                    clock=told,
-                    lease=RESERVATION_LEASE,
-                    tenant=tenant,
-                    observer=tell,
-                )
-
-            traffic = build_vendor_limits(settings, backend, owner=owner, clock=told)
-            hosts = build_host_pacer(settings, backend, clock=told)
-            async with (
-                Gates(promises, clock=told) as gates,
-                VendorFactory(
-                    settings,
-                    hosts=hosts,
-                    traffic=traffic,
-                    clock=told,
-                    stops=lambda tenant: backend.tenant(tenant).money.list_stops(),
-                ) as connectors,
-            ):
+            events = EventBus(observer)
+            build = _ReservationBuilder(settings, backend, owner=owner, clock=clock, events=events)
+            async with Gates(build, clock=clock) as gates, AsyncExitStack() as exits:
                 yield App(
                     settings=settings,
                     backend=backend,
-                    clock=told,
-                    observer=tell,
-                    health_checks=CachedHealthChecks(backend, told),
+                    clock=clock,
+                    observer=observer,
                     owner=owner,
                     gates=gates,
-                    vendor_limits=traffic,
-                    hosts=hosts,
-                    connectors=connectors,
+                    _events=events,
+                    _exits=exits,
                 )
     finally:
         await backend.close()
+
+
+@dataclass(frozen=True)
+class _ReservationBuilder:
+    settings: Settings
+    backend: Backend
+    _: KW_ONLY
+    owner: str
+    clock: Clock
+    events: EventBus
+
+    def __call__(self, tenant: TenantId) -> Reservations:
+        from stoker.budgets.reserver import Reservations
+        from stoker.policies import build_caps, build_reset_rule
+
+        own = self.settings.for_tenant(tenant)
+        return Reservations(
+            self.backend.tenant(tenant).money,
+            caps=build_caps(own),
+            reset=build_reset_rule(own),
+            owner=self.owner,
+            clock=self.clock,
+            lease=RESERVATION_LEASE,
+            tenant=tenant,
+            observer=self.events,
+        )
 
 
 async def _is_store_missing(settings: Settings, backend: Backend) -> bool:

@@ -1,14 +1,14 @@
-"""What the engine needs from the world, and nothing more.
+"""What a backend offers: one tenant's stores, what tenants share, and its own health.
 
-Every verb on a store is written once per backend, so a verb earns its place: it says what the
-product means, it is atomic, and it happens wholly or not at all. Stores are told the time; they
-never ask for it. All moments are aware; what comes back is in UTC.
+A store verb states what the product means and is atomic: all of it happens, or nothing. The
+caller passes the time. All moments are aware, and stores return them in UTC.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stoker.base.types import TenantId
 from stoker.db.database import Check
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from stoker.vendors.model import AnswerStore
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TenantStores:
-    """One tenant's memory. There is no verb on it that can reach another tenant's."""
+    """One tenant's stores. No verb of theirs can reach another tenant's rows."""
 
     tenant: TenantId
     runs: RunStore
@@ -46,23 +46,44 @@ class TenantStores:
     listings: ListingStore
 
 
+class LazyTenantStores(TenantStores):
+    """One tenant's stores, each built when it is first used: only its room is then imported."""
+
+    def __init__(
+        self,
+        *,
+        tenant: TenantId,
+        builders: Mapping[str, Callable[[], object]] | None = None,
+        **stores: object,
+    ) -> None:
+        # `dataclasses.replace` passes every store; a backend passes how to build them.
+        self.__dict__.update(stores, tenant=tenant, _builders=builders or {})
+
+    def __getattr__(self, name: str) -> Any:
+        builders = self.__dict__.get("_builders", {})
+        if name not in builders:
+            raise AttributeError(f"a tenant has no store {name!r}")
+        self.__dict__[name] = builders[name]()
+        return self.__dict__[name]
+
+
 class Backend(Protocol):
     """Where stores live. The only place a tenant is named."""
 
     def tenant(self, tenant: TenantId) -> TenantStores:
-        """Open a tenant's door. A tenant never seen before has an empty store."""
+        """Return a tenant's stores; those of an unknown tenant are empty."""
         ...
 
     def shared(self) -> SharedStore:
-        """Open what belongs to no tenant."""
+        """Return the store of what tenants share."""
         ...
 
     def registry(self) -> RegistryStore:
-        """Open the public register of companies."""
+        """Return the public register of companies."""
         ...
 
     def directory(self) -> TenantDirectory:
-        """Open the list of who the tenants are."""
+        """Return the list of tenants."""
         ...
 
     async def migrate(self) -> list[str]:
@@ -78,9 +99,9 @@ class Backend(Protocol):
         ...
 
     async def checks(self) -> list[Check]:
-        """Look after the backend's own health; what is wrong comes back as a check, not raised."""
+        """Return health checks; a problem is a failed check, never an error."""
         ...
 
     async def close(self) -> None:
-        """Finish what was asked, then let go of files and connections. Closing twice is once."""
+        """Finish pending work, then close files and connections. Closing twice is allowed."""
         ...

@@ -1,13 +1,19 @@
 """What is built from settings: who shares rates, and who keeps them alone."""
 
 import asyncio
+import subprocess
+import sys
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from stoker.app import open_app, read_settings
 from stoker.base.errors import ConfigError
+from stoker.base.events import Overrun
 from stoker.base.types import TenantId
+from stoker.budgets.charges import SpendRequest
+from stoker.budgets.model import Paid
 from stoker.crawl.politeness import LocalHostPacer, SharedHostPacer
 from stoker.rate_limits.rate_limit import LocalRateLimiter, SharedRateLimiter
 from stoker.testing import EventRecorder, FakeClock
@@ -100,3 +106,36 @@ def test_nights_and_pulls_whose_process_died_are_gone_on_with_in_their_day_and_u
         assert app.build_sweep_task(ACME).resume_window is None
 
     on_app('storage.backend = "memory"', look)
+
+
+def test_a_gate_opened_before_reports_to_the_observer_of_the_block(on_app):
+    other = EventRecorder()
+    request = SpendRequest(key="k", connector="lusha", amounts={"credits": 1})
+
+    async def charge_more():
+        return Paid(answer="answer", cost={"credits": 2})
+
+    async def spend(app):
+        before = await app.get_gate(ACME)
+        with app.redirect_events(other) as seen:
+            assert await seen.get_gate(ACME) is before
+            await before.spend(request, charge_more)
+        await before.spend(replace(request, key="after"), charge_more)
+        return app.observer
+
+    own = on_app('storage.backend = "memory"', spend)
+    assert [event.key for event in other.of_type(Overrun)] == ["k"]
+    assert [event.key for event in own.of_type(Overrun)] == ["after"]
+
+
+def test_listing_runs_imports_neither_numpy_nor_vendors(tmp_path):
+    script = (
+        "import sys; from stoker.cli.main import main; main(['runs', 'list'])\n"
+        "print([name for name in sys.modules if name == 'numpy' or name.startswith("
+        "('stoker.vendors.', 'stoker.http.client', 'stoker.pulls.', 'stoker.enrichment'))\n"
+        " and not name.endswith('.settings')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,54 +1,51 @@
-"""Every room's store in one SQLite file."""
+"""Every room's store in one SQLite file, or in SQLite in memory."""
 
 from __future__ import annotations
 
-from stoker.accounts.store import SqlAccounts, SqlTenantDirectory
-from stoker.backends.shared import SqlSharedStore
-from stoker.base.types import TenantId, parse_tenant_id
-from stoker.budgets.store import SqlBudgetStore
+from typing import TYPE_CHECKING
+
+from stoker.backends.stores import build_tenant_stores
+from stoker.base.types import TenantId
 from stoker.context import TenantStores
-from stoker.crawl.store import SqlPages
 from stoker.db.sqlite import SqliteDatabase
-from stoker.discovery.store import SqlListingStore
-from stoker.heat.store import SqlPullStore
-from stoker.ledger.store import SqlLedgerStore
-from stoker.nightly.store import SqlWorkStore
-from stoker.registry.store import SqlRegistry
-from stoker.runs.store import SqlRunStore
-from stoker.scheduling.store import SqlScheduleStore
-from stoker.touches.store import SqlTouchStore
-from stoker.vendors.answer_cache import SqlAnswers
+from stoker.db.sqlite_memory import SqliteMemoryDatabase
+
+if TYPE_CHECKING:
+    from stoker.accounts.store import SqlTenantDirectory
+    from stoker.backends.shared import SqlSharedStore
+    from stoker.db.database import Database
+    from stoker.registry.store import SqlRegistry
 
 
-class SqliteBackend(SqliteDatabase):
-    """All stores in one SQLite file."""
+class _SqliteStores:
+    """The stores of a SQLite database, in which nothing separates tenants but their ids."""
 
-    def tenant(self, tenant: TenantId) -> TenantStores:
+    def tenant(self: Database, tenant: TenantId) -> TenantStores:
         """Return one tenant's stores."""
-        parse_tenant_id(tenant)  # refuses a name that could not be told apart
-        return TenantStores(
-            tenant=tenant,
-            runs=SqlRunStore(self, tenant),
-            schedule=SqlScheduleStore(self, tenant),
-            ledger=SqlLedgerStore(self, tenant),
-            money=SqlBudgetStore(self, tenant),
-            pages=SqlPages(self, tenant),
-            answers=SqlAnswers(self, tenant),
-            accounts=SqlAccounts(self, tenant),
-            nights=SqlWorkStore(self, tenant),
-            touches=SqlTouchStore(self, tenant),
-            attention=SqlPullStore(self, tenant),
-            listings=SqlListingStore(self, tenant),
-        )
+        return build_tenant_stores(self, tenant)
 
-    def shared(self) -> SqlSharedStore:
+    def shared(self: Database) -> SqlSharedStore:
         """Return what tenants share."""
+        from stoker.backends.shared import SqlSharedStore
+
         return SqlSharedStore(self, operators=self)
 
-    def registry(self) -> SqlRegistry:
+    def registry(self: Database) -> SqlRegistry:
         """Return the register of companies."""
+        from stoker.registry.store import SqlRegistry
+
         return SqlRegistry(self)
 
-    def directory(self) -> SqlTenantDirectory:
+    def directory(self: Database) -> SqlTenantDirectory:
         """Return the list of tenants."""
+        from stoker.accounts.store import SqlTenantDirectory
+
         return SqlTenantDirectory(self)
+
+
+class SqliteBackend(_SqliteStores, SqliteDatabase):
+    """All stores in one SQLite file."""
+
+
+class MemoryBackend(_SqliteStores, SqliteMemoryDatabase):
+    """All stores in SQLite in memory; closing it deletes them."""

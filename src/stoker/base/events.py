@@ -1,18 +1,13 @@
-"""What the engine needs from the world, and nothing more.
+"""What can happen, as frozen values, and how observers receive them.
 
-Every verb on a store is written once per backend, so a verb earns its place: it says what the
-product means, it is atomic, and it happens wholly or not at all. Stores are told the time; they
-never ask for it. All moments are aware; what comes back is in UTC.
-
-What happened, as frozen values.
-
-The engine emits them, telemetry writes them down, and nobody acts on them. Each says in
+Rooms emit events and telemetry writes them as lines; no room acts on one. Each event says in
 `message` what a person needs to know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -375,4 +370,26 @@ class CompanyEnded(Event):
 
 
 Observer = Callable[[Event], None]
-"""Is told what happened. It must not raise, wait, or decide anything."""
+"""Receives events. It must not raise, wait, or decide anything."""
+
+
+class EventBus:
+    """An `Observer` that passes events on to another one, which can be replaced for a while.
+
+    Long-lived parts report to the bus, so that a replaced observer reaches them too.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def __call__(self, event: Event) -> None:
+        self._observer(event)
+
+    @contextmanager
+    def redirect(self, observer: Observer) -> Iterator[None]:
+        """Pass events on to this observer until the block ends."""
+        before, self._observer = self._observer, observer
+        try:
+            yield
+        finally:
+            self._observer = before

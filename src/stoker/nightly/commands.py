@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from stoker.cli.output import CommandContext
     from stoker.nightly.report import NightReport, PlanReport
     from stoker.nightly.service import NightlyRun
+    from stoker.scheduling.service import Scheduler
 
 STATES_WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
 
@@ -129,9 +130,9 @@ async def _print_plans(
     from stoker.nightly.report import print_plan, to_plan_json
 
     async with asked.open_app() as app:
-        quiet = replace(app, observer=_ignore_event)
-        chosen = await choose_participants(quiet, tenants, wish, only_to_look=True)
-        plans = [await _build_plan(quiet, tenant, wish, names=whole) for tenant in chosen]
+        with app.redirect_events(_ignore_event) as quiet:
+            chosen = await choose_participants(quiet, tenants, wish, only_to_look=True)
+            plans = [await _build_plan(quiet, tenant, wish, names=whole) for tenant in chosen]
     if as_json:
         print_json([to_plan_json(each, whole=whole) for each in plans])
     else:
@@ -187,13 +188,9 @@ async def run_nights(
     """Carry out tenants' nights side by side; return how they went, and whose did not begin."""
     from stoker.nightly.report import read_night_report
 
-    seen = replace(app, observer=observer)
-    scheduler, room = (
-        seen.build_scheduler(()),
-        asyncio.Semaphore(seen.settings.scheduling.tenant_concurrency),
-    )
+    room = asyncio.Semaphore(app.settings.scheduling.tenant_concurrency)
 
-    async def one(tenant: TenantId) -> NightReport | StokerError:
+    async def one(seen: App, scheduler: Scheduler, tenant: TenantId) -> NightReport | StokerError:
         async with room:
             try:
                 run = await scheduler.run_now(
@@ -203,7 +200,9 @@ async def run_nights(
                 return error  # one tenant's trouble is not another's
             return await read_night_report(seen, tenant, run)
 
-    ended = await asyncio.gather(*(one(tenant) for tenant in tenants))
+    with app.redirect_events(observer) as seen:
+        scheduler = seen.build_scheduler(())
+        ended = await asyncio.gather(*(one(seen, scheduler, tenant) for tenant in tenants))
     done = [each for each in ended if not isinstance(each, StokerError)]
     failed = [
         (tenant, each)

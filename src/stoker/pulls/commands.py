@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -133,8 +132,7 @@ async def _run_pulls(
 
     async with asked.open_app() as app:
         live = ProgressDisplay(sys.stderr, otherwise=app.observer)
-        with live:
-            seen = replace(app, observer=live)
+        with live, app.redirect_events(live) as seen:
             done, failed = await _run_tenants(
                 seen, choose_active_tenants(app.settings, named), policy
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -160,7 +159,8 @@ async def _run_once(
         if isinstance(event, TenantFailed | ClockWentBack):
             not_attended.append(event)
 
-    ended = await replace(app, observer=observer).build_scheduler(tenants, nights=nights).run_once()
+    with app.redirect_events(observer) as seen:
+        ended = await seen.build_scheduler(tenants, nights=nights).run_once()
     empty = "nothing was started; the log says why" if not_attended else "nothing is due"
     shown = _show_runs(ended, as_json=as_json, empty=empty)
     return Exit.LATER if not_attended and shown is Exit.OK else shown

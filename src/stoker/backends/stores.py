@@ -1,0 +1,108 @@
+"""Builds one tenant's SQL stores, each when it is first used.
+
+A command that reads runs then imports the store of runs and no other room.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoker.base.types import TenantId, parse_tenant_id
+from stoker.context import LazyTenantStores, TenantStores
+
+if TYPE_CHECKING:
+    from stoker.accounts.store import SqlAccounts
+    from stoker.budgets.store import SqlBudgetStore
+    from stoker.crawl.store import SqlPages
+    from stoker.db.database import Database
+    from stoker.discovery.store import SqlListingStore
+    from stoker.heat.store import SqlPullStore
+    from stoker.ledger.store import SqlLedgerStore
+    from stoker.nightly.store import SqlWorkStore
+    from stoker.runs.store import SqlRunStore
+    from stoker.scheduling.store import SqlScheduleStore
+    from stoker.touches.store import SqlTouchStore
+    from stoker.vendors.answer_cache import SqlAnswers
+
+
+def build_tenant_stores(
+    database: Database, tenant: TenantId, *, on_server: bool = False
+) -> TenantStores:
+    """Return one tenant's stores; `on_server` says that the database is Postgres."""
+    parse_tenant_id(tenant)
+
+    def runs() -> SqlRunStore:
+        from stoker.runs.store import SqlRunStore
+
+        return SqlRunStore(database, tenant)
+
+    def schedule() -> SqlScheduleStore:
+        from stoker.scheduling.store import SqlScheduleStore
+
+        return SqlScheduleStore(database, tenant)
+
+    def ledger() -> SqlLedgerStore:
+        from stoker.ledger.store import SqlLedgerStore
+
+        return SqlLedgerStore(database, tenant)
+
+    def money() -> SqlBudgetStore:
+        from stoker.budgets.store import SqlBudgetStore
+
+        if not on_server:
+            return SqlBudgetStore(database, tenant)
+        from stoker.budgets.postgres_writes import write_changes_on_server
+
+        return SqlBudgetStore(database, tenant, write=write_changes_on_server)
+
+    def pages() -> SqlPages:
+        from stoker.crawl.store import SqlPages
+
+        return SqlPages(database, tenant)
+
+    def answers() -> SqlAnswers:
+        from stoker.vendors.answer_cache import SqlAnswers
+
+        return SqlAnswers(database, tenant)
+
+    def accounts() -> SqlAccounts:
+        from stoker.accounts.store import SqlAccounts
+
+        return SqlAccounts(database, tenant)
+
+    def nights() -> SqlWorkStore:
+        from stoker.nightly.store import SKIP_LOCKED, SqlWorkStore
+
+        if not on_server:
+            return SqlWorkStore(database, tenant)
+        return SqlWorkStore(database, tenant, passing_over=SKIP_LOCKED)
+
+    def touches() -> SqlTouchStore:
+        from stoker.touches.store import SqlTouchStore
+
+        return SqlTouchStore(database, tenant)
+
+    def attention() -> SqlPullStore:
+        from stoker.heat.store import SqlPullStore
+
+        return SqlPullStore(database, tenant)
+
+    def listings() -> SqlListingStore:
+        from stoker.discovery.store import SqlListingStore
+
+        return SqlListingStore(database, tenant)
+
+    builders = (
+        runs,
+        schedule,
+        ledger,
+        money,
+        pages,
+        answers,
+        accounts,
+        nights,
+        touches,
+        attention,
+        listings,
+    )
+    return LazyTenantStores(tenant=tenant, builders={build.__name__: build for build in builders})

@@ -1,0 +1,83 @@
+"""SQLite in memory: for tests, rehearsals, and reading a store that does not exist yet.
+
+One connection, used on the caller's own thread: a verb never waits, so verbs interleave only
+where their callers do. The schema is built once per process and copied into each database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import apsw
+
+from stoker.base.errors import ConfigError
+from stoker.db.database import Check, Result, Transaction
+from stoker.db.schema_sqlite import MIGRATIONS
+from stoker.db.sqlite import SqliteTransaction
+from stoker.db.sqlite_file import refuse_old_sqlite, wrap_sqlite_errors
+from stoker.db.sqlite_migrations import SET_VERSION
+
+_WHERE = Path(":memory:")  # named in error messages
+
+
+class SqliteMemoryDatabase:
+    """One database in memory for all tenants, always at the current schema."""
+
+    def __init__(self) -> None:
+        refuse_old_sqlite(apsw.sqlite_lib_version())
+        self._connection = apsw.Connection(":memory:")
+        self._connection.deserialize("main", _build_schema())
+        self._connection.execute("PRAGMA foreign_keys = ON")
+        self._closed = False
+
+    async def write(self, work: Callable[[Transaction], Result]) -> Result:
+        """Run work in a transaction; see `Database`."""
+        return self._run(work, end="COMMIT")
+
+    async def read(self, work: Callable[[Transaction], Result]) -> Result:
+        """Run work without keeping what it writes; see `Database`."""
+        return self._run(work, end="ROLLBACK")
+
+    async def migrate(self) -> list[str]:
+        """Do nothing: the schema is always current."""
+        return []
+
+    async def schema_version(self) -> int:
+        """Return the number of the newest migration."""
+        return len(MIGRATIONS)
+
+    async def checks(self) -> list[Check]:
+        """Say that nothing outlives the process."""
+        detail = "nothing is stored; everything is lost when the process ends"
+        return [Check(what="memory", ok=True, detail=detail)]
+
+    async def close(self) -> None:
+        """Delete everything. Closing twice is once."""
+        self._closed = True
+        self._connection.close()
+
+    def _run(self, work: Callable[[Transaction], Result], *, end: str) -> Result:
+        if self._closed:
+            raise ConfigError("the store in memory was closed; open a new one")
+        connection = self._connection
+        with wrap_sqlite_errors(_WHERE):
+            connection.execute("BEGIN")
+            try:
+                result = work(SqliteTransaction(connection))
+                connection.execute(end)
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return result
+
+
+@cache
+def _build_schema() -> bytes:
+    connection = apsw.Connection(":memory:")
+    for step in MIGRATIONS:
+        connection.execute(step.script)
+        connection.execute(SET_VERSION, {"version": str(step.number)})
+    return connection.serialize("main")
