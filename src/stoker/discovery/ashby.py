@@ -1,4 +1,4 @@
-"""Ashby's public job boards: one answer with everything; what is not listed is not for us."""
+"""Ashby's public job boards: one answer has every job; unlisted jobs are skipped."""
 
 from __future__ import annotations
 

@@ -1,16 +1,7 @@
-"""One public board or feed, asked for what changed: no key, no cost, so asking twice is once.
+"""Read public job boards: conditional requests, pages, health, and boards as sources.
 
-It knows what statuses mean here. What is in the answer, each board knows.
-
-One vendor's public job boards as a connector: asked for what changed, page by page if need be.
-
-How a vendor lays its boards out is said by a `BoardApi` in the vendor's own file; how asking goes,
-and what statuses mean, by `get_vendor_client`. No key, no cost but calls, nothing done that could
-be undone.
-
-Whether the public boards are there at all. They have no key and no account to ask about.
-
-Boards, feeds and files as discovery reads them: each one source, batch by batch.
+A `BoardApi` in a vendor's own file describes its address, pages and jobs. Boards need no key and
+cost only calls, so a request may be repeated.
 """
 
 from __future__ import annotations
@@ -127,7 +118,7 @@ async def get_if_changed(
 async def ping_host(
     http: HttpClient, url: str, *, who: str, turn: HostSlot, deadline: timedelta
 ) -> str:
-    """Say that somebody is there, whatever they say. Raises TransientError when nobody is."""
+    """Check that a host answers, with any content. Raises TransientError when it does not."""
     call = Request(method="GET", url=url, deadline=deadline, max_bytes=1_000)
     async with turn(parse_url(url).host):
         reply = await _send_call(http, call, who=who)
@@ -178,12 +169,12 @@ def _to_error(reply: Response, *, who: str) -> StokerError:
 
 
 def _read_validators(reply: Response) -> Validators:
-    def said(name: str) -> str:
+    def read_header(name: str) -> str:
         value = reply.headers.get(name, "")
         usable = len(value) <= _MAX_VALIDATOR_LENGTH and _PRINTABLE.fullmatch(value)
         return value if usable else ""
 
-    return Validators(etag=said("etag"), last_modified=said("last-modified"))
+    return Validators(etag=read_header("etag"), last_modified=read_header("last-modified"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

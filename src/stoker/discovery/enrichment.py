@@ -1,12 +1,8 @@
-"""What the words of a posting say: its title normalised, how senior, which technologies, remote.
+"""Enrich postings from their words, and score them for a tenant.
 
-Deterministic and the same for every tenant; what a tenant wants of a posting is `job_scoring`'s
-business. Words that mean a technology only sometimes count where they can mean nothing else.
-
-How good a posting is for a tenant: does the role fit, is the stack wanted, is it remote.
-
-A score is the weighted mean of three parts, each 0 to 1; buckets are words for stretches of it.
-What a posting says of itself is `job_enriching`'s business.
+Enrichment (title, seniority, technologies, remote) is deterministic and the same for every tenant;
+an ambiguous word counts as a technology only where it can mean nothing else. A score is the
+weighted mean of role fit, stack and remote, each 0 to 1, named by a bucket.
 """
 
 from __future__ import annotations
@@ -93,13 +89,13 @@ def choose_job_bucket(score: float, rule: JobScoreRule) -> str:
     return BUCKETS[-1]
 
 
-VERSION = 1  # of what is made of words; remembered with a source, which is read anew when it grows
+VERSION = 1  # of enrichment; a source enriched by an older version is read again in full
 
 MAX_TAGS = 30
 
 MAX_TEXT_LENGTH = 20_000  # characters of a posting's text that are looked at
 
-_TITLE_CACHE_SIZE = 4096  # kept at hand: most postings have the title of another one
+_TITLE_CACHE_SIZE = 4096  # cached: most postings share a title with another one
 
 _TOKEN = re.compile(r"\.?[A-Za-z0-9](?:[A-Za-z0-9+#.]*[A-Za-z0-9+#])?")
 
@@ -130,7 +126,7 @@ _ABBREVIATIONS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# The first that has a word in the title counts: who learns comes before whom they learn from.
+# The first that has a word in the title counts: learners come before those they learn from.
 _SENIORITY: tuple[tuple[str, frozenset[str]], ...] = (
     ("intern", frozenset(("intern", "internship", "trainee", "apprentice", "apprenticeship"))),
     ("chief", frozenset(("chief", "ceo", "cto", "cfo", "coo", "cmo", "cio", "ciso", "cpo", "cro"))),
@@ -286,14 +282,14 @@ def normalize_title(title: str) -> str:
     """
     bare = _TITLE_SUFFIX.sub("", _BRACKETED.sub(" ", title))
     words = _split_title(bare) or _split_title(title)
-    kept = [word for word in words if word not in _RANKS and not _LEVEL.fullmatch(word)]
-    return " ".join(kept or words)
+    significant = [word for word in words if word not in _RANKS and not _LEVEL.fullmatch(word)]
+    return " ".join(significant or words)
 
 
 def find_seniority(title: str) -> str:
     """Return how senior a title says its holder is: a word of `intern` to `chief`, or none."""
     words = set(_split_title(title))
-    return next((name for name, said in _SENIORITY if words & said), "")
+    return next((name for name, markers in _SENIORITY if words & markers), "")
 
 
 def find_technologies(*texts: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""What a discovery found, as files other programs open: CSV and JSON, named by the run.
+"""Export a discovery run's postings as CSV and JSON files, named by the run.
 
-Rows stand in the order of their ids and say nothing of when they were found, so the same postings
-make the same bytes. Page by page, each file whole or not at all; no cell is taken for a formula.
+Rows are in id order and carry no time, so the same postings give the same bytes. Files are written
+page by page, each whole or not at all; no cell begins like a formula.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def list_file_names(run: str, *, enriched: bool) -> tuple[str, ...]:
 class PostingFiles:
     """Writes a run's postings into one directory.
 
-    What is in a directory `of_ours` goes when its run is forgotten; elsewhere it is somebody's own.
+    Files in a directory `of_ours` are deleted with their run; elsewhere they belong to the user.
     """
 
     def __init__(self, directory: Path, *, of_ours: bool = True) -> None:
@@ -61,7 +61,7 @@ class PostingFiles:
 
     async def write(self, runs: RunStore, run: Run, *, enriched: bool) -> int:
         """Write the run's files and return how many rows that were. Raises ConfigError."""
-        rows, said, after = 0, 0, ""
+        rows, enriched_rows, after = 0, 0, ""
         async with AsyncExitStack() as files:
             jobs, *more = [
                 await files.enter_async_context(_open_new_file(self.directory / name))
@@ -76,14 +76,14 @@ class PostingFiles:
                 await asyncio.to_thread(jobs.write, _to_csv([_job_to_row(job) for job in page]))
                 rows += len(page)
                 if more:
-                    said += await _write_enriched(
-                        runs, run, page, more[0], after=after, more=bool(said)
+                    enriched_rows += await _write_enriched(
+                        runs, run, page, more[0], after=after, more=bool(enriched_rows)
                     )
                     rows += await _write_scores(runs, run, page, more[1], after=after)
                 after = page[-1].id
             if more:
-                await asyncio.to_thread(more[0].write, b"\n]\n" if said else b"]\n")
-        return rows + said
+                await asyncio.to_thread(more[0].write, b"\n]\n" if enriched_rows else b"]\n")
+        return rows + enriched_rows
 
     async def delete_files(self, is_forgotten: Callable[[str], bool]) -> tuple[int, str]:
         """Remove the files of the runs that are forgotten; return how many, and what is wrong.

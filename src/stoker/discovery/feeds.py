@@ -1,7 +1,6 @@
-"""Jobs from RSS and Atom feeds, read as they come and without XML's tricks.
+"""Read jobs from RSS and Atom feeds, with a parser that refuses document types.
 
-A feed that declares a document type is refused unread: no honest one needs entities of its own. A
-feed that breaks off or never ends gives what came before. What a posting is, `core.postings` says.
+No valid feed needs entities of its own. A truncated or endless feed gives what came before.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _MAX_LENGTH = 4_000  # characters of one element, but for those that are texts
 
 _ITEM_TAGS = {"item", "entry"}
 
-_TEXT_TAGS = {"description", "summary", "content", "encoded"}  # only looked at, never kept
+_TEXT_TAGS = {"description", "summary", "content", "encoded"}  # only searched, never stored
 
 _FIELD_TAGS = {"title", "link", "guid", "id", "pubDate", "published", "updated", "date", "location"}
 
@@ -78,7 +77,7 @@ class Feeds:
         return Paid(answer=found, cost={"calls": found.requests})
 
     async def check(self) -> Health:
-        """Say that there is nobody to ask: each feed is somebody else's."""
+        """Return ok: feeds have no common host to check."""
         return Health(ok=True, detail="feeds are anywhere; each answers for itself")
 
     async def read_postings(

@@ -1,7 +1,4 @@
-"""Greenhouse's public job boards: one answer with everything a company has open.
-
-It is asked without descriptions, which would make an answer many times as long.
-"""
+"""Greenhouse's public job boards: one answer has every job, requested without descriptions."""
 
 from __future__ import annotations
 

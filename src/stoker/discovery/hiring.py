@@ -1,7 +1,6 @@
-"""Postings that belong to accounts become signals that those accounts hire, and move their heat.
+"""Add hiring signals for the accounts that postings belong to, and update their heat.
 
-Whose a posting is, and what signal it is, `core.posting_matching` decides. Everything goes page by
-page, and telling a signal twice is telling it once.
+Works page by page; adding the same signal twice changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from stoker.heat.tiers import TierRule
 
 PAGE_SIZE = 1000
 
-MAX_SOURCE_LENGTH = 1000  # characters of a signal's source that are kept
+MAX_SOURCE_LENGTH = 1000  # characters of a signal's source that are stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +78,9 @@ async def add_hiring_signals(
                 and (account := employers.find_account(source, each.listing.job))
             ]
             if signals:
-                told = await store.attention.add_signals(
+                added = await store.attention.add_signals(
                     signals, rule=rule.heat, tiers=rule.tiers, now=now
                 )
                 accounts |= {signal.account for signal in signals}
-                matched, new = matched + len(signals), new + told.new
+                matched, new = matched + len(signals), new + added.new
     return HiringResult(accounts=len(accounts), matched=matched, new=new)

@@ -1,6 +1,6 @@
-"""Jobs from files on disk: CSV with a header, or one JSON object to a line.
+"""Read jobs from files on disk: CSV with a header, or one JSON object per line.
 
-Read line by line, so size does not matter; a line that makes no sense is set aside with its number.
+Reads line by line, so size does not matter; a bad line is rejected with its number.
 """
 
 from __future__ import annotations
@@ -156,12 +156,12 @@ def _read_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
 def _parse_row(where: str, fields: Mapping[str, Json]) -> RawPosting:
     plain = {_normalize_name(name): value for name, value in get_object(fields).items()}
 
-    def said(known: str) -> Json:
+    def get_value(known: str) -> Json:
         column = _find_column(plain, known)
         return plain[column] if column else None
 
     def text(known: str) -> str:
-        value = said(known)
+        value = get_value(known)
         return value[: _MAX_LENGTHS[known]] if isinstance(value, str) else ""
 
     return RawPosting(
@@ -170,9 +170,9 @@ def _parse_row(where: str, fields: Mapping[str, Json]) -> RawPosting:
         title=text("title"),
         company=text("company"),
         location=text("location"),
-        posted=when if isinstance(when := said("posted"), int | float) else text("posted"),
+        posted=when if isinstance(when := get_value("posted"), int | float) else text("posted"),
         text=text("text"),
-        remote=said("remote") is True or text("remote").strip().lower() in _TRUE_WORDS,
+        remote=get_value("remote") is True or text("remote").strip().lower() in _TRUE_WORDS,
     )
 
 

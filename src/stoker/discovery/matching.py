@@ -1,14 +1,9 @@
-"""Whose postings they are: an account's, by its domain or else by its name, or nobody's we know.
+"""Match postings to accounts, and find duplicate postings across sources.
 
-A domain is the stronger word. A name counts when all its telling words agree and only one account
-has it; two accounts of one name are nobody, until a domain tells them apart. A posting of an
-account is a signal that it hires.
-
-Which postings are the same opening, listed by two sources.
-
-Two are twins when they have one address, but for what only says where a reader came from, or when
-company, title and day (without a day: place) are the same words; of a company nobody names, only
-the address counts. Within one source nothing is a twin: a company may look for two of a kind.
+A posting belongs to an account by domain, or else by name if all significant words agree and only
+one account has it. Two postings are duplicates when they have one address, tracking parameters
+aside, or the same company, title and day (without a day: location); without a company name only the
+address counts. Within one source nothing is a duplicate: a company may have two openings of a kind.
 """
 
 from __future__ import annotations
@@ -29,7 +24,7 @@ from stoker.base.types import Job
 from stoker.discovery.sources import SourceSpec
 from stoker.heat.heat import Signal, SignalKind
 
-_SHARED_HOST_LABELS = frozenset(  # labels of hosts that list everybody's postings, or host pages
+_SHARED_HOST_LABELS = frozenset(  # labels of hosts shared by many companies
     (
         "greenhouse", "lever", "ashbyhq", "ashby", "workday", "myworkdayjobs", "smartrecruiters",
         "workable", "bamboohr", "recruitee", "personio", "teamtailor", "jobvite", "icims",
@@ -71,12 +66,12 @@ class EmployerIndex:
         return any(self._found.values())
 
     def add_posting(self, source: SourceSpec, job: Job) -> None:
-        """Remember whom a posting speaks of."""
+        """Add the employer of a posting."""
         for key in _list_job_keys(source, job):
             self._found.setdefault(key, None)
 
     def match_companies(self, companies: Iterable[Company]) -> None:
-        """Look whether accounts are among those wanted; what is no longer live is nobody."""
+        """Match live companies against the employers of postings."""
         for company in companies:
             if not company.live:
                 continue
@@ -96,7 +91,7 @@ def build_hiring_signal(
 ) -> Signal:
     """Return that an account hires, as the posting says; the same posting is the same signal.
 
-    It happened when the job was posted, or when we first saw it if nobody says.
+    It happened when the job was posted, or when we first saw it if the posting has no date.
     """
     posted = job.posted_at
     at = min(posted, first_seen_at) if posted else first_seen_at
@@ -152,7 +147,7 @@ def compute_duplicate_keys(job: Job) -> tuple[int, int]:
         get_significant_words(job.company),
     )
     if not employer:
-        return at, at  # many look for somebody of the same title on the same day
+        return at, at  # many companies post the same title on the same day
     title = " ".join(_WORD_PATTERN.findall(job.title.casefold()))
     when = job.posted_at.date().isoformat() if job.posted_at else ""
     place = "" if when else " ".join(_WORD_PATTERN.findall(job.location.casefold()))
@@ -166,16 +161,18 @@ def normalize_posting_url(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return url
-    said = parse_qsl(parts.query, keep_blank_values=True)
-    kept = sorted(pair for pair in said if not _TRACKING_PARAMETER.fullmatch(pair[0].lower()))
+    parameters = parse_qsl(parts.query, keep_blank_values=True)
+    significant = sorted(
+        pair for pair in parameters if not _TRACKING_PARAMETER.fullmatch(pair[0].lower())
+    )
     host = parts.netloc.casefold().removeprefix("www.")
-    return f"{host}{parts.path.rstrip('/')}?{kept}"
+    return f"{host}{parts.path.rstrip('/')}?{significant}"
 
 
 class DuplicateIndex:
     """The keys of all sources read so far: sixteen bytes a posting, however many there are.
 
-    A source's own keys are looked for among those of the sources before it, so they are kept
+    A source's own keys are looked for among those of the sources before it, so they stay
     apart until the source is done.
     """
 

@@ -1,7 +1,6 @@
-"""Job postings as boards, feeds and files write them down, made into ours one by one.
+"""Job postings, raw and parsed, and the store of what sources listed.
 
-One that makes no sense is set aside with a reason and takes no other with it. Where postings come
-from, and in which words, each source knows.
+A bad posting is rejected with a reason; the others are not affected.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from stoker.discovery.enrichment import MAX_TEXT_LENGTH, enrich_job
 
 MAX_POSTINGS = 10_000  # of one board; the largest employers list fewer
 
-MAX_REJECTS = 1_000  # kept with their reasons; the others are only counted
+MAX_REJECTS = 1_000  # listed with their reasons; the others are only counted
 
 MAX_URL_LENGTH = 2_000
 
@@ -38,15 +37,15 @@ _TAG = re.compile(r"<[^<>]{0,500}>")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawPosting:
-    """A posting as somebody wrote it: anything may be missing, wrong or far too long."""
+    """A posting as its source wrote it: anything may be missing, wrong or too long."""
 
-    where: str  # its place in the source, for whoever wants to repair it: "item 3", "line 7"
+    where: str  # its position in the source: "item 3", "line 7"
     url: str = ""
     title: str = ""
     company: str = ""
     location: str = ""
     posted: Json = None
-    text: str = ""  # what the work is, in as many words as there are; only looked at, never kept
+    text: str = ""  # the description; only searched, never stored
     remote: bool = False  # the source's own word
     parse_error: str = ""  # why nothing could be read there
 
@@ -61,7 +60,7 @@ class RejectedPosting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validators:
-    """What a source said of its version, to ask next time only for what changed."""
+    """A source's version headers, for the next conditional request."""
 
     etag: str = ""
     last_modified: str = ""
@@ -91,7 +90,7 @@ class Postings:
 
     listings: tuple[Listing, ...] = ()
     rejects: tuple[RejectedPosting, ...] = ()
-    rejected: int = 0  # all of them, kept or not
+    rejected: int = 0  # all of them, listed in `rejects` or not
     truncated: bool = False  # there was more than is taken from one source
     unchanged: bool = False  # the source says so; it was not read again
     requests: int = 1
@@ -140,18 +139,20 @@ def parse_postings(
     )
 
 
-def parse_date(said: Json) -> datetime | None:
-    """Return the moment somebody meant, in UTC; None when that cannot be said.
+def parse_date(value: Json) -> datetime | None:
+    """Return the parsed time in UTC, or None if it is unclear.
 
     ISO 8601, mail dates, seconds and milliseconds since 1970. Without a zone it is UTC. A date such
     as 01/11/2026 means one thing here and another there, so it means nothing.
     """
-    if isinstance(said, bool) or said is None:
+    if isinstance(value, bool) or value is None:
         return None
-    if isinstance(said, str) and _NUMBER.fullmatch(said.strip()):
-        said = int(said.strip())
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        value = int(value.strip())
     try:
-        found = _from_timestamp(said) if isinstance(said, int | float) else _parse_date_text(said)
+        found = (
+            _from_timestamp(value) if isinstance(value, int | float) else _parse_date_text(value)
+        )
         if found is None:
             return None
         found = found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
@@ -204,8 +205,8 @@ def _from_timestamp(number: float) -> datetime:
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
-def _parse_date_text(said: Json) -> datetime | None:
-    text = said.strip() if isinstance(said, str) else ""
+def _parse_date_text(value: Json) -> datetime | None:
+    text = value.strip() if isinstance(value, str) else ""
     if not 8 <= len(text) <= 60:
         return None
     if text[0].isdigit() and text[4:5] == "-":

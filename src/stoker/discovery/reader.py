@@ -1,7 +1,7 @@
-"""Sources of postings read a few ahead of whoever takes in what they list, in one order.
+"""Prefetch sources of postings, a few at a time, in their order.
 
-A source that asks for a moment gets it; one that fails, fails alone and when it is its turn. What
-is made of its postings, and what is remembered, is not known here.
+Retries a source that asks for a short wait. A source that fails raises when it is its turn; the
+others are not affected.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SourceReader:
 
     @property
     def elapsed(self) -> timedelta:
-        """How long reading it has taken so far, whoever was taken in meanwhile."""
+        """Time spent reading this source so far."""
         return self._elapsed
 
     async def read_batch(self) -> Postings | None:
@@ -60,7 +60,7 @@ class SourceReader:
         self._next.cancel()
         await asyncio.wait([self._next])
         if not self._next.cancelled():
-            self._next.exception()  # it was told already, or it is nobody's any more
+            self._next.exception()  # already raised, or no longer needed
         await self._batches.aclose()
 
     async def _read_next(self) -> Postings | None:

@@ -1,7 +1,6 @@
-"""What a discovery adds up to: each source's numbers, all of them together, and how it ended.
+"""Report a discovery run: counts of each source, totals, outcome and reasons.
 
-A run's manifest has room for counts by name and for sentences; here is how the numbers of every
-source are written into it, and read back.
+Writes the counts of every source into the manifest's counts by name, and reads them back.
 """
 
 from __future__ import annotations
@@ -89,12 +88,12 @@ def compute_outcome(reports: Sequence[SourceReport]) -> tuple[RunState, str]:
 
 def list_reasons(reports: Sequence[SourceReport], *, rejects: Sequence[str]) -> tuple[str, ...]:
     """Return the sentences a person should read: what failed, what was left out, what was bad."""
-    told = [
+    reasons = [
         f"{each.name} {'failed' if each.state is SourceState.FAILED else 'is not whole'}: "
         f"{each.reason}"
         for each in reports
         if each.reason
     ]
-    kept = [*told[:MAX_REASONS], *rejects[:MAX_REASONS]]
-    more = len(told) + len(rejects) - len(kept)
-    return (*kept, f"and {more} more of the kind") if more else tuple(kept)
+    shown = [*reasons[:MAX_REASONS], *rejects[:MAX_REASONS]]
+    more = len(reasons) + len(rejects) - len(shown)
+    return (*shown, f"and {more} more of the kind") if more else tuple(shown)

@@ -1,9 +1,7 @@
-"""A tenant's discovery: read its sources, keep what they list, say who hires, export, forget.
+"""Run a tenant's discovery: read sources, save postings, add signals, export, clean up.
 
-Sources are taken in by the order settings have them in, batch by batch, so memory stays flat and
-the same input gives the same files. A source that fails is told of, and the others go on.
-
-A tenant's discovery put together from settings: its sources, what is made of them, its files.
+Imports sources in the order of the settings, batch by batch, so that memory stays flat and the same
+input gives the same files. A source that fails is reported and the others continue.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ PAGE_SIZE = 1000
 
 TRUNCATED_REASON = "it lists more than is taken from one source"
 
-MAX_SHOWN_REJECTS = 100  # told with their places; the others are only counted
+MAX_SHOWN_REJECTS = 100  # listed with their positions; the others are only counted
 
 
 class Artifacts(Protocol):
@@ -191,7 +189,7 @@ class DiscoveryRun:
 
 
 class _Importer:
-    """Takes in what sources list: into the run, into memory, and whom it speaks of."""
+    """Imports postings of sources into the run and the store, and collects employers."""
 
     def __init__(self, run: RunHandle, order: DiscoveryOptions) -> None:
         self._run = run
@@ -259,11 +257,11 @@ class _Importer:
         taken.listed += len(marked)
         taken.twins += len(marked) - len(own)
         # What does not need the other is written together, so that one commit is for both.
-        new, kept = await _await_both(
+        new, saved = await _await_both(
             store.listings.save_listings(source.name, marked, at=run.key.at),
             store.runs.insert_jobs(run.key, [listing.job for listing in own]),
         )
-        taken.new, self.saved = taken.new + new, self.saved + kept
+        taken.new, self.saved = taken.new + new, self.saved + saved
         if self._options.enrich:
             says = [listing.enriched for listing in own]
             scores = [score_job(each, self._options.score) for each in says]
@@ -381,23 +379,23 @@ async def _delete_old(run: RunHandle, rule: RetentionRule, *, zone: str) -> int:
 async def _delete_old_files(
     run: RunHandle, rule: RetentionRule, artifacts: Artifacts
 ) -> tuple[int, str]:
-    """Let files go whose runs have, whoever forgot them; a file as young as a kept run stays."""
-    kept = {each.name for each in await run.store.runs.list_runs()}
+    """Delete the files of deleted runs; files younger than the retention stay."""
+    remaining = {each.name for each in await run.store.runs.list_runs()}
     before = format_run_name(run.key.at - timedelta(days=rule.days))
-    return await artifacts.delete_files(lambda name: name < before and name not in kept)
+    return await artifacts.delete_files(lambda name: name < before and name not in remaining)
 
 
 def build_discovery_options(
     own: Settings, *, enrich: bool | None = None, retention: RetentionRule | None = None
 ) -> DiscoveryOptions:
-    """Return what a tenant's discovery does, as its settings say, or as somebody asks for."""
-    said = own.discovery
+    """Return the options of a tenant's discovery, from its settings and the caller."""
+    section = own.discovery
     return DiscoveryOptions(
-        sources=said.sources,
-        enrich=said.enrich if enrich is None else enrich,
-        score=said.build_score_rule(),
+        sources=section.sources,
+        enrich=section.enrich if enrich is None else enrich,
+        score=section.build_score_rule(),
         hiring=HiringRule(
-            strength=said.signal_strength, heat=own.heat.rule(), tiers=own.heat.tiers()
+            strength=section.signal_strength, heat=own.heat.rule(), tiers=own.heat.tiers()
         ),
         concurrency=own.boards.concurrency,
         zone=own.scheduling.timezone,
@@ -423,7 +421,7 @@ def build_source_opener(
 def build_posting_files(
     own: Settings, tenant: TenantId, *, out: Path | None, alone: bool
 ) -> PostingFiles:
-    """Return where a tenant's files go: where somebody says, else where its settings do.
+    """Return the files of a tenant: in `out`, or else where its settings say.
 
     A tenant that is not alone has a directory of its own below, because runs of two tenants may
     have one name.

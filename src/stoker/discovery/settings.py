@@ -1,8 +1,7 @@
 # ruff: noqa: RUF009 - `_each` returns dataclass fields, made once and never changed
-"""Which sources of postings a tenant has, what it wants of postings, and where results go.
+"""Settings of discovery: sources of postings, how postings score, and where files go.
 
-How a source is written is said in `core.posting_sources`, what scores are made of in
-`core.job_scoring`; here is what may be set. Each is a tenant's own.
+Each is a tenant's own.
 """
 
 from __future__ import annotations

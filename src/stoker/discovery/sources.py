@@ -1,8 +1,7 @@
-"""Sources of postings: how a person names one, and what is remembered of it between runs.
+"""Sources of postings: how a setting names one, and what is remembered of it between runs.
 
-A source is written `kind:place`, and after bars whose postings it lists and at which domain they
-are: `greenhouse:acme | Acme Pte Ltd | acme.com.sg`. What an address asks with may be a secret, so
-it is never shown. How a kind is read, its connector knows.
+A source is written `kind:place`, and after bars its company and domain: `greenhouse:acme | Acme Pte
+Ltd | acme.com.sg`. The query of a feed's address may hold a secret, so it is never shown.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:
-    """One source that somebody wants read."""
+    """One source named in the settings."""
 
     kind: SourceKind
     address: str  # a board's name, a feed's address, a file's path
@@ -69,10 +68,10 @@ class SourceSpec:
         return _QUERY_PART.sub(_hide_values, self.name) if feed else self.name
 
     def __str__(self) -> str:
-        said = [self.display_name, self.company, self.domain]
-        while not said[-1]:
-            said.pop()
-        return " | ".join(said)
+        parts = [self.display_name, self.company, self.domain]
+        while not parts[-1]:
+            parts.pop()
+        return " | ".join(parts)
 
 
 class SourceState(StrEnum):
@@ -90,7 +89,7 @@ class SourceRecord:
     name: str
     state: SourceState
     tried_at: datetime
-    read_at: datetime | None = None  # when it last told what it lists; None: it never did
+    read_at: datetime | None = None  # when it was last read; None: never
     version: int = 0  # of `job_enriching` that made something of its postings
     validators: Validators = field(default_factory=Validators)
     listed: int = 0  # postings, when it was last read
@@ -98,14 +97,14 @@ class SourceRecord:
 
 
 def parse_source(text: str) -> SourceSpec:
-    """Return the source somebody means, or say in a ConfigError how one is written."""
+    """Return the source a text names. Raises ConfigError that says how one is written."""
     named, *more = [part.strip() for part in text.split("|")]
     kind, colon, place = named.partition(":")
-    place, told = place.strip(), hide_secrets(text)[:80]
+    place, shown = place.strip(), hide_secrets(text)[:80]
     if not colon or kind.strip() not in list(SourceKind) or len(more) > 2:
-        raise ConfigError(f"{told!r} is no source of postings; {_FORMAT_HINT}")
+        raise ConfigError(f"{shown!r} is no source of postings; {_FORMAT_HINT}")
     if not place or not is_storable(text) or not text.isprintable():
-        raise ConfigError(f"{told!r} names no place; {_FORMAT_HINT}")
+        raise ConfigError(f"{shown!r} names no place; {_FORMAT_HINT}")
     if len(place.encode()) > MAX_ADDRESS_BYTES:
         raise ConfigError(f"a source's place has at most {MAX_ADDRESS_BYTES} bytes; {_FORMAT_HINT}")
     company, domain = (*more, "", "")[:2]
@@ -116,10 +115,10 @@ def parse_source(text: str) -> SourceSpec:
         domain=get_host(domain) if domain else "",
     )
     if why := _find_problem(found):
-        raise ConfigError(f"{told!r}: {why}")
+        raise ConfigError(f"{shown!r}: {why}")
     if domain and not found.domain:
         raise ConfigError(
-            f"{told!r}: {hide_secrets(domain)[:80]!r} is no domain; write e.g. acme.com.sg"
+            f"{shown!r}: {hide_secrets(domain)[:80]!r} is no domain; write e.g. acme.com.sg"
         )
     return found
 
@@ -135,7 +134,7 @@ def build_display_names(sources: Iterable[SourceSpec]) -> dict[str, str]:
 
 
 def hide_secrets(text: str) -> str:
-    """Return what somebody wrote, source or not, without anything that could be a secret."""
+    """Return a text, source or not, without anything that could be a secret."""
     return _QUERY_PART.sub(_hide_values, _USER_PART.sub(f"//{HIDDEN}@", text))
 
 

@@ -1,11 +1,6 @@
-"""What one tenant's sources listed, in SQL.
+"""What one tenant's sources listed, in SQL; and its validation before writing.
 
-Rows are written in the order of their keys, so that two who write the same ones never wait for
-each other crosswise.
-
-What every store can keep of sources and what they list; the rest is refused unwritten.
-
-As `kept_knowledge`, whose ways of refusing these are.
+Writes rows in key order, so that two writers of the same rows cannot deadlock.
 """
 
 from __future__ import annotations
@@ -49,8 +44,8 @@ def validate_source_name(name: str) -> str:
 def validate_source(seen: SourceRecord) -> SourceRecord:
     """Return what is known of a source as a store gives it back."""
     validate_source_name(seen.name)
-    said = (seen.reason, seen.validators.etag, seen.validators.last_modified)
-    validate_texts(said, what="what is known of a source")
+    texts = (seen.reason, seen.validators.etag, seen.validators.last_modified)
+    validate_texts(texts, what="what is known of a source")
     for number in (seen.version, seen.listed):
         validate_int64(number, what="a source's number")
     read_at = seen.read_at
@@ -63,15 +58,15 @@ def validate_source(seen: SourceRecord) -> SourceRecord:
 
 def validate_listings(listings: Sequence[Listing]) -> dict[str, Listing]:
     """Return listings by their ids, the last of each."""
-    kept: dict[str, Listing] = {}
+    valid: dict[str, Listing] = {}
     for listing in listings:
         job = validate_job(listing.job)
         validate_posting_id(job.id)
         validate_enriched_job(listing.enriched)
         if listing.enriched.job != job.id:
             raise PermanentError("what a posting says is another posting's; nothing was written")
-        kept[job.id] = listing if job is listing.job else replace(listing, job=job)
-    return kept
+        valid[job.id] = listing if job is listing.job else replace(listing, job=job)
+    return valid
 
 
 def validate_posting_id(job: str) -> str:
@@ -173,8 +168,8 @@ class SqlListingStore:
         return [_parse_source(row) for row in rows]
 
     async def save_listings(self, source: str, listings: Sequence[Listing], *, at: datetime) -> int:
-        kept, place = validate_listings(listings), (self._tenant, validate_source_name(source))
-        ids, when = sorted(kept), to_db_time(at)
+        valid, place = validate_listings(listings), (self._tenant, validate_source_name(source))
+        ids, when = sorted(valid), to_db_time(at)
         if not ids:
             return 0
 
@@ -183,7 +178,7 @@ class SqlListingStore:
             for query, some in split_into_batches(SELECT_KNOWN, ids):
                 known += len(tx.query(query, tenant=self._tenant, source=source, **some))
             tx.execute_many(
-                UPSERT_LISTING, ((*place, *_to_row(kept[job]), when, when) for job in ids)
+                UPSERT_LISTING, ((*place, *_to_row(valid[job]), when, when) for job in ids)
             )
             return len(ids) - known
 
@@ -242,11 +237,11 @@ _parse_time_cached = lru_cache(maxsize=1024)(from_db_time)
 
 
 def _parse_listing(row: tuple[Any, ...]) -> StoredListing:
-    *told, twin, first_seen_at, last_seen_at = row
-    job = parse_job(tuple(told[:7]))
+    *values, twin, first_seen_at, last_seen_at = row
+    job = parse_job(tuple(values[:7]))
     return StoredListing(
         listing=Listing(
-            job=job, enriched=parse_enriched((job.id, *told[7:])), is_duplicate=bool(twin)
+            job=job, enriched=parse_enriched((job.id, *values[7:])), is_duplicate=bool(twin)
         ),
         first_seen_at=_parse_time_cached(first_seen_at),
         last_seen_at=_parse_time_cached(last_seen_at),
