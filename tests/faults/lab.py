@@ -101,7 +101,7 @@ class Workers:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *_also_looked_in()])},
+            env=environment(),
         )
 
     def room(self) -> Path:
@@ -140,8 +140,10 @@ class Workers:
         self._program.communicate(timeout=PATIENCE)  # an empty line of input sends it home
 
 
-def _also_looked_in() -> list[str]:
-    return [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+def environment() -> dict[str, str]:
+    """Return the variables for a process that imports what this one imports, and these tests."""
+    looked_in = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *looked_in])}
 
 
 @contextmanager

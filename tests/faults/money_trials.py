@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from faults.lab import TESTS
+from faults.lab import environment
 from faults.money_twins import noted, prepared, spent
 from faults.money_work import LARGEST, LEASE, Order, caps, store
 from stoker.backends.sqlite import SqliteBackend
@@ -51,7 +50,7 @@ def let_loose(order: Order) -> dict[str, int]:
     """Run the crew until it is done; return what it counted."""
     done = subprocess.run(
         [sys.executable, "-m", "faults.money_crew", json.dumps(order, default=str)],
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env=environment(),
         stdout=subprocess.PIPE,
         timeout=PATIENCE,
         check=True,

@@ -34,8 +34,9 @@ class TrialClock(SystemClock):
     """Noon when the trial began, and set ahead by as much as its room says."""
 
     def __init__(self, room: Path, began: float) -> None:
+        super().__init__()
         self._offset = NOON - datetime.fromtimestamp(began, UTC)
-        self._ahead = room / AHEAD
+        self._file = room / AHEAD
 
     def now(self) -> datetime:
         return super().now() + self._offset + self._set_ahead()
@@ -44,7 +45,7 @@ class TrialClock(SystemClock):
         return super().elapsed() + self._set_ahead()
 
     def _set_ahead(self) -> timedelta:
-        return timedelta(seconds=int(self._ahead.stat().st_mtime))
+        return timedelta(seconds=int(self._file.stat().st_mtime))
 
 
 def set_ahead(room: Path, seconds: int) -> None:

@@ -158,12 +158,12 @@ class WritesDown:
 
     def __init__(self, shared: SharedStore) -> None:
         self._shared = shared
-        self.reserve: list[datetime] = []
+        self.given: list[datetime] = []
 
-    async def turn(self, key: str, rate: Rate, *, now: datetime) -> RateDecision:
+    async def acquire_call(self, key: str, rate: Rate, *, now: datetime) -> RateDecision:
         turn = await self._shared.acquire_call(key, rate, now=now)
         if turn.allowed:
-            self.reserve.append(turn.at)
+            self.given.append(turn.at)
         return turn
 
 
@@ -180,7 +180,7 @@ async def take_turns(order: Order) -> None:
     with _opened(order) as told:
         while clock.now() < end_at:
             await pace.acquire()
-            at = shared.reserve[-1] if shared.reserve else clock.now()
+            at = shared.given[-1] if shared.given else clock.now()
             told.write(f"{at.isoformat()}\n")
     await backend.close()
 

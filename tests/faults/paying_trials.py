@@ -20,13 +20,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from faults.lab import environment
 from faults.payers import TENANT, promises_of
 from metered_vendor import LYING, MeteredVendor
 from stoker.backends.sqlite import SqliteBackend
 from stoker.budgets.reservations import ReservationStatus
 from stoker.budgets.verify import verify_ledger
 
-TESTS = Path(__file__).resolve().parents[1]
 LEASE = 0.4  # seconds
 PATIENCE = 120.0  # seconds after which payers hang, and are not merely slow
 
@@ -68,7 +68,7 @@ class Payers:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            env=environment(),
         )
         for slot in range(self._at_once):
             self._start(slot)
