@@ -28,17 +28,17 @@ SAMPLE = 40  # mutants of each module, at scale 1
 ENOUGH = 0.90
 MODULES = {  # each money module, and the tests that must notice its mutants
     "budgets.caps": ("budgets/test_caps.py", "budgets/test_default_caps.py"),
-    "budgets.charges": ("budgets/test_budget.py",),
-    "budgets.windows": ("budgets/test_budget_windows.py",),
-    "budgets.reservations": ("budgets/test_holds.py", "budgets/test_movements.py"),
-    "budgets.ledger_entries": ("budgets/test_money_notes.py",),
-    "budgets.replay": ("budgets/test_replaying.py", "budgets/test_orders.py"),
+    "budgets.charges": ("budgets/test_charges.py",),
+    "budgets.windows": ("budgets/test_windows.py",),
+    "budgets.reservations": ("budgets/test_reservations.py", "budgets/test_total_changes.py"),
+    "budgets.ledger_entries": ("budgets/test_ledger_entries.py",),
+    "budgets.replay": ("budgets/test_replay.py", "budgets/test_operator_settings.py"),
     "budgets.gate": ("budgets/test_gate.py",),
-    "budgets.statements": ("budgets/test_statements.py", "budgets/test_spending.py"),
-    "rate_limits.rate_limit": ("rate_limits/test_limits.py", "rate_limits/test_pacing.py"),
+    "budgets.statements": ("budgets/test_statements.py", "budgets/test_run_cost.py"),
+    "rate_limits.rate_limit": ("rate_limits/test_rate.py", "rate_limits/test_rate_limit.py"),
     "rate_limits.fairness": ("rate_limits/test_fairness.py",),
     "base.text": ("base/test_cells.py",),
-    "ledger.query": ("ledger/test_selecting.py",),
+    "ledger.query": ("ledger/test_query.py",),
 }
 _SAME_ROUNDS = "rounds are skipped at another time, or walked through; they come to the same"
 EQUIVALENT = {  # by line and change: mutants that behave in no other way, and why

@@ -198,9 +198,9 @@ def test_a_sound_ledger_passes(stoker):
         ),
         (
             "UPDATE budgets SET settled = settled - 1 WHERE settled > 0",
-            "its entries add up to 1 settled and 2 reserved, the total says 0 and 2",
+            "its entries add up to 1 settled and 2 reserved, the total is 0 and 2",
         ),
-        ("DELETE FROM budgets", "the total says 0 and 0"),
+        ("DELETE FROM budgets", "the total is 0 and 0"),
         (
             "UPDATE holds SET phase = 'RELEASED' WHERE key = 'k2'",
             "the promise k2: its entries say SENT, the store says that it is closed",

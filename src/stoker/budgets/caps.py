@@ -143,13 +143,13 @@ def merge_changes(before: CapChange | None, change: CapChange) -> CapChange:
 
 def list_custom_limits(changes: Mapping[str, CapChange], *, now: datetime) -> dict[str, int]:
     """Return the limits people have given caps, as they are at this time, by cap."""
-    said = {}
+    limits_by_cap = {}
     for name, change in changes.items():
         raised = change.raised_until is not None and now < change.raised_until
         limits = [change.limit, change.raised_to if raised else None]
         if given := [limit for limit in limits if limit is not None]:
-            said[name] = max(given)
-    return said
+            limits_by_cap[name] = max(given)
+    return limits_by_cap
 
 
 def compute_effective_limit(cap: Cap, change: CapChange | None, *, now: datetime) -> int:

@@ -59,8 +59,8 @@ class SpendRequest:
     @property
     def fingerprint(self) -> str:
         """The digest of the inputs; a key always has the same fingerprint."""
-        said = [self.connector, dict(self.amounts), self.run, self.account, self.sends_at_once]
-        return hashlib.sha256(compact_json(said).encode()).hexdigest()[:32]
+        inputs = [self.connector, dict(self.amounts), self.run, self.account, self.sends_at_once]
+        return hashlib.sha256(compact_json(inputs).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,8 +74,8 @@ def to_attempt(request: SpendRequest, number: int) -> SpendRequest:
 class BudgetService:
     """Spends one tenant's money in this process."""
 
-    def __init__(self, promises: Reservations, *, clock: Clock) -> None:
-        self._reservations = promises
+    def __init__(self, reservations: Reservations, *, clock: Clock) -> None:
+        self._reservations = reservations
         self._clock = clock
 
     async def spend(
@@ -103,12 +103,12 @@ class BudgetService:
         asked_at = self._clock.elapsed()
         acting = False
         try:
-            hold = await self._reservations.reserve(request)
-            if isinstance(hold, Refusal):
-                return hold
-            ours = self._reservations.is_owner(hold)
-            if not ours and not _can_replay(hold, replay_within, now=self._clock.now()):
-                return AlreadySpent(reservation=hold)
+            reservation = await self._reservations.reserve(request)
+            if isinstance(reservation, Refusal):
+                return reservation
+            ours = self._reservations.is_owner(reservation)
+            if not ours and not _can_replay(reservation, replay_within, now=self._clock.now()):
+                return AlreadySpent(reservation=reservation)
             acting = True
         finally:
             if not acting:
@@ -122,11 +122,11 @@ class BudgetService:
                 replay_within is None or self._reservations.is_lease_valid(since=asked_at)
             )
 
-        return await self._run_call(hold, step, passage or nullcontext(), may_give_back)
+        return await self._run_call(reservation, step, passage or nullcontext(), may_give_back)
 
     async def _run_call(
         self,
-        hold: Reservation,
+        reservation: Reservation,
         step: PaidCall[Answer],
         passage: CallSlot,
         may_give_back: Callable[[], bool],
@@ -134,17 +134,17 @@ class BudgetService:
         reached = False
         try:
             async with passage:
-                if hold.status is ReservationStatus.RESERVED:
-                    await self._reservations.mark_sent(hold.key)
+                if reservation.status is ReservationStatus.RESERVED:
+                    await self._reservations.mark_sent(reservation.key)
                 reached = True
-                return await self._call_and_settle(hold, step, may_give_back)
+                return await self._call_and_settle(reservation, step, may_give_back)
         except BaseException as error:
             if not reached:
-                await self._release_unsent(hold, error)
+                await self._release_unsent(reservation, error)
             raise
 
     async def _call_and_settle(
-        self, hold: Reservation, step: PaidCall[Answer], may_give_back: Callable[[], bool]
+        self, reservation: Reservation, step: PaidCall[Answer], may_give_back: Callable[[], bool]
     ) -> SettledCall[Answer]:
         try:
             done = await step()
@@ -153,35 +153,36 @@ class BudgetService:
             reason = str(error) or type(error).__name__
             with suppress(StokerError):  # the step's own failure is what the caller must hear of
                 if nothing_was_done and may_give_back():
-                    await self._reservations.release(hold.key, reason=reason)
+                    await self._reservations.release(reservation.key, reason=reason)
                 else:
-                    await self._reservations.mark_uncertain(hold.key, reason=reason)
+                    await self._reservations.mark_uncertain(reservation.key, reason=reason)
             raise
         # Inside the passage: whatever leaving it may raise, this is written down already.
         return SettledCall(
-            answer=done.answer, reservation=await self._reservations.settle(hold.key, done.cost)
+            answer=done.answer,
+            reservation=await self._reservations.settle(reservation.key, done.cost),
         )
 
-    async def _release_unsent(self, hold: Reservation, error: BaseException) -> None:
+    async def _release_unsent(self, reservation: Reservation, error: BaseException) -> None:
         if (
-            hold.status is not ReservationStatus.RESERVED
+            reservation.status is not ReservationStatus.RESERVED
         ):  # it waits to be taken again, as it did before
-            self._reservations.release_key(hold.key)
+            self._reservations.release_key(reservation.key)
             return
         reason = str(error) or f"{type(error).__name__} before it was sent"
         with suppress(StokerError):  # it comes back by itself
-            await self._reservations.release(hold.key, reason=reason)
+            await self._reservations.release(reservation.key, reason=reason)
 
 
-def _can_replay(hold: Reservation, within: timedelta | None, *, now: datetime) -> bool:
+def _can_replay(reservation: Reservation, within: timedelta | None, *, now: datetime) -> bool:
     """Return whether taking a step again, under the same key, cannot be charged a second time."""
-    gone = hold.status is ReservationStatus.UNCERTAIN or (
-        hold.status is ReservationStatus.SENT and now >= hold.until
+    gone = reservation.status is ReservationStatus.UNCERTAIN or (
+        reservation.status is ReservationStatus.SENT and now >= reservation.until
     )
     if within is None or not gone:
         return False
     # The vendor's clock counts, and ours may differ from the one the reservation was dated by.
-    return abs(now - hold.reserved_at) + CLOCK_TOLERANCE < within
+    return abs(now - reservation.reserved_at) + CLOCK_TOLERANCE < within
 
 
 ALL_CONNECTORS = ""  # stands for every connector
@@ -237,19 +238,19 @@ def validate_stop(connector: str, *, reason: str = "") -> str:
     return validate_connector(connector) if connector else ALL_CONNECTORS
 
 
-def check_repeat(hold: Reservation, request: SpendRequest) -> Reservation:
+def check_repeat(reservation: Reservation, request: SpendRequest) -> Reservation:
     """Return the reservation a key was already good for; with other inputs it is a conflict."""
-    if hold.fingerprint != request.fingerprint:
+    if reservation.fingerprint != request.fingerprint:
         raise ConflictError(
             f"{request.key} was used for another request; a new attempt needs a key of its own"
         )
-    return hold
+    return reservation
 
 
 def evaluate_request(
     request: SpendRequest,
     caps: Sequence[Cap],
-    standing: BudgetState,
+    state: BudgetState,
     *,
     reset: ResetRule,
     now: datetime,
@@ -258,13 +259,13 @@ def evaluate_request(
 
     Caps that people added count beside those given. Raises ConfigError when a unit has no cap.
     """
-    moment = standing.to_ledger_time(now)
-    together = [*caps, *list_added_caps(caps, standing.changes)]
+    moment = state.to_ledger_time(now)
+    together = [*caps, *list_added_caps(caps, state.changes)]
     wanted = list_charges(
-        request, together, standing.changes, reset=reset, now=moment, opened=standing.open_windows
+        request, together, state.changes, reset=reset, now=moment, opened=state.open_windows
     )
-    refused = find_clock_refusal(to_utc(now), latest=standing.latest)
-    return refused or find_stop_refusal(request.connector, standing.stops) or tuple(wanted)
+    refused = find_clock_refusal(to_utc(now), latest=state.latest)
+    return refused or find_stop_refusal(request.connector, state.stops) or tuple(wanted)
 
 
 def find_stop_refusal(connector: str, stops: Mapping[str, str]) -> Refusal | None:

@@ -23,26 +23,28 @@ from stoker.ledger.chain import NewEntry
 from stoker.ledger.query import ANY_CONNECTOR, EntryKind
 
 
-def build_reserved_entry(hold: Reservation, *, now: datetime) -> NewEntry:
+def build_reserved_entry(reservation: Reservation, *, now: datetime) -> NewEntry:
     """Build the entry of a reservation that was given, with all it takes to count it again.
 
     `charges` and `shared` are lists of [cap, window, amount]; `limits` are those in force then.
     """
-    own = [charge for charge in hold.charges if not charge.shared]
+    own = [charge for charge in reservation.charges if not charge.shared]
     data: dict[str, Json] = {
-        **_to_data(connector=hold.connector, run=hold.run, account=hold.account),
-        "amounts": dict(hold.amounts),
+        **_to_data(
+            connector=reservation.connector, run=reservation.run, account=reservation.account
+        ),
+        "amounts": dict(reservation.amounts),
         "charges": [[charge.cap, charge.window, charge.amount] for charge in own],
         "limits": {charge.cap: charge.limit for charge in own},
-        "phase": hold.status.value,
-        "owner": hold.owner,
-        "until": to_utc(hold.until).isoformat(),
+        "phase": reservation.status.value,
+        "owner": reservation.owner,
+        "until": to_utc(reservation.until).isoformat(),
     }
-    if shared := [charge for charge in hold.charges if charge.shared]:
+    if shared := [charge for charge in reservation.charges if charge.shared]:
         data["shared"] = [[charge.cap, charge.window, charge.amount] for charge in shared]
-    reason = f"promised {_format_amounts(hold.amounts)} of {hold.connector}"
+    reason = f"promised {_format_amounts(reservation.amounts)} of {reservation.connector}"
     return NewEntry(
-        at=now, kind=EntryKind.RESERVED.value, subject=hold.key, reason=reason, data=data
+        at=now, kind=EntryKind.RESERVED.value, subject=reservation.key, reason=reason, data=data
     )
 
 
@@ -84,10 +86,10 @@ def build_status_entry(before: Reservation, after: Reservation, *, now: datetime
 
 def build_cap_entry(change: CapChange, *, now: datetime) -> NewEntry:
     """Build the entry of a change to a cap; values left as they were are not in it."""
-    said: list[str] = []
+    parts: list[str] = []
     data: dict[str, Json] = {}
     if change.limit is not None:
-        said.append(f"its limit is {change.limit} from now on")
+        parts.append(f"its limit is {change.limit} from now on")
         data["limit"] = change.limit
     kind = EntryKind.CAP_CHANGED
     if change.raised_to is not None and change.raised_until is not None:
@@ -95,10 +97,10 @@ def build_cap_entry(change: CapChange, *, now: datetime) -> NewEntry:
         data |= {"raised_to": change.raised_to, "raised_until": until.isoformat()}
         if until > now:
             kind = EntryKind.CAP_RAISED
-            said.append(f"it allows {change.raised_to} until {until:%Y-%m-%d %H:%M} UTC")
+            parts.append(f"it allows {change.raised_to} until {until:%Y-%m-%d %H:%M} UTC")
         else:
-            said.append("it is no longer raised")
-    return NewEntry(at=now, kind=kind.value, subject=change.cap, reason="; ".join(said), data=data)
+            parts.append("it is no longer raised")
+    return NewEntry(at=now, kind=kind.value, subject=change.cap, reason="; ".join(parts), data=data)
 
 
 def build_stop_entry(connector: str, *, reason: str, now: datetime) -> NewEntry:
@@ -151,16 +153,16 @@ def _to_data(*, connector: str, run: str | None, account: str | None) -> dict[st
     return {name: value for name, value in named.items() if value is not None}
 
 
-def _format_status(hold: Reservation) -> str:
-    if hold.status is ReservationStatus.SENT:
+def _format_status(reservation: Reservation) -> str:
+    if reservation.status is ReservationStatus.SENT:
         return "it may be on its way to the vendor"
-    if hold.status is ReservationStatus.SETTLED:
-        cost = f"it cost {_format_amounts(hold.actual)}"
-        if is_settled_late(hold):
+    if reservation.status is ReservationStatus.SETTLED:
+        cost = f"it cost {_format_amounts(reservation.actual)}"
+        if is_settled_late(reservation):
             return f"{cost}, and had been given back"
-        over = compute_overrun(hold)
+        over = compute_overrun(reservation)
         return f"{cost}, {_format_amounts(over)} more than promised" if over else cost
-    return hold.reason or "no reason was given"
+    return reservation.reason or "no reason was given"
 
 
 def _format_amounts(amounts: Mapping[str, int]) -> str:

@@ -159,8 +159,8 @@ class SqlLimitStore:
 
     async def list_stops(self) -> list[Stop]:
         def look(tx: Transaction) -> list[Stop]:
-            everybody = parse_stops(tx.query(SELECT_SHARED_STOPS), tenant=None)
-            return everybody + parse_stops(
+            shared = parse_stops(tx.query(SELECT_SHARED_STOPS), tenant=None)
+            return shared + parse_stops(
                 tx.query(SELECT_STOPS, tenant=self._tenant), tenant=self._tenant
             )
 
@@ -187,7 +187,7 @@ def read_request_state(
 
 
 def lock_window_creation(
-    tx: Transaction, tenant: TenantId, charges: Iterable[Charge], stands: BudgetState
+    tx: Transaction, tenant: TenantId, charges: Iterable[Charge], state: BudgetState
 ) -> bool:
     """Lock the caps for which a window is to be created; return whether there are any.
 
@@ -197,7 +197,7 @@ def lock_window_creation(
     opening = [
         charge.cap
         for charge in charges
-        if not charge.shared and (charge.cap, charge.window) not in stands.open_windows
+        if not charge.shared and (charge.cap, charge.window) not in state.open_windows
     ]
     timed = sorted({cap for cap in opening if not cap.endswith(f"/{WindowKind.RUN}")})
     for cap in timed:

@@ -38,13 +38,13 @@ def write_changes_on_server(
 
 
 def _to_reservation_json(move: ReservationChange) -> Json:
-    hold = move.after
+    reservation = move.after
     changed: dict[str, Json] = {
-        "key": hold.key,
-        "phase": hold.status.value,
-        "closed_at": to_optional_db_time(hold.closed_at),
-        "reason": hold.reason,
-        "actual": dict(hold.actual),
+        "key": reservation.key,
+        "phase": reservation.status.value,
+        "closed_at": to_optional_db_time(reservation.closed_at),
+        "reason": reservation.reason,
+        "actual": dict(reservation.actual),
     }
     if move.before is not None:
         return changed | {
@@ -52,15 +52,15 @@ def _to_reservation_json(move: ReservationChange) -> Json:
             "seen_until_at": to_db_time(move.before.until),
         }
     return changed | {
-        "connector": hold.connector,
-        "fingerprint": hold.fingerprint,
-        "owner": hold.owner,
-        "until_at": to_db_time(hold.until),
-        "reserved_at": to_db_time(hold.reserved_at),
-        "run": hold.run,
-        "account": hold.account,
-        "amounts": dict(hold.amounts),
-        "charges": to_charges_json(hold),
+        "connector": reservation.connector,
+        "fingerprint": reservation.fingerprint,
+        "owner": reservation.owner,
+        "until_at": to_db_time(reservation.until),
+        "reserved_at": to_db_time(reservation.reserved_at),
+        "run": reservation.run,
+        "account": reservation.account,
+        "amounts": dict(reservation.amounts),
+        "charges": to_charges_json(reservation),
     }
 
 

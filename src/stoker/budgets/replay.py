@@ -143,21 +143,24 @@ class Replay:
         if key in self.open or key in self._returned or key in self._settled:
             self._add_fault(entry, f"promises {key} a second time")
             return
-        promise = ReplayedReservation(
+        reservation = ReplayedReservation(
             key=key,
             status=ReservationStatus(_said_replaying(entry)["phase"]),
             charges=_parse_charges(_said_replaying(entry)["charges"]),
             shared=_parse_charges(_said_replaying(entry).get("shared", [])),
         )
-        self.open[key] = promise
-        self._add_totals(promise, {}, promised=1)
+        self.open[key] = reservation
+        self._add_totals(reservation, {}, promised=1)
 
     def _change_status(self, entry: LedgerEntry) -> None:
         key, phase = entry.subject, ReservationStatus(entry.kind)
-        promise, counted = self.open.get(key), 1
-        if promise is None and phase in (ReservationStatus.SETTLED, ReservationStatus.UNCERTAIN):
-            promise, counted = self._returned.get(key), 0
-        if promise is None:
+        reservation, counted = self.open.get(key), 1
+        if reservation is None and phase in (
+            ReservationStatus.SETTLED,
+            ReservationStatus.UNCERTAIN,
+        ):
+            reservation, counted = self._returned.get(key), 0
+        if reservation is None:
             known = key in self._settled or key in self._returned
             what = "was closed before" if known else "was never promised"
             self._add_fault(entry, f"says {phase} of {key}, which {what}")
@@ -170,17 +173,17 @@ class Replay:
         self.open.pop(key, None)
         self._returned.pop(key, None)
         if phase in OPEN_STATUSES:
-            self.open[key] = replace(promise, status=phase)
+            self.open[key] = replace(reservation, status=phase)
         elif phase is ReservationStatus.SETTLED:
             self._settled.add(key)
         else:
-            self._returned[key] = promise
-        self._add_totals(promise, actual, promised=(phase in OPEN_STATUSES) - counted)
+            self._returned[key] = reservation
+        self._add_totals(reservation, actual, promised=(phase in OPEN_STATUSES) - counted)
 
     def _add_totals(
-        self, promise: ReplayedReservation, actual: Mapping[str, int], *, promised: int
+        self, reservation: ReplayedReservation, actual: Mapping[str, int], *, promised: int
     ) -> None:
-        for charges, totals in ((promise.charges, self.own), (promise.shared, self.shared)):
+        for charges, totals in ((reservation.charges, self.own), (reservation.shared, self.shared)):
             for place, amount in charges.items():
                 there = totals.get(place, Totals())
                 totals[place] = Totals(
@@ -222,11 +225,11 @@ def find_differences(
     """
     found = []
     for place in sorted(truth.keys() | cache.keys()):
-        entries, kept = truth.get(place, Totals()), cache.get(place, Totals())
-        if entries != kept:
+        entries, stored = truth.get(place, Totals()), cache.get(place, Totals())
+        if entries != stored:
             found.append(
                 f"{place[0]} in {place[1]}: its entries add up to {entries.settled} settled and "
-                f"{entries.reserved} reserved, the total says {kept.settled} and {kept.reserved}"
+                f"{entries.reserved} reserved, the total is {stored.settled} and {stored.reserved}"
             )
     return found
 
@@ -235,11 +238,11 @@ def _said_replaying(entry: LedgerEntry) -> Mapping[str, Any]:
     return entry.data
 
 
-def _parse_charges(said: Iterable[tuple[str, str, int]]) -> dict[CapWindow, int]:
-    for cap, _, _ in said:
+def _parse_charges(raw: Iterable[tuple[str, str, int]]) -> dict[CapWindow, int]:
+    for cap, _, _ in raw:
         get_cap_unit(cap)  # found out now, before anything is counted
-    return {(cap, window): int(amount) for cap, window, amount in said}
+    return {(cap, window): int(amount) for cap, window, amount in raw}
 
 
-def _parse_actual(said: Mapping[str, Any]) -> dict[str, int]:
-    return {name: int(number) for name, number in said.items()}
+def _parse_actual(raw: Mapping[str, Any]) -> dict[str, int]:
+    return {name: int(number) for name, number in raw.items()}

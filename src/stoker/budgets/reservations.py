@@ -85,19 +85,20 @@ def build_reservation(
     )
 
 
-def mark_sent(hold: Reservation) -> Reservation:
+def mark_sent(reservation: Reservation) -> Reservation:
     """Return the reservation with status SENT: the vendor may receive the call. Safe to repeat."""
-    if hold.status is ReservationStatus.SENT:
-        return hold
-    if hold.status is not ReservationStatus.RESERVED:
+    if reservation.status is ReservationStatus.SENT:
+        return reservation
+    if reservation.status is not ReservationStatus.RESERVED:
         raise ConflictError(
-            f"{hold.key} is {hold.status}; it cannot be sent any more, reserve under a new key"
+            f"{reservation.key} is {reservation.status}; it cannot be sent any more, reserve under "
+            "a new key"
         )
-    return replace(hold, status=ReservationStatus.SENT)
+    return replace(reservation, status=ReservationStatus.SENT)
 
 
 def settle_reservation(
-    hold: Reservation, actual: Mapping[str, int], *, now: datetime
+    reservation: Reservation, actual: Mapping[str, int], *, now: datetime
 ) -> Reservation:
     """Return the reservation with its real cost, even if that is more than was reserved.
 
@@ -106,106 +107,124 @@ def settle_reservation(
     settled late: the money is gone and is counted. If it cost nothing, it stays released.
     """
     said = {
-        validate_unit(name): validate_amount(number, what=f"{hold.key}: {name}")
+        validate_unit(name): validate_amount(number, what=f"{reservation.key}: {name}")
         for name, number in actual.items()
     }
-    if unknown := set(said) - set(hold.amounts):
-        raise ConflictError(f"{hold.key} was not promised any {', '.join(sorted(unknown))}")
-    cost = {name: said.get(name, 0) for name in hold.amounts}
-    if hold.status is ReservationStatus.SETTLED:
-        if dict(hold.actual) == cost:
-            return hold
-        raise ConflictError(f"{hold.key} is {hold.status} already; it cannot be settled otherwise")
-    if hold.status in RETURNED_STATUSES:
+    if unknown := set(said) - set(reservation.amounts):
+        raise ConflictError(f"{reservation.key} was not promised any {', '.join(sorted(unknown))}")
+    cost = {name: said.get(name, 0) for name in reservation.amounts}
+    if reservation.status is ReservationStatus.SETTLED:
+        if dict(reservation.actual) == cost:
+            return reservation
+        raise ConflictError(
+            f"{reservation.key} is {reservation.status} already; it cannot be settled otherwise"
+        )
+    if reservation.status in RETURNED_STATUSES:
         if not any(cost.values()):
-            return hold
-        hold = replace(hold, reason=Reason.SETTLED_LATE.value)
-    return replace(hold, status=ReservationStatus.SETTLED, actual=cost, closed_at=now)
+            return reservation
+        reservation = replace(reservation, reason=Reason.SETTLED_LATE.value)
+    return replace(reservation, status=ReservationStatus.SETTLED, actual=cost, closed_at=now)
 
 
-def release_reservation(hold: Reservation, *, now: datetime, reason: str) -> Reservation:
+def release_reservation(reservation: Reservation, *, now: datetime, reason: str) -> Reservation:
     """Return the reservation released in full. Safe to repeat."""
-    if hold.status in RETURNED_STATUSES:
-        return hold
-    if hold.status is ReservationStatus.SETTLED:
-        raise ConflictError(f"{hold.key} is settled already; it cannot be released")
-    return replace(hold, status=ReservationStatus.RELEASED, closed_at=now, reason=reason)
+    if reservation.status in RETURNED_STATUSES:
+        return reservation
+    if reservation.status is ReservationStatus.SETTLED:
+        raise ConflictError(f"{reservation.key} is settled already; it cannot be released")
+    return replace(reservation, status=ReservationStatus.RELEASED, closed_at=now, reason=reason)
 
 
-def mark_uncertain(hold: Reservation, *, reason: str) -> Reservation:
+def mark_uncertain(reservation: Reservation, *, reason: str) -> Reservation:
     """Return the reservation marked uncertain until its outcome is known. Safe to repeat.
 
     A released one counts as reserved again: the call may have been charged.
     """
-    if hold.status is ReservationStatus.UNCERTAIN:
-        return hold
-    if hold.status is ReservationStatus.SETTLED:
-        raise ConflictError(f"{hold.key} is {hold.status} already; its outcome is known")
-    return replace(hold, status=ReservationStatus.UNCERTAIN, reason=reason, closed_at=None)
+    if reservation.status is ReservationStatus.UNCERTAIN:
+        return reservation
+    if reservation.status is ReservationStatus.SETTLED:
+        raise ConflictError(
+            f"{reservation.key} is {reservation.status} already; its outcome is known"
+        )
+    return replace(reservation, status=ReservationStatus.UNCERTAIN, reason=reason, closed_at=None)
 
 
-def expire_reservation(hold: Reservation, *, now: datetime) -> Reservation:
+def expire_reservation(reservation: Reservation, *, now: datetime) -> Reservation:
     """Return what becomes of a reservation whose lease ended without a heartbeat.
 
     One that was never sent expires and is released; one that may have been sent is marked
     uncertain. One whose lease has not ended, or whose outcome is known, stays as it is.
     """
-    if now < hold.until or hold.status not in (ReservationStatus.RESERVED, ReservationStatus.SENT):
-        return hold
-    if hold.status is ReservationStatus.RESERVED:
+    if now < reservation.until or reservation.status not in (
+        ReservationStatus.RESERVED,
+        ReservationStatus.SENT,
+    ):
+        return reservation
+    if reservation.status is ReservationStatus.RESERVED:
         return replace(
-            hold,
+            reservation,
             status=ReservationStatus.EXPIRED,
             closed_at=now,
             reason="its owner was not heard of in time",
         )
-    return mark_uncertain(hold, reason="its owner was not heard of after it may have been sent")
+    return mark_uncertain(
+        reservation, reason="its owner was not heard of after it may have been sent"
+    )
 
 
-def compute_totals(hold: Reservation) -> dict[tuple[str, str], tuple[int, int]]:
+def compute_totals(reservation: Reservation) -> dict[tuple[str, str], tuple[int, int]]:
     """Return what a reservation adds to (settled, reserved), by cap and window."""
     added = {}
-    for charge in hold.charges:
+    for charge in reservation.charges:
         used = (
-            hold.actual.get(get_cap_unit(charge.cap), 0)
-            if hold.status is ReservationStatus.SETTLED
+            reservation.actual.get(get_cap_unit(charge.cap), 0)
+            if reservation.status is ReservationStatus.SETTLED
             else 0
         )
-        promised = charge.amount if hold.status in OPEN_STATUSES else 0
+        promised = charge.amount if reservation.status in OPEN_STATUSES else 0
         added[charge.cap, charge.window] = (used, promised)
     return added
 
 
-def compute_overrun(hold: Reservation) -> dict[str, int]:
+def compute_overrun(reservation: Reservation) -> dict[str, int]:
     """Return by how much the real cost was above the reservation, by unit; empty when it was not.
 
     Of a reservation that had been released nothing was left, so all of its cost is.
     """
-    if hold.status is not ReservationStatus.SETTLED:
+    if reservation.status is not ReservationStatus.SETTLED:
         return {}
-    promised = dict.fromkeys(hold.amounts, 0) if is_settled_late(hold) else hold.amounts
-    over = {name: cost - promised[name] for name, cost in hold.actual.items()}
+    promised = (
+        dict.fromkeys(reservation.amounts, 0)
+        if is_settled_late(reservation)
+        else reservation.amounts
+    )
+    over = {name: cost - promised[name] for name, cost in reservation.actual.items()}
     return {name: more for name, more in over.items() if more > 0}
 
 
-def is_settled_late(hold: Reservation) -> bool:
+def is_settled_late(reservation: Reservation) -> bool:
     """Return whether a reservation had been released before its cost became known."""
-    return hold.status is ReservationStatus.SETTLED and hold.reason == Reason.SETTLED_LATE
+    return (
+        reservation.status is ReservationStatus.SETTLED
+        and reservation.reason == Reason.SETTLED_LATE
+    )
 
 
-def find_alert(hold: Reservation, *, tenant: TenantId | None, at: datetime) -> Event | None:
+def find_alert(reservation: Reservation, *, tenant: TenantId | None, at: datetime) -> Event | None:
     """Return the event to report about a reservation that just changed, or None."""
-    if hold.status is ReservationStatus.UNCERTAIN:
+    if reservation.status is ReservationStatus.UNCERTAIN:
         return OutcomeUncertain(
             at=at,
             tenant=tenant,
-            key=hold.key,
-            connector=hold.connector,
-            reason=hold.reason or "no reason was given",
+            key=reservation.key,
+            connector=reservation.connector,
+            reason=reservation.reason or "no reason was given",
         )
-    if hold.status is ReservationStatus.SETTLED and (over := compute_overrun(hold)):
+    if reservation.status is ReservationStatus.SETTLED and (over := compute_overrun(reservation)):
         amounts = ", ".join(f"{number} {unit}" for unit, number in sorted(over.items()))
-        return Overrun(at=at, tenant=tenant, key=hold.key, connector=hold.connector, over=amounts)
+        return Overrun(
+            at=at, tenant=tenant, key=reservation.key, connector=reservation.connector, over=amounts
+        )
     return None
 
 

@@ -81,9 +81,9 @@ class Reservations:
         """Let go of a key under which nothing was done this time."""
         self._in_flight.discard(key)
 
-    def is_owner(self, hold: Reservation) -> bool:
+    def is_owner(self, reservation: Reservation) -> bool:
         """Return whether we, and no other process, may act on this reservation."""
-        return hold.owner == self._owner and hold.status in (
+        return reservation.owner == self._owner and reservation.status in (
             ReservationStatus.RESERVED,
             ReservationStatus.SENT,
         )
@@ -95,7 +95,7 @@ class Reservations:
     async def reserve(self, request: SpendRequest) -> Reservation | Refusal:
         """Return the reservation, or the refusal. A budget that cannot be read refuses."""
         try:
-            hold = await self._reserve_with_retry(request)
+            reservation = await self._reserve_with_retry(request)
         except (TransientError, UncertainError) as error:
             self._abandoned[request.key] = self._clock.elapsed()
             unreadable = Reason.BUDGET_UNREADABLE
@@ -107,7 +107,7 @@ class Reservations:
             self._abandoned[request.key] = self._clock.elapsed()
             raise
         self._abandoned.pop(request.key, None)
-        return hold
+        return reservation
 
     async def mark_sent(self, key: str) -> Reservation:
         """Say that a reservation is acted on from now on."""
@@ -115,10 +115,10 @@ class Reservations:
 
     async def get_reservation(self, key: str) -> Reservation:
         """Return the reservation. Raises ConflictError while it is still being made."""
-        hold = await self._money.find_reservation(key)
-        if hold is None:
+        reservation = await self._money.find_reservation(key)
+        if reservation is None:
             raise ConflictError(f"{key} is being asked for at this moment; read it again later")
-        return hold
+        return reservation
 
     async def settle(self, key: str, cost: Mapping[str, int]) -> Reservation:
         """Write down what was spent. If the store will not have it now, it stays owed.
@@ -142,16 +142,16 @@ class Reservations:
 
     async def release(self, key: str, *, reason: str) -> Reservation:
         """Give a reservation back whole: nothing was done."""
-        said = _to_one_line(reason)
+        line = _to_one_line(reason)
         return await self._close(
-            key, lambda: self._money.release(key, reason=said, now=self._clock.now())
+            key, lambda: self._money.release(key, reason=line, now=self._clock.now())
         )
 
     async def mark_uncertain(self, key: str, *, reason: str) -> Reservation:
         """Keep a reservation whose outcome is unknown."""
-        said = _to_one_line(reason)
+        line = _to_one_line(reason)
         return await self._close(
-            key, lambda: self._money.mark_uncertain(key, reason=said, now=self._clock.now())
+            key, lambda: self._money.mark_uncertain(key, reason=line, now=self._clock.now())
         )
 
     async def heartbeat(self) -> list[Reservation]:
@@ -168,8 +168,8 @@ class Reservations:
         for key in list(self._abandoned):
             await self._release_abandoned(key)
         lapsed = await self._money.expire_reservations(now=now)
-        for hold in lapsed:
-            self._report_alert(hold)
+        for reservation in lapsed:
+            self._report_alert(reservation)
         return lapsed
 
     async def __aenter__(self) -> Reservations:
@@ -233,33 +233,33 @@ class Reservations:
 
     async def _write_close(self, key: str) -> Reservation:
         try:
-            hold = await self._unwritten_closes[key]()
+            reservation = await self._unwritten_closes[key]()
         except (TransientError, UncertainError):
             raise  # still owed
         except StokerError:
             self._forget_key(key)  # saying it again would be refused again
             raise
         self._forget_key(key)
-        self._report_alert(hold)
-        return hold
+        self._report_alert(reservation)
+        return reservation
 
     async def _release_abandoned(self, key: str) -> None:
         if not self.claim_key(key):
             return  # another caller has the key and reads its state
         try:
-            hold = await self._money.find_reservation(key)
-            if hold is None and self._clock.elapsed() - self._abandoned[key] < self._lease:
+            reservation = await self._money.find_reservation(key)
+            if reservation is None and self._clock.elapsed() - self._abandoned[key] < self._lease:
                 return  # what we asked for may be on its way yet
-            if hold is not None and self.is_owner(hold):
+            if reservation is not None and self.is_owner(reservation):
                 reason = "it was never acted on"
                 await self._money.release(key, reason=reason, now=self._clock.now())
             del self._abandoned[key]
         finally:
             self.release_key(key)
 
-    def _report_alert(self, hold: Reservation) -> None:
+    def _report_alert(self, reservation: Reservation) -> None:
         """Report an overrun or an unknown outcome to the observer."""
-        news = find_alert(hold, tenant=self._tenant, at=self._clock.now())
+        news = find_alert(reservation, tenant=self._tenant, at=self._clock.now())
         if self._observer is not None and news is not None:
             self._observer(news)
 
@@ -273,8 +273,8 @@ async def expire_reservations(
 ) -> list[Reservation]:
     """Expire the reservations of dead processes and report them; return them."""
     lapsed = await store.money.expire_reservations(now=now)
-    for hold in lapsed:
-        if (news := find_alert(hold, tenant=store.tenant, at=now)) is not None:
+    for reservation in lapsed:
+        if (news := find_alert(reservation, tenant=store.tenant, at=now)) is not None:
             observer(news)
     return lapsed
 

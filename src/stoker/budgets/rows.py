@@ -31,23 +31,23 @@ RESERVATION_COLUMNS = (
 )
 
 
-def to_reservation_values(hold: Reservation) -> dict[str, Value]:
+def to_reservation_values(reservation: Reservation) -> dict[str, Value]:
     """Return a reservation as the values of its row, in the order of `RESERVATION_COLUMNS`."""
     return {
-        "key": hold.key,
-        "connector": hold.connector,
-        "fingerprint": hold.fingerprint,
-        "phase": hold.status.value,
-        "owner": hold.owner,
-        "until_at": to_db_time(hold.until),
-        "reserved_at": to_db_time(hold.reserved_at),
-        "closed_at": to_optional_db_time(hold.closed_at),
-        "run": hold.run,
-        "account": hold.account,
-        "reason": hold.reason,
-        "amounts": compact_json(dict(hold.amounts)),
-        "charges": compact_json(to_charges_json(hold)),
-        "actual": compact_json(dict(hold.actual)),
+        "key": reservation.key,
+        "connector": reservation.connector,
+        "fingerprint": reservation.fingerprint,
+        "phase": reservation.status.value,
+        "owner": reservation.owner,
+        "until_at": to_db_time(reservation.until),
+        "reserved_at": to_db_time(reservation.reserved_at),
+        "closed_at": to_optional_db_time(reservation.closed_at),
+        "run": reservation.run,
+        "account": reservation.account,
+        "reason": reservation.reason,
+        "amounts": compact_json(dict(reservation.amounts)),
+        "charges": compact_json(to_charges_json(reservation)),
+        "actual": compact_json(dict(reservation.actual)),
     }
 
 
@@ -61,7 +61,7 @@ def parse_reservation(row: tuple[Any, ...]) -> Reservation:
             connector=connector,
             fingerprint=fingerprint,
             amounts=_parse_amounts(from_db_json(amounts)),
-            charges=tuple(_parse_charge(said) for said in _require_list(from_db_json(charges))),
+            charges=tuple(_parse_charge(values) for values in _require_list(from_db_json(charges))),
             status=ReservationStatus(phase),
             owner=owner,
             until=from_db_time(until_at),
@@ -116,7 +116,7 @@ def parse_usage(rows: Iterable[tuple[Any, ...]]) -> list[CapUsage]:
     ]
 
 
-def to_charges_json(hold: Reservation) -> list[Json]:
+def to_charges_json(reservation: Reservation) -> list[Json]:
     """Return a reservation's charges as its row has them."""
     return [
         [
@@ -128,15 +128,15 @@ def to_charges_json(hold: Reservation) -> list[Json]:
             to_db_time(charge.ends_at),
             charge.reason,
         ]
-        for charge in hold.charges
+        for charge in reservation.charges
     ]
 
 
-def _parse_charge(said: Any) -> Charge:
-    cap, shared, window, number, limit, ends_at, reason = _require_list(said)
+def _parse_charge(values: Any) -> Charge:
+    cap, shared, window, number, limit, ends_at, reason = _require_list(values)
     get_cap_unit(cap)  # found out now, before anything is counted
     if not isinstance(shared, bool) or not isinstance(window, str):
-        raise TypeError(f"{said!r} is no charge")
+        raise TypeError(f"{values!r} is no charge")
     return Charge(
         cap=cap,
         shared=shared,
@@ -148,13 +148,13 @@ def _parse_charge(said: Any) -> Charge:
     )
 
 
-def _require_list(said: Any) -> list[Any]:
-    if not isinstance(said, list):
-        raise TypeError(f"{type(said).__name__} where a list is expected")
-    return said
+def _require_list(values: Any) -> list[Any]:
+    if not isinstance(values, list):
+        raise TypeError(f"{type(values).__name__} where a list is expected")
+    return values
 
 
-def _parse_amounts(said: Any) -> Mapping[str, int]:
-    if not isinstance(said, dict):
-        raise TypeError(f"{type(said).__name__} where an object is expected")
-    return {validate_unit(name): validate_amount(number) for name, number in said.items()}
+def _parse_amounts(values: Any) -> Mapping[str, int]:
+    if not isinstance(values, dict):
+        raise TypeError(f"{type(values).__name__} where an object is expected")
+    return {validate_unit(name): validate_amount(number) for name, number in values.items()}

@@ -130,15 +130,17 @@ def compute_left(
     return found
 
 
-def find_mismatches(holds: Iterable[Reservation], used: Mapping[CapWindow, Totals]) -> list[str]:
+def find_mismatches(
+    reservations: Iterable[Reservation], used: Mapping[CapWindow, Totals]
+) -> list[str]:
     """Return a sentence for each window whose reserved total is not what open reservations add up
     to.
 
     Caps that tenants share are passed over: one tenant's reservations cannot explain them.
     """
     promised: dict[CapWindow, int] = {}
-    for hold in holds:
-        for charge in hold.charges if hold.status in OPEN_STATUSES else ():
+    for reservation in reservations:
+        for charge in reservation.charges if reservation.status in OPEN_STATUSES else ():
             if not charge.shared:
                 place = (charge.cap, charge.window)
                 promised[place] = promised.get(place, 0) + charge.amount
@@ -232,15 +234,15 @@ class RunCostCounter:
                 actual = get_object(entry.data.get("actual"))
                 _add_amounts(self._settled, get_data_text(entry, "connector"), actual)
 
-    def add_open_reservation(self, hold: Reservation) -> None:
+    def add_open_reservation(self, reservation: Reservation) -> None:
         """Count an open reservation by its current status: one never sent is not spent."""
-        if hold.key not in self._open:
+        if reservation.key not in self._open:
             return
-        del self._open[hold.key]
-        if hold.status is ReservationStatus.SETTLED:
-            _add_amounts(self._settled, hold.connector, hold.actual)
-        elif hold.status in _MAYBE_SPENT_STATUSES:
-            _add_amounts(self._unknown, hold.connector, hold.amounts)
+        del self._open[reservation.key]
+        if reservation.status is ReservationStatus.SETTLED:
+            _add_amounts(self._settled, reservation.connector, reservation.actual)
+        elif reservation.status in _MAYBE_SPENT_STATUSES:
+            _add_amounts(self._unknown, reservation.connector, reservation.amounts)
 
     def get_cost(self) -> RunCost:
         """Return the cost so far, without what is still open."""

@@ -191,36 +191,46 @@ class SqlBudgetStore(SqlLimitStore):
         until, now = to_utc(until), to_utc(now)
 
         def reserve(tx: Transaction, *, looking: bool) -> Reservation | Refusal:
-            stands, known = read_request_state(tx, self._tenant, request, caps, now=now)
+            state, known = read_request_state(tx, self._tenant, request, caps, now=now)
             if known:
                 [row] = tx.query(SELECT_RESERVATION, tenant=self._tenant, key=request.key)
                 return check_repeat(parse_reservation(row), request)
-            moment = stands.to_ledger_time(now)
-            wanted = evaluate_request(request, caps, stands, reset=reset, now=now)
+            moment = state.to_ledger_time(now)
+            wanted = evaluate_request(request, caps, state, reset=reset, now=now)
             if not isinstance(wanted, Refusal) and lock_window_creation(
-                tx, self._tenant, wanted, stands
+                tx, self._tenant, wanted, state
             ):
-                stands, _ = read_request_state(tx, self._tenant, request, caps, now=now)
-                wanted = evaluate_request(request, caps, stands, reset=reset, now=now)
+                state, _ = read_request_state(tx, self._tenant, request, caps, now=now)
+                wanted = evaluate_request(request, caps, state, reset=reset, now=now)
             if looking and not isinstance(wanted, Refusal):
                 wanted = find_refusal(wanted, read_totals(tx, self._tenant, wanted)) or wanted
             if isinstance(wanted, Refusal):
                 append_checked(tx, self._tenant, [build_refused_entry(request, wanted, now=moment)])
                 return wanted
-            end = stands.compute_lease_end(until, now=now)
-            hold = phases_of.build_reservation(request, wanted, owner=owner, until=end, now=moment)
-            note = build_reserved_entry(hold, now=moment)
-            self._write(tx, self._tenant, [ReservationChange(before=None, after=hold, entry=note)])
-            return hold
+            end = state.compute_lease_end(until, now=now)
+            reservation = phases_of.build_reservation(
+                request, wanted, owner=owner, until=end, now=moment
+            )
+            note = build_reserved_entry(reservation, now=moment)
+            self._write(
+                tx, self._tenant, [ReservationChange(before=None, after=reservation, entry=note)]
+            )
+            return reservation
 
         return await self._retry_on_conflict(reserve)
 
     async def mark_sent(self, key: str, *, now: datetime) -> Reservation:
-        return await self._change_status(key, now, lambda hold, _: phases_of.mark_sent(hold))
+        return await self._change_status(
+            key, now, lambda reservation, _: phases_of.mark_sent(reservation)
+        )
 
     async def settle(self, key: str, actual: Mapping[str, int], *, now: datetime) -> Reservation:
         return await self._change_status(
-            key, now, lambda hold, moment: phases_of.settle_reservation(hold, actual, now=moment)
+            key,
+            now,
+            lambda reservation, moment: phases_of.settle_reservation(
+                reservation, actual, now=moment
+            ),
         )
 
     async def release(self, key: str, *, reason: str, now: datetime) -> Reservation:
@@ -228,13 +238,15 @@ class SqlBudgetStore(SqlLimitStore):
         return await self._change_status(
             key,
             now,
-            lambda hold, moment: phases_of.release_reservation(hold, now=moment, reason=reason),
+            lambda reservation, moment: phases_of.release_reservation(
+                reservation, now=moment, reason=reason
+            ),
         )
 
     async def mark_uncertain(self, key: str, *, reason: str, now: datetime) -> Reservation:
         validate_text(reason, what="a reason")
         return await self._change_status(
-            key, now, lambda hold, _: phases_of.mark_uncertain(hold, reason=reason)
+            key, now, lambda reservation, _: phases_of.mark_uncertain(reservation, reason=reason)
         )
 
     async def renew_leases(self, owner: str, *, until: datetime, now: datetime) -> int:

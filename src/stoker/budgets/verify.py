@@ -164,7 +164,7 @@ async def _list_open_statuses(money: BudgetStore) -> dict[str, ReservationStatus
     while page := await money.list_reservations(
         phases=sorted(OPEN_STATUSES), after=after, limit=PAGE_SIZE
     ):
-        found |= {hold.key: hold.status for hold in page}
+        found |= {reservation.key: reservation.status for reservation in page}
         after = page[-1].key
     return found
 
@@ -172,7 +172,7 @@ async def _list_open_statuses(money: BudgetStore) -> dict[str, ReservationStatus
 def _find_reservation_mismatches(
     replay: Replay, phases: Mapping[str, ReservationStatus]
 ) -> list[str]:
-    truth = {key: promise.status for key, promise in replay.open.items()}
+    truth = {key: reservation.status for key, reservation in replay.open.items()}
     return [
         f"the promise {key}: its entries say {truth.get(key, 'that it is closed')}, the store says "
         f"{phases.get(key, 'that it is closed')}"

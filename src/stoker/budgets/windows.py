@@ -95,8 +95,8 @@ def parse_window(name: str) -> BudgetWindow:
 
     Raises ConfigError when it is no such name.
     """
-    kind, _, said = name.partition(" ")
-    start, _, end = said.partition(_NAME_SEPARATOR)
+    kind, _, span = name.partition(" ")
+    start, _, end = span.partition(_NAME_SEPARATOR)
     try:
         begins = _parse_time(start)
         return BudgetWindow(

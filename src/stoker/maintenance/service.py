@@ -76,9 +76,9 @@ class Maintenance:
             failed = sorted({check.what for check in checks if not check.ok})
             unsound = [f"the store's check of {what} failed; see: stoker doctor" for what in failed]
         with run.time_step("ledger") as step:
-            verdict = await verify_ledger(run.store)
-            step.items = verdict.entries
-            unsound += verdict.problems
+            report = await verify_ledger(run.store)
+            step.items = report.entries
+            unsound += report.problems
         with run.time_step("dead") as step:
             runner = Runner(clock=run.clock, observer=run.observer, summarize=summarize_partial_run)
             dead = await close_dead_runs(
@@ -86,8 +86,8 @@ class Maintenance:
             )
             step.items = len(dead)
         with run.time_step("holds") as step:
-            lapsed = await expire_reservations(run.store, now=now, observer=run.observer)
-            step.items = len(lapsed)
+            expired = await expire_reservations(run.store, now=now, observer=run.observer)
+            step.items = len(expired)
         with run.time_step("audit") as step:
             findings = await read_audit(
                 run.store,
@@ -100,10 +100,10 @@ class Maintenance:
             )
             step.items = len(findings)
         with run.time_step("retention") as step:
-            went = StorageSize()
+            deleted = StorageSize()
             if self.deletes_old_runs:
-                went = await apply_retention(run, rule=self.rule, zone=self.zone, now=now)
-            step.items = went.runs
+                deleted = await apply_retention(run, rule=self.rule, zone=self.zone, now=now)
+            step.items = deleted.runs
             answers = await self._delete_expired(run, now)
         return RunResult(
             state=RunState.FAILED if unsound else RunState.DONE,
@@ -111,12 +111,14 @@ class Maintenance:
             counts={
                 "checks": len(checks),
                 "runs_closed": len(dead),
-                "holds_expired": sum(hold.status is ReservationStatus.EXPIRED for hold in lapsed),
-                "holds_uncertain": sum(
-                    hold.status is ReservationStatus.UNCERTAIN for hold in lapsed
+                "holds_expired": sum(
+                    reservation.status is ReservationStatus.EXPIRED for reservation in expired
                 ),
-                "pruned_runs": went.runs,
-                "pruned_rows": went.rows,
+                "holds_uncertain": sum(
+                    reservation.status is ReservationStatus.UNCERTAIN for reservation in expired
+                ),
+                "pruned_runs": deleted.runs,
+                "pruned_rows": deleted.rows,
                 "pruned_answers": answers,
                 **_count_by_status(findings),
             },

@@ -208,10 +208,10 @@ class SharedRateLimiter:
         async with self._order_lock:
             while True:
                 now = self._clock.now()
-                turn = await self._shared.acquire_call(self._key, self._rate, now=now)
-                if turn.allowed:
+                decision = await self._shared.acquire_call(self._key, self._rate, now=now)
+                if decision.allowed:
                     return
-                await self._clock.sleep(max(turn.at - self._clock.now(), _MICROSECOND))
+                await self._clock.sleep(max(decision.at - self._clock.now(), _MICROSECOND))
 
     async def delay_until(self, *, until: datetime) -> None:
         soonest = min(until, self._clock.now() + MAX_DELAY)

@@ -56,8 +56,8 @@ class CancelWatcher:
             request = await self._poll_request(doing, asked)
             if request is not None and begin_nothing_new(request.by):
                 await asyncio.wait({doing}, timeout=self.grace_period.total_seconds())
-        except asyncio.CancelledError as told:
-            impatient = request is not None or is_immediate(told)
+        except asyncio.CancelledError as cancelled:
+            impatient = request is not None or is_immediate(cancelled)
             if not (impatient or doing.done()) and begin_nothing_new(CANCELLED_BY_SIGNAL):
                 await asyncio.wait({doing}, timeout=self.signal_grace_period.total_seconds())
             raise

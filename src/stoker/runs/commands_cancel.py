@@ -13,7 +13,6 @@ from stoker.runs.run_argument import get_run_or_exit
 if TYPE_CHECKING:
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
-    from stoker.enrichment.summary import summarize_partial_run
     from stoker.runs.cancel import CancelResult
 
 
@@ -39,6 +38,7 @@ def cancel(asked: CommandContext, name: str, tenant: str | None, as_json: bool) 
 async def _request_cancel(
     asked: CommandContext, name: str, *, tenant: str | None
 ) -> tuple[TenantId, CancelResult]:
+    from stoker.enrichment.summary import summarize_partial_run
     from stoker.runs.cancel import request_cancel
     from stoker.runs.service import Runner
 

@@ -67,8 +67,8 @@ class JsonRunStore:
                 f"{artifact!r} cannot name an artifact; use a-z, 0-9 and '_', other than "
                 "jobs, enriched and scores"
             )
-        kept = [validate_json(record, what="a record") for record in records]
-        await asyncio.to_thread(self._write_jsonl, key, artifact, kept)
+        validated = [validate_json(record, what="a record") for record in records]
+        await asyncio.to_thread(self._write_jsonl, key, artifact, validated)
 
     async def read_jsonl(self, at: datetime, artifact: str) -> list[dict[str, Any]]:
         """Return the records of an artifact in the order they were written."""
@@ -177,10 +177,12 @@ class JsonRunStore:
     def _insert_rows(self, key: RunKey, shape: RecordType[Value], values: Sequence[Value]) -> int:
         with self._folders.open_for_writing():
             self._require_running(key)
-            kept = [shape.validate(value) for value in values]
+            validated = [shape.validate(value) for value in values]
             name = format_run_name(key.at)
             known = None if shape is JOBS else self._get_table(name, JOBS).list_ids()
-            return self._get_table(name, shape).add_new(kept, known=known, disk=self._folders.disk)
+            return self._get_table(name, shape).add_new(
+                validated, known=known, disk=self._folders.disk
+            )
 
     def _write_jsonl(self, key: RunKey, artifact: str, records: list[dict[str, Json]]) -> None:
         with self._folders.open_for_writing():

@@ -135,13 +135,13 @@ class LeaseHolder:
         Cancelling this cancels the work, which keeps its lease until it is over.
         """
         doing = asyncio.ensure_future(work)
-        told_to_stop: asyncio.CancelledError | None = None
+        cancelled: asyncio.CancelledError | None = None
         try:
             while not doing.done():
                 try:
                     ours = await self._wait_until_done(doing) or await self._renew(store, held)
-                except asyncio.CancelledError as told:
-                    told_to_stop = told
+                except asyncio.CancelledError as error:
+                    cancelled = error
                     doing.cancel()
                     continue
                 if not ours:
@@ -152,10 +152,10 @@ class LeaseHolder:
         finally:
             if not doing.done():
                 await cancel_and_wait(doing, at_once=True)
-        if told_to_stop is not None:
+        if cancelled is not None:
             if not doing.cancelled():
                 doing.exception()  # retrieved, or asyncio logs a warning
-            raise told_to_stop
+            raise cancelled
         return doing.result()
 
     async def _wait_until_done(self, doing: asyncio.Future[Result]) -> bool:

@@ -22,11 +22,11 @@ async def delete_old_runs(store: TenantStores, ats: Sequence[datetime]) -> Stora
     """
     # Read before the runs are: a run is there before its plan, so none of these is a new one's.
     planned = [plan.run for plan in await store.attention.list_plans(limit=ALL_PLANS)]
-    weight = await store.runs.delete_runs(ats)
+    size = await store.runs.delete_runs(ats)
     if planned:
         there = {run.name for run in await store.runs.list_runs()}
         await store.attention.delete_plans([run for run in planned if run not in there])
-    return weight
+    return size
 
 
 async def apply_retention(
@@ -40,15 +40,15 @@ async def apply_retention(
         current=run.key.at,
         window_since=retention.compute_longest_window_start(now, zone),
     )
-    weight = await delete_old_runs(run.store, [old.at for old in going])
-    if weight.runs:
+    size = await delete_old_runs(run.store, [old.at for old in going])
+    if size.runs:
         run.observer(
             RunsPruned(
                 at=now,
                 tenant=run.store.tenant,
-                runs=weight.runs,
-                rows=weight.rows,
-                bytes=weight.bytes,
+                runs=size.runs,
+                rows=size.rows,
+                bytes=size.bytes,
             )
         )
-    return weight
+    return size

@@ -99,9 +99,9 @@ class _Facts:
 
 
 def _decide(run: Run, facts: _Facts) -> RetentionDecision:
-    kept = next(_list_reasons_to_keep(run, facts), None)
-    if kept is not None:
-        return RetentionDecision(run=run, is_deleted=False, reason=kept)
+    reason_to_keep = next(_list_reasons_to_keep(run, facts), None)
+    if reason_to_keep is not None:
+        return RetentionDecision(run=run, is_deleted=False, reason=reason_to_keep)
     because = f"older than {facts.rule.days} days and not needed any more"
     return RetentionDecision(run=run, is_deleted=True, reason=because)
 

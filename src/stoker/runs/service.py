@@ -159,8 +159,10 @@ class Runner:
     ) -> Run:
         """Write down that a run begins, under the first free second from now on."""
         used = {f"{use.cap} {use.window}": use.used.total for use in await store.money.list_usage()}
-        said = list_custom_limits(await store.money.list_cap_changes(), now=self.clock.now())
-        manifest = replace(manifest, budgets=used, caps={**manifest.caps, **said})
+        custom_limits = list_custom_limits(
+            await store.money.list_cap_changes(), now=self.clock.now()
+        )
+        manifest = replace(manifest, budgets=used, caps={**manifest.caps, **custom_limits})
         newest = await store.runs.list_runs(limit=1)
         at = choose_run_time(self.clock.now(), taken=newest[0].at if newest else None)
         for _ in range(MAX_NAME_ATTEMPTS):

@@ -268,12 +268,12 @@ class SqlRunStore:
 
     async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
         request, run = validate_cancel_request(request), self._get_key_values(at)
-        said: dict[str, Value] = {"asked_by": request.by, "asked_at": to_db_time(request.at)}
+        asked: dict[str, Value] = {"asked_by": request.by, "asked_at": to_db_time(request.at)}
 
         def ask(tx: Transaction) -> CancelRequest | None:
             if not tx.execute(LOCK_RUNNING_RUN, **run):
                 return None
-            tx.execute(INSERT_CANCEL_REQUEST, **run, **said)
+            tx.execute(INSERT_CANCEL_REQUEST, **run, **asked)
             return _find_cancel_request(tx, run)
 
         return await self._database.write(ask)
@@ -343,11 +343,11 @@ class SqlRunStore:
 
         def remove(tx: Transaction) -> StorageSize:
             going = [run for run in runs if tx.execute(LOCK_ENDED_RUN, **run)]
-            weight = _measure_runs(tx, going)
+            size = _measure_runs(tx, going)
             for run in going:
                 for table in ("cancel_requests", *SIZED_COLUMNS):
                     tx.execute(f"DELETE FROM {table} {WHERE_RUN}", **run)
-            return weight
+            return size
 
         return await self._database.write(remove)
 

@@ -311,7 +311,7 @@ def test_every_total_that_is_not_what_the_entries_add_up_to_is_told_in_order():
     cache = {(CAP, "w2"): Totals(settled=5, reserved=4), (CAP, "w1"): Totals(reserved=1)}
 
     assert find_differences(truth, cache) == [
-        f"{MONEY} in w1: its entries add up to 1 settled and 0 reserved, the total says 0 and 0",
-        f"{CAP} in w1: its entries add up to 0 settled and 0 reserved, the total says 0 and 1",
-        f"{CAP} in w2: its entries add up to 4 settled and 5 reserved, the total says 5 and 4",
+        f"{MONEY} in w1: its entries add up to 1 settled and 0 reserved, the total is 0 and 0",
+        f"{CAP} in w1: its entries add up to 0 settled and 0 reserved, the total is 0 and 1",
+        f"{CAP} in w2: its entries add up to 4 settled and 5 reserved, the total is 5 and 4",
     ]
