@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
+from model.backend import MemoryBackend
 from stoker.base.clock import SystemClock
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
@@ -17,7 +18,6 @@ from stoker.budgets.gate import BudgetService
 from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.http.client import HttpClient
-from stoker.memory.backend import MemoryBackend
 from stoker.rate_limits.limiter import CallLimiter, VendorLimit, VendorLimits
 from stoker.rate_limits.rate_limit import Rate
 from stoker.sandbox.http import Response

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.base.errors import TransientError, UncertainError
 from stoker.base.events import OutcomeUncertain, Overrun
 from stoker.base.types import TenantId
@@ -15,7 +16,6 @@ from stoker.budgets.gate import BudgetService
 from stoker.budgets.model import Paid
 from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.memory.backend import MemoryBackend
 from stoker.testing import EventRecorder, FakeClock
 
 ACME = TenantId("acme")

@@ -6,6 +6,7 @@ import apsw
 import pytest
 
 from kit.virtual_time import LoopClock, run_virtually
+from model.backend import MemoryBackend
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import (
     ConfigError,
@@ -23,7 +24,6 @@ from stoker.budgets.model import Paid
 from stoker.budgets.reservations import ReservationStatus
 from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.memory.backend import MemoryBackend
 from stoker.rate_limits.limiter import FairQueue
 from stoker.rate_limits.rate_limit import LocalRateLimiter, Rate, acquire_all
 from stoker.testing import FakeClock

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.base.errors import TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import parse_cap
@@ -13,7 +14,6 @@ from stoker.budgets.replay import find_differences, rebuild_totals
 from stoker.budgets.verify import find_shared_mismatches, to_totals, verify_ledger
 from stoker.budgets.windows import ResetRule
 from stoker.ledger.chain import NewEntry
-from stoker.memory.backend import MemoryBackend
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 OWN = parse_cap("tenant/*/calls/day", limit=100)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import pg
+from model.backend import MemoryBackend
 from stoker.backends.json import JsonBackend
 from stoker.backends.postgres import PostgresBackend
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
 from stoker.context import Backend
-from stoker.memory.backend import MemoryBackend
 
 ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, timezone
 
 from contracts.sequences import Difference
+from model.backend import MemoryBackend
 from stoker.base.errors import StokerError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, CapChange, Scope
@@ -18,7 +19,6 @@ from stoker.budgets.charges import SpendRequest
 from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.context import Backend
-from stoker.memory.backend import MemoryBackend
 from stoker.rate_limits.rate_limit import Rate
 
 START = datetime(2026, 2, 7, 15, 20, tzinfo=UTC)  # not long before midnight in Singapore

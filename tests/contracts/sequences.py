@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 
+from model.backend import MemoryBackend
 from stoker.base.errors import StokerError
 from stoker.base.types import EnrichedJob, Job, JobScore, TenantId
 from stoker.context import Backend, TenantStores
 from stoker.ledger.chain import NewEntry
-from stoker.memory.backend import MemoryBackend
 from stoker.runs.leases import acquire_lease, release_lease, renew_lease
 from stoker.runs.model import (
     CancelRequest,

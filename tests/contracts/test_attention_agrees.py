@@ -9,8 +9,8 @@ import pytest
 from contracts.attending import AT_ONCE, signal
 from contracts.attention_sequences import first_difference
 from contracts.backends import ACME, BACKENDS
+from model.backend import MemoryBackend
 from stoker.heat.heat import compute_heat
-from stoker.memory.backend import MemoryBackend
 
 SEQUENCES = {"sqlite": 8, "postgres": 4, "json": 1}
 STEPS = 80

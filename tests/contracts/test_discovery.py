@@ -4,13 +4,13 @@ import asyncio
 from datetime import timedelta
 
 from contracts.backends import ACME
+from model.backend import MemoryBackend
 from stoker.accounts.model import Company, CompanyId
 from stoker.calendar.recurrence import Window
 from stoker.discovery.boards import FileSource
 from stoker.discovery.export import PostingFiles
 from stoker.discovery.service import DiscoveryOptions, DiscoveryRun
 from stoker.discovery.sources import parse_source
-from stoker.memory.backend import MemoryBackend
 from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest
 from stoker.scheduling.service import Scheduler, Task

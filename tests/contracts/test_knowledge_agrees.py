@@ -7,7 +7,7 @@ import pytest
 
 from contracts.backends import BACKENDS
 from contracts.knowledge_sequences import first_difference
-from stoker.memory.backend import MemoryBackend
+from model.backend import MemoryBackend
 
 SEQUENCES = {"sqlite": 12, "postgres": 6, "json": 3}
 STEPS = 60

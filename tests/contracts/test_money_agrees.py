@@ -9,8 +9,8 @@ import pytest
 
 from contracts.backends import BACKENDS
 from contracts.money_sequences import money_compared
+from model.backend import MemoryBackend
 from stoker.budgets.charges import Refusal
-from stoker.memory.backend import MemoryBackend
 
 SEQUENCES, STEPS, AT_ONCE = 30, 60, 6
 

@@ -9,8 +9,8 @@ import pytest
 from contracts.accounts import planned, taken
 from contracts.backends import ACME, BACKENDS
 from contracts.night_sequences import first_difference
+from model.backend import MemoryBackend
 from stoker.enrichment.model import WorkState
-from stoker.memory.backend import MemoryBackend
 
 SEQUENCES = {"sqlite": 12, "postgres": 6, "json": 2}
 STEPS = 120

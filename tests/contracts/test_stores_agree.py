@@ -9,7 +9,7 @@ import pytest
 
 from contracts.backends import BACKENDS
 from contracts.sequences import compared
-from stoker.memory.backend import MemoryBackend
+from model.backend import MemoryBackend
 
 SEQUENCES, STEPS, AT_ONCE = 60, 40, 6
 

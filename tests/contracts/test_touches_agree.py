@@ -8,7 +8,7 @@ import pytest
 from contracts.backends import ACME, BACKENDS
 from contracts.touch_sequences import first_difference
 from contracts.touching import NOW
-from stoker.memory.touches import MemoryTouches
+from model.touches import MemoryTouches
 from stoker.touches.model import Profile
 from stoker.touches.state_file import TouchStateFile
 

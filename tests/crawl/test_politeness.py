@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.backend import MemoryBackend
 from stoker.crawl import politeness
 from stoker.crawl.politeness import LocalHostPacer, SharedHostPacer
-from stoker.memory.backend import MemoryBackend
 from stoker.testing import FakeClock
 
 GAP = timedelta(seconds=0.5)

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
+from model.backend import MemoryBackend
 from stoker.base.errors import ConflictError, PermanentError, TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
@@ -14,7 +15,6 @@ from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.crawl.model import PageState, SiteVisit, VisitOutcome
 from stoker.crawl.service import visit_site
-from stoker.memory.backend import MemoryBackend
 from stoker.testing import FakeClock
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)

@@ -3,9 +3,9 @@
 import pytest
 
 from kit.crm_office import TENANT, dossier, in_office
+from model.backend import MemoryBackend
 from stoker.crm.model import LEAD, PARTNER
 from stoker.crm.rows import build_rows
-from stoker.memory.backend import MemoryBackend
 
 
 def test_the_same_dossier_again_costs_not_one_request():

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.accounts.model import Company, CompanyId
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.events import SourceFailed
@@ -19,7 +20,6 @@ from stoker.discovery.model import Postings, RawPosting, Validators, parse_posti
 from stoker.discovery.report import parse_source_counts
 from stoker.discovery.service import DiscoveryOptions, DiscoveryRun
 from stoker.discovery.sources import SourceState, parse_source
-from stoker.memory.backend import MemoryBackend
 from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest, RunState
 from stoker.runs.retention import RetentionRule

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model.backend import MemoryRunStore
 from stoker.base.errors import ConfigError, TransientError
 from stoker.base.text import unescape_cell
 from stoker.base.types import Job
 from stoker.discovery.enrichment import JobScoreRule, enrich_job, score_job
 from stoker.discovery.export import JOB_COLUMNS, SCORE_COLUMNS, PostingFiles, list_file_names
-from stoker.memory.backend import MemoryRunStore
 from stoker.runs.model import Run, RunKey
 
 AT = datetime(2026, 11, 16, 1, 30, tzinfo=UTC)

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from model.backend import MemoryBackend
 from stoker.accounts.model import SentRow
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
@@ -12,7 +13,6 @@ from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.crm.upsert import UNDONE_PREFIX
 from stoker.enrichment.summary import compute_run_cost, count_crm_rows, summarize_run
 from stoker.ledger.chain import NewEntry
-from stoker.memory.backend import MemoryBackend
 from stoker.runs.model import Run, RunKey, RunState
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import TransientError
 from stoker.base.types import Depth, TenantId
@@ -13,7 +14,6 @@ from stoker.budgets.gate import BudgetService, to_attempt
 from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.enrichment.pull_units import LookupPayments, PaidLookup
-from stoker.memory.backend import MemoryBackend
 from stoker.testing import FakeClock
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

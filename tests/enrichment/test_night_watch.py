@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.events import NightProgress, UnitsShed
@@ -11,7 +12,6 @@ from stoker.base.types import Depth, TenantId
 from stoker.enrichment.deadline import PAGE_SIZE, DeadlineMonitor, RunTimes
 from stoker.enrichment.model import WorkItem, WorkState
 from stoker.enrichment.work_queue import WorkQueue
-from stoker.memory.backend import MemoryBackend
 from stoker.testing import EventRecorder, FakeClock
 from vendor_desk import Failing
 

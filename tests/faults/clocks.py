@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from faults.tally import Tally, twice
+from model.backend import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.calendar.recurrence import Cron, Interval, Schedule, Window
 from stoker.ledger.chain import find_first_break
-from stoker.memory.backend import MemoryBackend
 from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest, RunState
 from stoker.runs.service import RunHandle, RunResult

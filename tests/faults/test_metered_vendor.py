@@ -9,6 +9,7 @@ import pytest
 from faults.payers import CONNECTOR, RUN, cap_of
 from faults.paying_trials import killed_while_paying
 from metered_vendor import UNIT, MeteredVendor, Mood, buy
+from model.backend import MemoryBackend
 from stoker.base.clock import SystemClock
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.types import TenantId
@@ -17,7 +18,6 @@ from stoker.budgets.gate import BudgetService, SettledCall
 from stoker.budgets.reservations import ReservationStatus, compute_overrun
 from stoker.budgets.reserver import Reservations
 from stoker.budgets.windows import ResetRule
-from stoker.memory.backend import MemoryBackend
 
 pytestmark = pytest.mark.faults
 

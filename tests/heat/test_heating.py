@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.accounts.model import Company, CompanyId
 from stoker.base.types import TenantId
 from stoker.heat.heat import HeatRule, Signal, SignalKind, score_heat
@@ -13,7 +14,6 @@ from stoker.heat.signal_files import SignalRow
 from stoker.heat.signals import MIN_POSTURE
 from stoker.heat.sweep import HeatSweep
 from stoker.heat.tiers import Tier, TierRule
-from stoker.memory.backend import MemoryBackend
 from stoker.testing import FakeClock
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
+from model.backend import MemoryBackend
 from running_box import RunningBox
 from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
 from stoker.base.types import Depth, TenantId
@@ -18,7 +19,6 @@ from stoker.crm.sync import upsert_rows
 from stoker.crm.undo import undo_run
 from stoker.enrichment.model import WorkItem, WorkState
 from stoker.http.client import HttpClient
-from stoker.memory.backend import MemoryBackend
 from stoker.runs.model import RunKey, format_run_name, parse_run_name
 from stoker.runs.service import RunHandle
 

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
+from model.backend import MemoryBackend
 from stoker.base.types import TenantId
-from stoker.memory.backend import MemoryBackend
 from stoker.testing import FakeClock
 from stoker.touches.model import PlanRule, Profile
 from stoker.touches.service import TouchService

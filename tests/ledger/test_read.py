@@ -3,11 +3,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.ledger.chain import NewEntry
 from stoker.ledger.query import LedgerFilter
 from stoker.ledger.read import PAGE_SIZE, find_last_entry, find_seq_before, list_latest, read_pages
-from stoker.memory.backend import MemoryBackend
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

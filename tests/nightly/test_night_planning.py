@@ -5,13 +5,13 @@ from datetime import UTC, datetime, time
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import Company, CompanyId
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, TenantId
 from stoker.budgets.windows import ResetRule
 from stoker.enrichment.model import KIND
-from stoker.memory.backend import MemoryBackend
 from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlanner
 from stoker.runs.model import RunKey
 from stoker.runs.service import RunHandle

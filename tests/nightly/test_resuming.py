@@ -5,13 +5,13 @@ from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.accounts.model import Company, CompanyId, CompanyRecord
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, TenantId
 from stoker.budgets.windows import ResetRule
 from stoker.enrichment.model import KIND, WorkItem, WorkState
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
-from stoker.memory.backend import MemoryBackend
 from stoker.nightly.resume import PAGE_SIZE, find_unfinished_work, get_selection, limit_to_daily_cap
 from stoker.runs.model import Run, RunKey, RunState, format_run_name
 from stoker.runs.service import RunHandle

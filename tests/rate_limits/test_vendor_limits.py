@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.memory.backend import MemoryBackend
 from stoker.rate_limits.limiter import CallLimiter, VendorLimit, VendorLimits
 from stoker.rate_limits.rate_limit import LocalRateLimiter, Rate, SharedRateLimiter
 from stoker.testing import FakeClock

@@ -6,11 +6,11 @@ from datetime import UTC, date, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model.backend import MemoryBackend
 from stoker.accounts.icp import IcpRule
 from stoker.base.errors import TransientError
 from stoker.base.types import Depth, TenantId
 from stoker.enrichment.model import WorkItem, WorkState
-from stoker.memory.backend import MemoryBackend
 from stoker.nightly.targets import (
     DepthRule,
     TargetPicker,

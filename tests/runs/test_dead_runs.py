@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.base.types import TenantId
-from stoker.memory.backend import MemoryBackend
 from stoker.runs.cancel import close_dead_runs, list_dead_runs
 from stoker.runs.leases import MAX_CLOCK_SKEW, acquire_lease, release_lease
 from stoker.runs.model import PROCESS_DIED, CancelRequest, Run, RunKey, RunState

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.backends.json import JsonBackend
 from stoker.base.errors import ConfigError, ConflictError, PermanentError, TransientError
 from stoker.base.types import EnrichedJob, Job, JobScore, TenantId
 from stoker.files.durable import FileLock
-from stoker.memory.backend import MemoryBackend
 from stoker.runs.model import CancelRequest, Manifest, Run, RunKey, RunState, StorageSize
 
 AT = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from kit.virtual_time import LoopClock, run_virtually
+from model.backend import MemoryBackend
 from stoker.base.cancellation import is_immediate
 from stoker.base.errors import ConflictError, TransientError
 from stoker.base.events import LeaseLost
 from stoker.base.types import TenantId
-from stoker.memory.backend import MemoryBackend
 from stoker.runs.leases import MAX_CLOCK_SKEW, LeaseHolder
 from stoker.testing import EventRecorder, FakeClock
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from contracts.backends import ACME
+from model.backend import MemoryBackend
 from stoker.backends.json import JsonBackend
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
-from stoker.memory.backend import MemoryBackend
 from stoker.runs.cancel import close_dead_runs
 from stoker.runs.model import Run, RunKey, RunState
 from stoker.runs.service import Runner

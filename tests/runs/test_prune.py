@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from contracts.attending import NOW, plan
 from contracts.backends import ACME
-from stoker.memory.backend import MemoryBackend
+from model.backend import MemoryBackend
 from stoker.runs.model import Run, RunKey, RunState
 from stoker.runs.prune import delete_old_runs
 

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.base.errors import ConflictError, PermanentError, TransientError, UncertainError
 from stoker.base.events import RunEnded, RunGivenUp, StepEnded
 from stoker.base.types import TenantId
-from stoker.memory.backend import MemoryBackend
 from stoker.runs.leases import Lease
 from stoker.runs.model import Manifest, RunState
 from stoker.runs.service import Runner, RunResult

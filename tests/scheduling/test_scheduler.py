@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from model.backend import MemoryBackend
 from stoker.base.errors import ConflictError, TransientError, UncertainError
 from stoker.base.events import ClockWentBack, DuplicateWindow, RunGivenUp, SlotPassed, TenantFailed
 from stoker.base.types import TenantId
 from stoker.budgets.windows import ResetRule
 from stoker.calendar.recurrence import CatchUp, Interval, Window
-from stoker.memory.backend import MemoryBackend
 from stoker.runs.cancel import close_dead_runs
 from stoker.runs.leases import MAX_CLOCK_SKEW, LeaseHolder
 from stoker.runs.model import PROCESS_DIED, Manifest, Run, RunKey, RunState

@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from model.backend import MemoryBackend
 from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, LeadScore
 from stoker.base.types import Depth, TenantId
 from stoker.enrichment.model import WorkItem, WorkState
 from stoker.heat.heat import HeatRule
 from stoker.heat.tiers import TierRule
-from stoker.memory.backend import MemoryBackend
 from stoker.touches.setup import read_lead_appeals
 
 NOW = datetime(2026, 2, 9, 1, 30, tzinfo=UTC)

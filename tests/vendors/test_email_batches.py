@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
+from model.backend import MemoryBackend
 from stoker.base.clock import SystemClock
 from stoker.base.errors import TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.charges import Refusal
 from stoker.budgets.reservations import OPEN_STATUSES
 from stoker.http.client import HttpClient
-from stoker.memory.backend import MemoryBackend
 from stoker.rate_limits.limiter import VendorLimit, VendorLimits
 from stoker.rate_limits.rate_limit import Rate
 from stoker.sandbox.server import Sandbox

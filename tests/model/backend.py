@@ -10,6 +10,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from model.accounts import MemoryAccounts, MemoryDirectory
+from model.attention import MemoryPullStore
+from model.knowledge import MemoryAnswers, MemoryPages
+from model.listings import MemoryListings
+from model.money import MemoryBudgetStore
+from model.nights import MemoryNights
+from model.registry import MemoryRegistry
+from model.shared import MemorySharedStore
+from model.touches import MemoryTouches
 from stoker.base.errors import ConflictError, PermanentError
 from stoker.base.types import EnrichedJob, Job, JobId, JobScore, TenantId, parse_tenant_id, to_utc
 from stoker.context import TenantStores
@@ -17,15 +26,6 @@ from stoker.db.codec import validate_enriched_job, validate_job, validate_job_sc
 from stoker.db.database import Check
 from stoker.ledger import chain as ledger
 from stoker.ledger.chain import LedgerEntry, NewEntry, validate_new_entry
-from stoker.memory.accounts import MemoryAccounts, MemoryDirectory
-from stoker.memory.attention import MemoryPullStore
-from stoker.memory.knowledge import MemoryAnswers, MemoryPages
-from stoker.memory.listings import MemoryListings
-from stoker.memory.money import MemoryBudgetStore
-from stoker.memory.nights import MemoryNights
-from stoker.memory.registry import MemoryRegistry
-from stoker.memory.shared import MemorySharedStore
-from stoker.memory.touches import MemoryTouches
 from stoker.runs.leases import Lease, validate_lease
 from stoker.runs.model import (
     CancelRequest,

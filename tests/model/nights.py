@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from model.accounts import MemoryAccounts
 from stoker.accounts.model import CompanyId, CompanyRecord, SentRow
 from stoker.accounts.row_checks import (
     validate_company_id,
@@ -22,7 +23,6 @@ from stoker.base.types import to_utc
 from stoker.db.codec import validate_text
 from stoker.db.values import validate_key
 from stoker.enrichment.model import END_STATES, WorkItem, WorkState
-from stoker.memory.accounts import MemoryAccounts
 from stoker.nightly.row_checks import (
     choose_latest_sent,
     validate_item,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
+from model.shared import MemorySharedStore, SpendingState
 from stoker.base.errors import ConflictError
 from stoker.base.types import TenantId, to_utc
 from stoker.budgets import reservations as phases_of
@@ -43,7 +44,6 @@ from stoker.budgets.reservations import (
 from stoker.budgets.windows import ResetRule
 from stoker.db.codec import validate_name, validate_owner, validate_text
 from stoker.ledger.chain import LedgerEntry, NewEntry
-from stoker.memory.shared import MemorySharedStore, SpendingState
 
 
 class _SyncLedger(Protocol):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from model.attention import MemoryPullStore
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import (
     Candidate,
@@ -33,7 +34,6 @@ from stoker.accounts.row_checks import (
 from stoker.base.types import TenantId, to_utc
 from stoker.db.codec import validate_text
 from stoker.db.values import validate_key
-from stoker.memory.attention import MemoryPullStore
 
 
 class MemoryDirectory:
