@@ -6,16 +6,32 @@ from dataclasses import replace
 import numpy as np
 
 from pull_cases import NOW, case
+from stoker.budgets.caps import Scope
 from stoker.pulls.columns import Policy
 from stoker.pulls.flips import (
     MINUTE,
     STEP,
     add_wait,
-    apply_increases,
     find_counterfactual,
     replace_posture,
 )
 from stoker.pulls.planner import NOT, plan_pulls
+
+
+def apply_increases(limits, accounts, row, raises):
+    """Return the limits with an account's caps raised."""
+    budget, connector = limits.budget.copy(), limits.connector_cap.copy()
+    domain, deep = limits.domain_cap.copy(), limits.deep_cap.copy()
+    for each in raises:
+        if each.deep:
+            deep[accounts.tenant[row]] += each.units
+        elif each.scope is Scope.TENANT:
+            budget[accounts.tenant[row]] += each.units
+        elif each.scope is Scope.TENANT_CONNECTOR:
+            connector[accounts.tenant[row], accounts.connector[row]] += each.units
+        else:
+            domain[accounts.domain[row]] += each.units
+    return replace(limits, budget=budget, connector_cap=connector, domain_cap=domain, deep_cap=deep)
 
 
 def refusals(seed=0):

@@ -95,13 +95,11 @@ def test_people_of_the_world_are_mostly_valid_and_unknown_is_never_charged(box):
     assert charged(box) == 500 - seen["unknown"]
 
 
-def test_letters_in_upper_case_and_the_way_it_is_asked_make_no_difference(box):
+def test_letters_in_upper_case_make_no_difference(box):
     email = people(box, 1)[0]
-    told = box.ask(
-        "zerobounce.test", "GET", f"/v2/validate?api_key={KEY}&email={email}&ip_address="
-    )
+    (verdict,) = batch(box, email).parse_json()["email_batch"]
 
-    assert told.parse_json()["status"] == find_verdict(box.world, email.upper()).status
+    assert verdict["status"] == find_verdict(box.world, email.upper()).status
     assert find_verdict(box.world, "nobody@nowhere.test").sub_status == "no_dns_entries"
     assert find_verdict(box.world, "no address").sub_status == "failed_syntax_check"
 
@@ -136,24 +134,20 @@ def test_credits_are_told_and_a_wrong_key_has_minus_one():
         asked = box.ask("zerobounce.test", "GET", f"/v2/getcredits?api_key={KEY}")
         wrong = box.ask("zerobounce.test", "GET", "/v2/getcredits?api_key=zb-wrong")
         too_many = batch(box, *people(box, 11))
-        bad = box.ask("zerobounce.test", "GET", "/v2/validate?api_key=zb-wrong&email=a@b.test")
 
         assert asked.parse_json() == {"Credits": "10"}
         assert wrong.parse_json() == {"Credits": "-1"}
         assert too_many.parse_json()["email_batch"] == []
-        assert "error" in bad.parse_json()
         assert charged(box) == 0
 
 
 def test_the_sixth_batch_in_a_window_is_blocked_and_so_is_everything_for_ten_windows():
     with RunningBox(companies=1, dials={"zerobounce.window": "600s"}) as box:
         told = [batch(box, "valid@example.com").status for _ in range(8)]
-        single = box.ask(
-            "zerobounce.test", "GET", f"/v2/validate?api_key={KEY}&email=valid@example.com"
-        )
+        credits_left = box.ask("zerobounce.test", "GET", f"/v2/getcredits?api_key={KEY}")
 
     assert told == [200] * 5 + [429] * 3
-    assert single.status == 200
+    assert credits_left.status == 200
 
 
 def test_the_block_ends(box):

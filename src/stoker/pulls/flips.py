@@ -119,24 +119,6 @@ def find_counterfactual(
     )
 
 
-def apply_increases(
-    limits: PullLimits, accounts: PlanAccounts, row: int, raises: tuple[CapIncrease, ...]
-) -> PullLimits:
-    """Return the limits with an account's caps raised."""
-    budget, connector = limits.budget.copy(), limits.connector_cap.copy()
-    domain, deep = limits.domain_cap.copy(), limits.deep_cap.copy()
-    for each in raises:
-        if each.deep:
-            deep[accounts.tenant[row]] += each.units
-        elif each.scope is Scope.TENANT:
-            budget[accounts.tenant[row]] += each.units
-        elif each.scope is Scope.TENANT_CONNECTOR:
-            connector[accounts.tenant[row], accounts.connector[row]] += each.units
-        else:
-            domain[accounts.domain[row]] += each.units
-    return replace(limits, budget=budget, connector_cap=connector, domain_cap=domain, deep_cap=deep)
-
-
 def replace_posture(
     accounts: PlanAccounts, row: int, posture: float, *, rule: PullRule
 ) -> PlanAccounts:

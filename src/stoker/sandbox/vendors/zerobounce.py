@@ -1,4 +1,4 @@
-"""zerobounce.test: single and batch validation, credits, and the block for too many calls.
+"""zerobounce.test: batch validation, credits, and the block for too many calls.
 
 The fixed @example.com addresses are answered by the vendor's test table and cost nothing. Other
 verdicts follow from the address; people of the world are mostly valid.
@@ -158,8 +158,6 @@ class _ZeroBounce:
         match request.method, request.path:
             case "GET", "/v2/getcredits":
                 return self._answer_credits(request.get_argument("api_key"))
-            case "GET", "/v2/validate":
-                return self._validate_one(request)
             case "POST", "/v2/validatebatch":
                 return self._validate_batch(request)
         return to_json_response({"error": "Not found"}, status=404)
@@ -171,16 +169,6 @@ class _ZeroBounce:
             key, otherwise=100_000
         ) - self._credit_account.get_used(key)
         return to_json_response({"Credits": str(left)})
-
-    def _validate_one(self, request: Request) -> Response:
-        key, email = request.get_argument("api_key"), request.get_argument("email")
-        if not is_valid_key(key) or not self._credit_account.can_pay(key, 1):
-            return _build_refusal(200, NO_KEY)
-        if not email:
-            return _build_refusal(200, "Missing parameter: email")
-        verdict = find_verdict(self._world, email)
-        self._credit_account.charge(key, verdict.price)
-        return to_json_response(_to_verdict_json(self._world, email, verdict))
 
     def _validate_batch(self, request: Request) -> Response:
         if self._is_blocked():
