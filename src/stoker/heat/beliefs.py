@@ -32,9 +32,9 @@ Ints = NDArray[np.int64]
 
 MAX_AGE = 1e9  # days; whatever is older than this is as old as this
 
-_MIN_EVIDENCE, _MAX_EVIDENCE = 1e-6, 1e12  # changes, or days, that a belief can stand on
+_MIN_EVIDENCE, _MAX_EVIDENCE = 1e-6, 1e12  # changes, or days, that an estimate can stand on
 
-_MIN_TIME = 1e-12  # of a belief's days: a change after less says that there was one, no more
+_MIN_TIME = 1e-12  # of an estimate's days: a change after less says that there was one, no more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +66,8 @@ class ChangeRateRule:
     hot_changes_every: timedelta = timedelta(days=2)
     warm_changes_every: timedelta = timedelta(days=7)
     cold_changes_every: timedelta = timedelta(days=20)
-    # So many changes seen count as much as what was believed before. Half a one: accounts of one
-    # tier differ so much that a first belief should give way to the first look that contradicts it.
+    # So many observed changes weigh as much as the prior. Half a change: accounts of one tier
+    # differ so much that the prior should give way to the first lookup that contradicts it.
     weight: float = 0.5
     half_life: timedelta = timedelta(days=90)
 

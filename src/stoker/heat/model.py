@@ -50,7 +50,7 @@ class AccountColumns:
     tier: NDArray[np.int8]  # by rank
     tier_since: NDArray[np.float64]
     surface_at: NDArray[np.float64]  # when it was last seen; -inf: never
-    surface_changes: NDArray[np.float64]  # as in `core.facets.Facet`; nan: nothing is known yet
+    surface_changes: NDArray[np.float64]  # as in `core.levels.Facet`; nan: nothing is known yet
     surface_days: NDArray[np.float64]
     deep_at: NDArray[np.float64]
     deep_changes: NDArray[np.float64]

@@ -92,7 +92,7 @@ _BUCKET_RANKS = {Bucket.LOW: 0, Bucket.MEDIUM: 1, Bucket.HIGH: 2}
 
 
 def compute_posture(score: LeadScore | None) -> float:
-    """Return the posture of an account a tenant looks for, 0 to 1."""
+    """Return the posture, 0 to 1, of an account that matches the tenant's ICP."""
     return MIN_POSTURE if score is None else score.value
 
 
@@ -138,7 +138,7 @@ def build_score_signal(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a look teaches."""
+    """What one lookup shows: its observation and new signals."""
 
     observed: LookupObservation
     signals: tuple[Signal, ...] = ()

@@ -96,7 +96,7 @@ def validate_heats(
 
 
 def validate_lookups(looks: Iterable[LookupObservation]) -> dict[str, LookupObservation]:
-    """Return looks by their keys; of two with one key the first counts."""
+    """Return lookups by their keys; of two with one key the first counts."""
     valid: dict[str, LookupObservation] = {}
     for look in looks:
         validate_key(look.key, what="a look's key")
@@ -156,7 +156,7 @@ def _to_utc(moment: datetime | None, *, what: str) -> datetime | None:
     return None if moment is None else to_utc(moment, what=what)
 
 
-# Holding such a row still is having the heats, or the beliefs, to oneself; it marks nothing.
+# A transaction locks such a row to have the heats, or the change rates, to itself.
 LOCK_MARK = """
 INSERT INTO account_marks (tenant_id, name, at) VALUES (:tenant, :name, NULL)
 ON CONFLICT (tenant_id, name) DO UPDATE SET at = account_marks.at

@@ -59,7 +59,7 @@ class TierRule:
     warm_within: timedelta = timedelta(hours=6)
     hot_cooldown: timedelta = timedelta(hours=4)
     warm_cooldown: timedelta = timedelta(hours=24)
-    cold_cooldown: timedelta = timedelta(hours=48)  # before a cold account's looks grow rare
+    cold_cooldown: timedelta = timedelta(hours=48)  # before a cold account's lookups grow rare
     hot_every: timedelta = timedelta(hours=1)
     warm_every: timedelta = timedelta(hours=6)
     cold_every: timedelta = timedelta(days=3)

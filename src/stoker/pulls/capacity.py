@@ -38,7 +38,7 @@ class OfferQueue:
 
     group: Ints  # whose cap it falls under; a place in the column of caps
     cost: Ints
-    size: Ints  # what has to fit under the cap at all: the whole look an offer is a part of
+    size: Ints  # what has to fit under the cap at all: the whole lookup an offer is a part of
     waited: Floats32 | None = None  # how long, for those who waited too long; 0 for others
     share: int = 0  # thousandths of a cap that these may take out of turn
 

@@ -35,19 +35,19 @@ UNREADABLE = -1  # in the column of budgets: what is left is unknown, so nothing
 
 NO_DOMAIN = -1
 
-NEVER = -np.inf  # when an account was last looked at that never was
+NEVER = -np.inf  # when an account was last looked up that never was
 
 _DAY = timedelta(days=1)
 
 _TICKS_PER_DAY = _DAY // timedelta.resolution
 
-_MAX_UNITS = 10**6  # that one look costs
+_MAX_UNITS = 10**6  # that one lookup costs
 
 _MAX_ACCOUNTS = 2**31
 
 
 class Policy(StrEnum):
-    """What looks are chosen by."""
+    """How lookups are chosen."""
 
     OPTIMAL = "optimal"  # what they are worth, by what was learned
     TIERS = "tiers"  # the table of tiers, by heat
@@ -59,7 +59,7 @@ class Decision(IntEnum):
     FREE = 0  # nothing speaks against it
     WORTH = 1  # worth the price of its units, or more
     FLOOR = 2  # no account waits longer than the floor
-    SIGNAL = 3  # worth the price because of signals since the last look
+    SIGNAL = 3  # worth the price because of signals since the last lookup
     FRESH_ENOUGH = 10
     LOWER_VALUE = 11
     CAP_TENANT_DAY = 12
@@ -105,7 +105,7 @@ class PullRule:
     floor_share: float = 0.2  # of any cap, at most, goes to those who waited that long
     signal_changes: float = 1.0  # a signal of full strength is as good as so many changes
     value_spread: float = 4.0  # posture 1 is worth this many times posture 1/2, 0 one such part
-    deep_again: timedelta = timedelta(days=30)  # a deep look at accounts that are not HOT
+    deep_again: timedelta = timedelta(days=30)  # a deep lookup of accounts that are not HOT
     tiers: TierRule = field(default_factory=TierRule)
 
     def __post_init__(self) -> None:
@@ -134,17 +134,17 @@ class PullRule:
 class PlanAccounts:
     """One row per account, tenants one after the other. Built by `validate_accounts`."""
 
-    looked: Column  # when last looked at: days since 1970; NEVER
-    surface: ChangeRates  # how often what any look refreshes changes
-    value: Column  # of what any look refreshes
+    looked: Column  # when last looked up: days since 1970; NEVER
+    surface: ChangeRates  # how often what any lookup refreshes changes
+    value: Column  # of what any lookup refreshes
     deep_looked: Column
-    deep: ChangeRates  # how often what only a deep look refreshes changes
-    deep_value: Column  # 0: a deep look would bring nothing more
-    signals: Column  # strengths since the last look, together
+    deep: ChangeRates  # how often what only a deep lookup refreshes changes
+    deep_value: Column  # 0: a deep lookup would bring nothing more
+    signals: Column  # strengths since the last lookup, together
     tenant: Column  # numbers from 0 up, rising
     connector: Column  # numbers from 0 up
     domain: Column  # whatever tenants share, a site or a key; NO_DOMAIN
-    units: Column  # of a shallow look
+    units: Column  # of a shallow lookup
     deep_units: Column
     tier: Column  # by rank
     heat: Column
@@ -226,7 +226,7 @@ class PullLimits:
     budget: Ints  # by tenant; UNREADABLE: nothing is spent
     connector_cap: Ints  # by tenant and connector
     domain_cap: Ints  # by domain
-    deep_cap: Ints  # by tenant: deep looks; empty where they are not counted
+    deep_cap: Ints  # by tenant: deep lookups; empty where they are not counted
     deep_why: NDArray[
         np.uint8
     ]  # by tenant: the `Decision` of those that are not deep because of it
@@ -334,7 +334,7 @@ def compute_account_values(
 ) -> tuple[Floats, Floats]:
     """Return the values of accounts by their tiers and postures: of the surface, of the deep.
 
-    Tiers are ranks, `quiet` is days in the tier, costs are units of a shallow and a deep look.
+    Tiers are ranks, `quiet` is days in the tier, costs are units of a shallow and a deep lookup.
     """
     prior = beliefs.build_prior(tier)
     every = compute_intervals(tier, heat, quiet, rule=rule.tiers)
@@ -370,9 +370,9 @@ def build_accounts(
     rule: PullRule,
     beliefs: ChangeRateRule,
 ) -> PlanAccounts:
-    """Return one tenant's accounts; moments are days since 1970, -inf for never.
+    """Return one tenant's accounts; times are days since 1970, -inf for never.
 
-    `units` are those of a shallow and a deep look, `barred` holds for all of them alike.
+    `units` are those of a shallow and a deep lookup, `barred` applies to all accounts.
     """
     prior = beliefs.build_prior(tier.astype(np.int64))
     quiet = np.maximum(now - tier_since, 0.0)

@@ -57,10 +57,10 @@ class Constraint:
 
     why: Decision
     connector: str  # whose; empty: of whatever is spent
-    looks: int | None = None  # deep looks that get past it; None: it is about every look alike
+    looks: int | None = None  # deep lookups that get past it; None: it is about every lookup alike
     had: int = 0  # of the unit, when the plan was made
     limit: int = 0
-    needed: float = 0.0  # of the unit, by one look
+    needed: float = 0.0  # of the unit, by one lookup
     unit: str = "calls"
     cap: str = ""
     until: datetime | None = None  # when there is room again by itself
@@ -255,7 +255,7 @@ def replace_call_caps(
 
 
 def _compute_need(need: VendorNeed, cap: Cap) -> float:
-    """Return how much of a cap's unit one deep look takes from one connector."""
+    """Return how much of a cap's unit one deep lookup takes from one connector."""
     if cap.connector not in ("", need.connector):
         return 0.0
     return need.calls / need.batch_size * need.cost.get(cap.unit, 0)

@@ -71,7 +71,7 @@ class Explanation:
 
     why: Decision
     depth: int  # as in the plan
-    age: float  # days since the last look
+    age: float  # days since the last lookup
     stale_chance: float
     missed_changes: float
     days_between_changes: float
@@ -132,12 +132,12 @@ def explain(
     one = accounts.select_rows(slice(row, row + 1))
     why, withheld = Decision(plan.why[row]), Decision(plan.depth_refusal[row]) or None
     if withheld and plan.depth[row] != NOT:
-        one = replace(one, deep_value=np.zeros(1))  # what it offered was a look without depth
+        one = replace(one, deep_value=np.zeros(1))  # what it offered was a lookup without depth
     moment = to_epoch_days(now)
     age = max(moment - float(one.looked[0]), 0.0)
     price = float(plan.price[one.tenant[0]])
     if limits.budget[one.tenant[0]] <= 0:
-        price = math.inf  # with nothing to spend no look is worth it
+        price = math.inf  # with nothing to spend no lookup is worth it
     half, more = price, price
     if rule.policy is Policy.OPTIMAL:
         half, more = compute_prices_at(
@@ -200,7 +200,7 @@ def compute_prices_at(
 
 
 def _compute_interval(one: PlanAccounts, price: float, rule: PullRule) -> float:
-    """Return how often the account is looked at, all facets as old as its last look, at a price."""
+    """Return the lookup interval at a price, with all levels as old as the last lookup."""
     if rule.policy is Policy.TIERS:
         return float(compute_intervals(one.tier, one.heat, one.quiet, rule=rule.tiers)[0])
     fresh = replace(one, looked=_NOW, deep_looked=_NOW, signals=_NO_SIGNALS)
@@ -228,7 +228,7 @@ def _compute_lateness(one: PlanAccounts, price: float, now: float, rule: PullRul
 
 
 def _compute_offers_at_ages(one: PlanAccounts, older: Floats, now: float, rule: PullRule) -> Floats:
-    """Return what a look at the account would offer per unit, were it older by so many days."""
+    """Return what a lookup of the account would offer per unit, were it older by so many days."""
     many = one.select_rows(np.zeros(len(older), np.int64))
     many = replace(many, looked=many.looked - older, deep_looked=many.deep_looked - older)
     age = np.maximum(now - many.looked, 0.0)

@@ -57,7 +57,7 @@ class CapIncrease:
 
     scope: Scope
     units: int
-    deep: bool = False  # deep looks: of those whom only deep looks ask
+    deep: bool = False  # deep lookups: of those whom only deep lookups ask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Counterfactual:
     raises: tuple[CapIncrease, ...] | None = None
     posture: float | None = None  # in place of what it is; heat, where the table decides
     by_heat: bool = False
-    wait: timedelta | None = None  # had it not been looked at for so much longer
+    wait: timedelta | None = None  # had it not been looked up for so much longer
 
     @property
     def message(self) -> str:
@@ -139,7 +139,7 @@ def replace_posture(
 
 
 def add_wait(accounts: PlanAccounts, row: int, wait: timedelta) -> PlanAccounts:
-    """Return the accounts with one that was last looked at so much longer ago."""
+    """Return the accounts with one last looked up so much longer ago."""
     return replace(
         accounts,
         looked=_replace_value(accounts.looked, row, accounts.looked[row] - wait / _DAY),

@@ -31,7 +31,7 @@ from stoker.pulls.columns import PlanAccounts, Policy, PullLimits, PullRule, to_
 from stoker.pulls.worth import compute_refresh_value
 
 _MAX_OFFER_AGE = (
-    366.0  # days; who was never looked at is worth no more than after so long without a look
+    366.0  # days; who was never looked up is worth no more than after so long without a lookup
 )
 
 _CHUNK_ROWS = 32_768  # accounts at a time: what is worked on stays close to the processor
@@ -47,9 +47,9 @@ class LookupOffers:
     machines do not agree on, is a tie here, and ties go by the account's place.
     """
 
-    look: Floats32  # of a shallow look; or of a deep one, where that is the better bargain
-    deeper: Floats32  # of the depth above a shallow look, never more than `look`
-    shallow_only: Floats32  # of a shallow look to which no depth will come
+    look: Floats32  # of a shallow lookup; or of a deep one, where that is the better bargain
+    deeper: Floats32  # of the depth above a shallow lookup, never more than `look`
+    shallow_only: Floats32  # of a shallow lookup to which no depth will come
     recent: Flags  # looked up so recently that it is not looked up again
     waited: Floats32  # days, of those who would wait longer than the floor; 0 for others
 
@@ -122,7 +122,7 @@ def compute_offers(
 def _compute_tier_offers(
     accounts: PlanAccounts, age: Floats, *, now: float, rule: PullRule
 ) -> tuple[Floats, Floats, Floats, Flags]:
-    half = to_days(rule.tick) / 2  # looks are due at the plan nearest to their time
+    half = to_days(rule.tick) / 2  # lookups are due at the plan nearest to their time
     every = compute_intervals(accounts.tier, accounts.heat, accounts.quiet, rule=rule.tiers)
     deep_age = np.maximum(now - accounts.deep_looked, 0.0)
     hot = accounts.tier == Tier.HOT.rank
@@ -201,7 +201,7 @@ def build_depth_queue(
     order = get_ids(np.sort(build_sort_keys(offers.deeper[rows], rows)))
     order = order[sort_by_group(accounts.tenant[order].astype(np.int64))]
     one = np.ones(len(order), np.int64)
-    # A look that can do without depth is made in its turn anyway, however long it waited.
+    # A lookup that can do without depth is made in its turn anyway, however long it waited.
     needed = find_deep_only(accounts, offers)[order]
     return order, OfferQueue(
         group=accounts.tenant[order].astype(np.int64),

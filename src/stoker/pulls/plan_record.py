@@ -67,8 +67,8 @@ class PlanDecisions:
     account: Sequence[str]
     why: NDArray[np.uint8]
     depth: NDArray[np.uint8]
-    score: Floats32  # worth of a look per unit; over the tenant's price it is worth it
-    age: Floats32  # days since the last look; infinite for never
+    score: Floats32  # worth of a lookup per unit; over the tenant's price it is worth it
+    age: Floats32  # days since the last lookup; infinite for never
 
     def __post_init__(self) -> None:
         if any(one >= other for one, other in pairwise(self.account)):
@@ -117,7 +117,7 @@ def summarize_plan(
 
 
 def count_decisions(decisions: PlanDecisions) -> dict[str, Json]:
-    """Return how many accounts each reason has, and how many looks each depth."""
+    """Return the number of accounts by decision, and of lookups by depth."""
     by_code = np.bincount(decisions.why, minlength=1)
     counts: dict[str, Json] = {
         Decision(code).name: number for code, number in enumerate(by_code.tolist()) if number
@@ -289,7 +289,7 @@ class PlanSnapshot:
     accounts: PlanAccounts
     limits: PullLimits
     rule: PullRule
-    constraints: Sequence[Constraint] = ()  # what the limits on deep looks, and bars, come from
+    constraints: Sequence[Constraint] = ()  # what the limits on deep lookups, and bars, come from
 
 
 def to_input_columns(inputs: PlanSnapshot) -> Columns:

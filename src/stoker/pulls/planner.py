@@ -46,15 +46,15 @@ class PullPlan:
     depth_refusal: NDArray[
         np.uint8
     ]  # by account: the `Decision` of depth it would have had; FREE: none
-    score: Floats32  # by account: worth of a look per unit; 0 where none was offered
-    chosen: Ints  # accounts that are looked at: tenant after tenant, the best first
+    score: Floats32  # by account: worth of a lookup per unit; 0 where none was offered
+    chosen: Ints  # accounts that are looked up: tenant after tenant, the best first
     price: Floats  # by tenant: worth per unit that had no room any more; 0: there was room
     reference: Floats  # by tenant: the price that offers for shared caps were measured by
     spent: Ints  # by tenant: units
     overdue: Ints  # by tenant: accounts that would wait longer than the floor
     floor_missed: Ints  # accounts that will: the caps have no room for them
     floor_needs: Floats  # by tenant: units that keeping the floor takes in the long run, per plan
-    value: float  # what the chosen looks are worth
+    value: float  # what the chosen lookups are worth
     bound: float  # no plan under the same caps is worth more
 
     @property
@@ -80,7 +80,7 @@ def plan_pulls(
     choice = allocate_budget(accounts, limits, offers, share=rule.share, reference=price)
     line, size = choice.ranking, len(accounts)
     depth = np.zeros(size, np.uint8)
-    # Depth comes later in line than the look it deepens, and is in only if that is.
+    # Depth comes later in line than the lookup it deepens, and is in only if that is.
     places = np.flatnonzero(choice.chosen)
     np.add.at(depth, line.account[places], np.uint8(1))
     withheld = np.full(size, Decision.FREE, np.uint8)
@@ -237,7 +237,7 @@ def _compute_bound(
     by_domain = np.append(by_domain, 0.0)  # the last is what NO_DOMAIN finds
 
     def above(rows: Rows) -> tuple[Floats, Floats]:
-        """Return what shallow looks are worth above the price of their units, and deep ones."""
+        """Return the value of shallow and of deep lookups above the price of their units."""
         tenant, units = accounts.tenant[rows], accounts.units[rows]
         price = choice.price[tenant]
         if wide:

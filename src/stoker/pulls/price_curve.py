@@ -62,7 +62,7 @@ def _to_daily_cap(cap: Ints, tick: float) -> Floats | None:
 
 TIMES = (0.25, 0.5, 0.75, 1.0, 1.1, 1.5, 2.0, 3.0, 4.0)
 
-_MIN_RATE = 1e-9  # looks a day; whatever is rarer is as good as never
+_MIN_RATE = 1e-9  # lookups a day; whatever is rarer is as good as never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +72,10 @@ class BudgetPoint:
     times: float
     units: int  # a day
     looks: int  # of one plan now that may spend them all
-    price: float  # of a unit, in the long run; 0: there is more money than looks
+    price: float  # of a unit, in the long run; 0: there is more money than lookups
     freshness: float  # share of time up to date, by value
-    every: float  # days between looks at half of all accounts, or fewer; infinite for never
-    gap: float  # no rates of looks leave this share less
+    every: float  # days between lookups of half of all accounts, or fewer; infinite for never
+    gap: float  # no rates of lookups leave this share less
 
 
 def iterate_budget_points(

@@ -26,7 +26,7 @@ class RateDemand:
 
     value: Floats
     changes: Floats  # a day
-    cost: Floats  # calls for one look
+    cost: Floats  # calls for one lookup
     tenant: NDArray[np.integer]
     connector: NDArray[np.integer] | None = None
     shared: NDArray[np.integer] | None = None

@@ -30,7 +30,7 @@ _FIT_ROUNDING = 1e-8  # of penalties, and of spending at its price: tables are o
 
 _PLAN_SUM_TOLERANCE = 1e-12  # of a cap: more than sums differ by when their order does
 
-_MIN_LOOKUP_RATE = 1e-200  # looks a day
+_MIN_LOOKUP_RATE = 1e-200  # lookups a day
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class RatePlan:
     useful lookups, infinite where nothing may be spent.
     """
 
-    rate: Floats  # looks a day, by account
+    rate: Floats  # lookups a day, by account
     price: Floats  # by tenant
     connector_price: Floats | None  # by tenant and connector, on top of the tenant's
     shared_price: Floats | None  # by what is shared, on top of both

@@ -34,7 +34,7 @@ class WhatIf:
     """What to change in a plan's inputs; None changes nothing."""
 
     units: int | None = None  # the tenant's, for the day
-    connector_units: int | None = None  # of the connector that looks go through
+    connector_units: int | None = None  # of the connector that lookups go through
     policy: Policy | None = None
     calls: Mapping[str, int] = field(default_factory=dict)  # by vendor, in place of its caps
 

@@ -41,7 +41,7 @@ class Ranking:
     deeper: Flags  # more depth for an account that stands further ahead
     score: Floats32
     cost: Ints
-    size: Ints  # the units of the whole look
+    size: Ints  # the units of the whole lookup
     waited: Floats32 | None  # days, of offers that waited too long; 0 or None: not too long
     tenant: Ints
     ends: Ints  # by tenant: where it begins; and where the last one ends
@@ -55,7 +55,7 @@ class Allocation:
     """Which offers fit everywhere, and where the others failed."""
 
     ranking: Ranking
-    depths: DeepQuota  # who may be looked at deeply, and the offers as they stood in line
+    depths: DeepQuota  # who may be looked up deeply, and the offers as they stood in line
     passed_shared: Flags  # by place in line
     passed_connector: Flags
     chosen: Flags

@@ -120,7 +120,7 @@ class PullOptions:
 
     rule: PullRule
     beliefs: ChangeRateRule
-    units: int = 1  # of a shallow look
+    units: int = 1  # of a shallow lookup
     deep_units: int = 3
 
 

@@ -140,7 +140,7 @@ def find_price_roots(
     closed = left <= _TRIM * least
     search = ~closed & (left < room)
     root = np.where(closed, MAX_ROOT, MIN_ROOT)
-    # If changes were rare, looks would cost sqrt(1/2) of the scale over the root.
+    # If changes were rare, lookups would cost sqrt(1/2) of the scale over the root.
     root[search] = np.sqrt(0.5) * guess[search] / left[search]
     if start is not None:
         root = np.where(search & (start > MIN_ROOT) & (start < MAX_ROOT), start, root)
@@ -176,7 +176,7 @@ def _search_roots(
         slow = np.where(
             bounded, np.sqrt(low) * np.sqrt(high), np.clip(root * stride, MIN_ROOT, MAX_ROOT)
         )
-        # Where one account's looks end all at once, Newton would creep: halving does not.
+        # Where one account's lookups end all at once, Newton would creep: halving does not.
         follows = (newton > low) & (newton < high) & ((turn < _NEWTON_STEPS) | (turn % 2 == 0))
         moved = np.where(done, high, np.where(follows, newton, slow))
         root = np.where(search, moved, root)

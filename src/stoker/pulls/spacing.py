@@ -39,7 +39,7 @@ class LookupSpacing:
     def compute_frequency(self, u: Floats) -> tuple[Floats, Floats]:
         """Return u / x, and by how much it changes with u.
 
-        An account's rate of looks at a price is sqrt(value x changes / cost / price) times this.
+        An account's lookup rate at a price is sqrt(value x changes / cost / price) times this.
         """
         place = np.minimum(u * self.per_unit, float(_CELLS))
         cell = place.astype(np.intp)
@@ -60,7 +60,7 @@ class LookupSpacing:
         return share, slope
 
     def compute_penalty(self, x: Floats) -> Floats:
-        """Return the penalty of a copy, averaged over time, with x changes between two looks."""
+        """Return the penalty of a copy, averaged over time, with x changes between two lookups."""
         stale = compute_stale_share(x)
         if self.objective == Objective.FRESHNESS:
             return stale

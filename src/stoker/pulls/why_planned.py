@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stoker.pulls.explain import Explanation
     from stoker.pulls.flips import Counterfactual
 
-_NO_PRICE_TEXTS = ("there were units left", "all accounts had room")  # not looked at, looked at
+_NO_PRICE_TEXTS = ("there were units left", "all accounts had room")  # not looked up, looked up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

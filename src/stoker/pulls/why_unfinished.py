@@ -43,7 +43,7 @@ class UnfinishedReport:
 async def find_unfinished(
     store: TenantStores, name: str, unit: WorkItem
 ) -> UnfinishedReport | None:
-    """Find out how a company stands that is not done; None for one that is, or a forgotten run."""
+    """Return the state of a company that is not done; None if it is, or for a deleted run."""
     run = (
         await store.runs.find_run(parse_run_name(name))
         if unit.state in _UNFINISHED_STATES
@@ -80,7 +80,7 @@ def print_spent(left: UnfinishedReport) -> None:
 
 
 def print_next_steps(left: UnfinishedReport, tenant: str) -> None:
-    """Print how to have it looked at all the same."""
+    """Print how to have it looked up all the same."""
     if not left.is_over:
         return
     for stop in left.stops:

@@ -42,22 +42,22 @@ class Objective(StrEnum):
 
 
 def compute_refresh_value(beliefs: ChangeRates, age: ArrayLike, *, objective: Objective) -> Floats:
-    """Return what a look at this age is worth, by what is believed of each account's changes."""
+    """Return the value of a lookup at this age, by the estimated change rates."""
     return beliefs.days * _compute_by_estimate(
         beliefs.changes, to_ages(age) / beliefs.days, objective
     )
 
 
 def compute_value_at_rate(rate: ArrayLike, age: ArrayLike, *, objective: Objective) -> Floats:
-    """Return what a look at this age is worth where the rate of changes, per day, is known."""
+    """Return the value of a lookup at this age, by known change rates per day."""
     days = to_ages(age)
     return days * _compute_by_rate(_validate_rates(rate) * days, objective)
 
 
 def compute_interval(beliefs: ChangeRates, worth_at: ArrayLike, *, objective: Objective) -> Floats:
-    """Return the age in days at which a look is worth this much; infinite where it never is.
+    """Return the age in days at which a lookup is worth this much; infinite where it never is.
 
-    Given the price of a look over the account's value, this is how often it is looked at.
+    Given the price of a lookup over the account's value, this is the account's lookup interval.
     """
 
     def grown(days: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
@@ -75,7 +75,7 @@ def compute_interval(beliefs: ChangeRates, worth_at: ArrayLike, *, objective: Ob
 def compute_interval_at_rate(
     rate: ArrayLike, worth_at: ArrayLike, *, objective: Objective
 ) -> Floats:
-    """Return the same where the rate of changes is known."""
+    """Return `compute_interval` by known change rates per day."""
     rates = _validate_rates(rate)
 
     def grown(days: Floats, rate: Floats) -> tuple[Floats, Floats]:
@@ -88,15 +88,15 @@ def compute_interval_at_rate(
 
 
 def compute_stale_share(x: Floats) -> Floats:
-    """Return the share of time a copy is out of date with x changes between two looks."""
+    """Return the share of time a copy is out of date with x changes between two lookups."""
     return _compute_by_rate(x, Objective.HARMONIC)
 
 
 def compute_account_value(every: ArrayLike, prior: ChangeRates, *, objective: Objective) -> Floats:
     """Return the value at which an account without history is worth 1 after this many days.
 
-    So at a price of 1 a tier's accounts are looked at as often as the tier says, until looks have
-    shown that they change more or less than was believed.
+    So at a price of 1 a tier's accounts are looked up as often as the tier says, until lookups have
+    shown that they change more or less than estimated.
     """
     days = to_ages(every)
     if days.size and days.min() < _MIN_DAYS:
@@ -109,7 +109,7 @@ def _validate_rates(rate: ArrayLike) -> Floats:
 
 
 def _compute_by_estimate(a: Floats, s: Floats, objective: Objective) -> Floats:
-    # In units of the belief's days, with s = t/b. The time the copy is expected to have been fresh
+    # In units of the estimate's days, with s = t/b. The expected time the copy was fresh
     # is J = (1 - (1+s)^(1-a)) / (a-1); harmonic is s - J, freshness J - s (1+s)^-a.
     a, s = np.broadcast_arrays(a, s)
     z = np.log1p(s)
@@ -162,7 +162,7 @@ def _find_age(
     *columns: Floats,
 ) -> Floats:
     # Newton on log worth by log age: both penalties bend one way there, and the age at which a
-    # look would be worth this much if nothing bent is never too old. Every turn makes the bracket
+    # lookup would be worth this much if nothing bent is never too old. Every turn makes the bracket
     # smaller, a step that leaves it halves it instead, and rows that have converged leave.
     wanted = validate_column(worth_at, what="the worth of a look")
     shape = np.broadcast_shapes(wanted.shape, between.shape)

@@ -85,7 +85,7 @@ class FaultPlan:
 
 
 def parse_faults(text: str) -> frozenset[InjectedFault]:
-    """Return the troubles named, with commas between them; none for nothing."""
+    """Return the faults named, separated by commas; none for an empty text."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     known = {each.value for each in InjectedFault}
     for name in names:
@@ -97,7 +97,7 @@ def parse_faults(text: str) -> frozenset[InjectedFault]:
 
 
 def list_sim_tenants(injected: Collection[InjectedFault]) -> tuple[SimTenant, ...]:
-    """Return whose nights are rehearsed: where clocks are set at night, if that is asked for."""
+    """Return the simulated tenants: in zones where clocks change at night, if that is injected."""
     singapore = SimTenant(tenant="singapore", zone="Asia/Singapore", at=time(1, 0))
     if InjectedFault.DST not in injected:
         return (singapore, SimTenant(tenant="utc", zone="UTC", at=time(1, 30)))
@@ -109,14 +109,14 @@ def list_sim_tenants(injected: Collection[InjectedFault]) -> tuple[SimTenant, ..
 
 
 def choose_first_day(nights: int) -> date:
-    """Return the day a rehearsal begins, so that clocks are set after a third of it."""
+    """Return the first day of a simulation, so that clocks change after a third of it."""
     return _DST_DAY - _DAY * (nights // 3)
 
 
 def build_fault_plan(
     place: SimTenant, *, nights: int, injected: Iterable[InjectedFault]
 ) -> FaultPlan:
-    """Return what goes wrong for a tenant in so many nights."""
+    """Return the faults of a tenant over so many nights."""
     wanted, first = frozenset(injected), choose_first_day(nights)
 
     def night(share: float) -> datetime:

@@ -19,7 +19,7 @@ _DAY = timedelta(days=1)
 
 _MAX_NAMES = 3
 
-GRACE = timedelta(minutes=10)  # after the deadline, for a look that was under way
+GRACE = timedelta(minutes=10)  # after the deadline, for a lookup that was under way
 
 
 class Invariant(StrEnum):

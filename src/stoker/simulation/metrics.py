@@ -22,14 +22,14 @@ _SERIES_LIMIT, _TERMS = 3.0, 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySpan:
-    """For each of these accounts, the time from `since` until `now` on the copy of one look."""
+    """The time from `since` until `now` that each account's copy of one lookup was in use."""
 
     accounts: Ints
     value: Floats
     looked_at: Floats  # when the copy was made, at or before `since`
     since: Floats
     now: float
-    ends_in_lookup: bool  # otherwise the rehearsal ends, and what is not found stays unfound
+    ends_in_lookup: bool  # otherwise the simulation ends, and what is not found stays unfound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class FreshnessTally:
 
     @property
     def capture(self) -> float:
-        """Return the worth that looks find, as a share of all changes' worth in the same time."""
+        """Return the value that lookups find, as a share of all changes' value in the same time."""
         return self.captured / self.changes if self.changes else 1.0
 
     @property

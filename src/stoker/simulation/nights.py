@@ -52,19 +52,19 @@ from stoker.simulation.faults import (
 from stoker.simulation.invariants import InvariantChecker, Violation
 from stoker.simulation.world import SimWorld, build_population
 
-_TICK = timedelta(minutes=10)  # between two looks at the schedule
+_TICK = timedelta(minutes=10)  # between two checks of the schedule
 
 _DAY = timedelta(days=1)
 
-_MIN_SAMPLES = 10  # looks, before their pace is believed
+_MIN_SAMPLES = 10  # lookups, before their pace is estimated
 
 _UNITS, _CREDITS = "pull_units", "credits"
 
 _SITE, _PEOPLE = "crawl", "lusha"
 
-_MIN_SECONDS, _MAX_SECONDS = 20, 70  # that a look takes
+_MIN_SECONDS, _MAX_SECONDS = 20, 70  # that a lookup takes
 
-_THROTTLED_SHARE = 0.9  # of looks, while vendors ask to be left alone
+_THROTTLED_SHARE = 0.9  # of lookups, while vendors ask to be left alone
 
 _THROTTLED_SECONDS = (120, 360)  # and for how long they do
 
@@ -113,7 +113,7 @@ class NightTally:
     nights: int = 0
     looks: int = 0
     deep: int = 0
-    refused: int = 0  # looks, or parts of them, that a cap had no room for
+    refused: int = 0  # lookups, or parts of them, that a cap had no room for
     shed: int = 0
     pushed_back: int = 0
     killed: int = 0  # nights that were under way when the program stopped
@@ -193,7 +193,7 @@ class _TenantSimulation:
         )
 
     def run_nights(self, nights: int, *, on_night_done: Callable[[], None]) -> None:
-        """Go through so many days, a look at the schedule every few minutes."""
+        """Simulate so many days, checking the schedule every few minutes."""
         first = self._first
         now = datetime.combine(first, time(0, 0), UTC) - _DAY
         ends = self._place.get_night_start(first + _DAY * nights) - timedelta(hours=2)
@@ -313,7 +313,7 @@ class _TenantSimulation:
     def _process_items(
         self, units: Sequence[WorkItem], now: datetime, deadline: datetime, down: datetime
     ) -> tuple[datetime, bool]:
-        """Look at one after the other; return when that ended, and whether the program lived."""
+        """Look up items in order; return when that ended, and whether the program survived."""
         began, ended, waiting = now, 0, list(units)
         expected = timedelta(seconds=_MAX_SECONDS) * len(waiting)
         while waiting:
@@ -336,7 +336,7 @@ class _TenantSimulation:
         return now, True
 
     def _run_lookup(self, unit: WorkItem, now: datetime) -> datetime:
-        """Make one look; return when it ended."""
+        """Run one lookup; return when it ended."""
         depths = DepthRule()
         cost = depths.deep_units if unit.depth is Depth.DEEP else depths.shallow_units
         if not self._try_spend(unit, _SITE, _UNITS, cost, now):
@@ -351,7 +351,7 @@ class _TenantSimulation:
         return now
 
     def _wait_for_vendor(self, now: datetime) -> datetime:
-        """Wait until the vendor may be called, and if it asks to be left alone, that long."""
+        """Wait until the vendor may be called, including its back-off; return when."""
         asked_to_wait = False
         while True:
             decided = check_rate(self._rate, self._next_at, now=now)
@@ -421,7 +421,7 @@ class _TenantSimulation:
         return {cap.id: CapChange(cap=cap.id, limit=cap.limit // 3)}
 
     def _get_limit(self, cap: str, at: datetime) -> int:
-        """Return what an outsider knows a cap to be: what was set, and what was injected."""
+        """Return a cap's limit as an outsider knows it: what was set, and what was injected."""
         limit = next(each.limit for each in self._caps if each.id == cap)
         cut = cap == self._caps[0].id and any(each.contains(at) for each in self._bad.cap_cuts)
         return limit // 3 if cut else limit

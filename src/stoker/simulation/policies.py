@@ -28,7 +28,7 @@ from stoker.simulation.world import SimWorld
 
 START = datetime(2026, 1, 5, tzinfo=UTC)  # the first day, midnight
 
-TIER_INTERVALS = np.array([7.0, 3.0, 1.0])  # days between looks at a COLD, WARM and HOT account
+TIER_INTERVALS = np.array([7.0, 3.0, 1.0])  # days between lookups of a COLD, WARM and HOT account
 
 TIER_SHARES = (0.6, 0.3, 0.1)  # of all accounts that are COLD, WARM and HOT, by heat
 
@@ -43,7 +43,7 @@ class DayObservation:
 
     day: int
     age: Floats  # of each account's copy, in days
-    deep_age: Floats  # of what only deep looks see
+    deep_age: Floats  # of what only deep lookups see
     heat: Floats
     rank: Ints  # of its tier: 0 is COLD, 2 is HOT
 
@@ -58,7 +58,7 @@ class ChosenLookups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupCosts:
-    """What looks take out of a day's budget."""
+    """The units that lookups cost."""
 
     shallow: int = 1
     deep: int = 3
@@ -151,7 +151,7 @@ def compute_overdue(sight: DayObservation) -> Floats:
     return np.asarray(sight.age / TIER_INTERVALS[sight.rank], np.float64)
 
 
-_KNOWN_WEIGHT = 1e7  # a belief that stands on so many changes is as good as knowing
+_KNOWN_WEIGHT = 1e7  # an estimate that stands on so many changes is as good as knowing
 
 _MIN_RATE = 1e-5  # changes a day, of what was never seen to change
 
@@ -166,7 +166,7 @@ class ProductPolicy:
     beliefs: ChangeRateRule = field(default_factory=ChangeRateRule)
     known: bool = False  # whether it is given the true change rates
     costs: LookupCosts = field(default_factory=LookupCosts)
-    _changes: list[Floats] = field(init=False)  # by facet; nan: a look has yet to teach something
+    _changes: list[Floats] = field(init=False)  # by level; nan: no lookup has shown anything yet
     _days: list[Floats] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -194,7 +194,7 @@ class ProductPolicy:
         return ChosenLookups(accounts=plan.chosen, deep=plan.depth[plan.chosen] == DEEP)
 
     def estimate_today(self, sight: DayObservation) -> list[ChangeRates]:
-        """Return what is believed today, by facet: what looks have taught has faded since."""
+        """Return today's estimates by level, with older evidence faded."""
         if self.known:
             rates = [facet.changes.rates for facet in self.world.levels]
             return [

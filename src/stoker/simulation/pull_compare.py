@@ -67,7 +67,7 @@ class PolicyComparison:
 def compare_policies(
     world: SimWorld, *, budget: float, days: int, seed: int = 0
 ) -> PolicyComparison:
-    """Return how every policy does with so many looks per account and day. Raises ConfigError."""
+    """Return every policy's results at so many units per account and day. Raises ConfigError."""
     policies: tuple[LookupPolicy, ...] = (
         ProductPolicy(name="optimal", world=world, rule=HARMONIC),
         ProductPolicy(name="optimal, for freshness", world=world, rule=FRESHNESS),
@@ -91,10 +91,10 @@ def compare_policies(
 def compute_bounds(
     world: SimWorld, *, budget: float, costs: LookupCosts | None = None
 ) -> Bounds | None:
-    """Return what no policy of at most a look a day can beat with so many units per account.
+    """Return what no policy of at most one lookup a day can beat with so many units per account.
 
-    With a deep facet a deep look is counted as two that can be had apart, so the bound holds and
-    is a little further away.
+    With a deep level a deep lookup counts as two separate ones, so the bound holds and is a little
+    looser.
     """
     costs = costs or LookupCosts()
     if not all(isinstance(facet.changes, SteadyChanges) for facet in world.levels):
@@ -151,16 +151,16 @@ def find_lookups_needed(
 
 
 def _interpolate(low: float, high: float, below: float, above: float, wanted: float) -> float:
-    # Each further look brings a little less, so on a straight line it takes rather more of them.
+    # Each further lookup brings a little less, so on a straight line it takes rather more of them.
     return low + (high - low) * min(max((wanted - below) / max(above - below, 1e-12), 0.0), 1.0)
 
 
 def compute_prior_intervals(
     *, accounts: int, days: int, times: float = 1.0, rule: PullRule = HARMONIC
 ) -> dict[Tier, float]:
-    """Return the days between looks by tier, of accounts nothing was ever learned about.
+    """Return the days between lookups by tier, of accounts without history.
 
-    At `times` what the tiers' own looks cost, by the product's values and first beliefs.
+    At `times` the cost of the tiers' own lookups, by the product's values and priors.
     """
     rule = replace(
         rule,

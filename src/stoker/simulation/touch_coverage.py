@@ -137,5 +137,5 @@ def _run_policy(
 
 
 def list_simulated_days(weeks: int) -> list[date]:
-    """Return the days of so many rehearsed weeks."""
+    """Return the days of so many simulated weeks."""
     return [FIRST_MONDAY + timedelta(days=nth) for nth in range(7 * weeks)]

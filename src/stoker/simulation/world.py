@@ -36,7 +36,7 @@ CORRELATION = 0.3  # what is valuable changes a little more
 
 GUESS_CORRELATION = 0.85  # spread of what is guessed of an account's value around what it is
 
-DEEP_VALUE, DEEP_RATE = 0.4, 0.3  # of an account's value; of the rate of what a shallow look sees
+DEEP_VALUE, DEEP_RATE = 0.4, 0.3  # of an account's value; of the rate of what a shallow lookup sees
 
 MAX_ACCOUNTS = 5_000_000
 
@@ -46,12 +46,12 @@ class ChangeProcess(Protocol):
 
     @property
     def rates(self) -> Floats:
-        """Return how often each changes a day, on average over the whole rehearsal."""
+        """Return how often each changes a day, on average over the whole simulation."""
 
     def find_changed(
         self, accounts: Ints, *, looked: Floats, now: float, luck: np.random.Generator
     ) -> Flags:
-        """Return at which of these accounts anything changed after the last look, up to now."""
+        """Return at which of these accounts anything changed after the last lookup, up to now."""
 
     def compute_tally(self, stretch: CopySpan) -> FreshnessTally:
         """Return what became of the copies of these accounts in this stretch of time."""
@@ -67,7 +67,7 @@ class WorldLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimWorld:
-    """Accounts; the deep facet, where there is one, is seen by deep looks only."""
+    """Accounts; only deep lookups see the deep level, where there is one."""
 
     surface: WorldLevel
     deep: WorldLevel | None = None
@@ -78,7 +78,7 @@ class SimWorld:
 
     @property
     def levels(self) -> tuple[WorldLevel, ...]:
-        """Return the surface, and the deep facet where there is one."""
+        """Return the surface, and the deep level where there is one."""
         return (self.surface,) if self.deep is None else (self.surface, self.deep)
 
 
@@ -138,7 +138,7 @@ def guess_ranks(value: Floats, luck: np.random.Generator) -> Floats:
 
 
 LEAD_DAYS = (
-    60.0  # days before the rehearsal that are known too: its first copies are that old at most
+    60.0  # days before the simulation that are known too: its first copies are that old at most
 )
 
 _DAY = 86_400.0
@@ -152,9 +152,9 @@ _GZIP = b"\x1f\x8b"
 class RecordedChanges:
     """Changes as they were recorded: each account's moments, in order, account after account."""
 
-    at: Floats  # days since the rehearsal began, from -LEAD to its end
+    at: Floats  # days since the simulation began, from -LEAD to its end
     first: Ints  # where each account's moments begin, and where the last one's end
-    days: float  # how long the rehearsal is
+    days: float  # how long the simulation is
     _line: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
