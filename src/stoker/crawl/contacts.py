@@ -1,7 +1,7 @@
-"""How a company can be reached, as its pages say it: e-mail addresses, phones, social pages.
+"""Find e-mail addresses, phones and social pages on a page.
 
-Also as people write them to keep harvesters away. Everything is checked for its form, nothing is
-looked up: whether a mailbox or a number works is found out elsewhere, if anybody pays for it.
+Patterns run in bounded time, and forms are checked by libraries. Nothing is looked up: whether a
+mailbox or a number works is verified elsewhere, and paid for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Classify pages that are not what was requested, and say how a visit ended.
 
-Challenges, logins, parked domains, empty shells and error pages are told apart by a few words and
+Challenges, logins, parked domains, empty shells and error pages are recognized by a few words and
 by how little else they contain.
 """
 

@@ -132,9 +132,9 @@ class Robots:
         return self.rules.allows(url)
 
     def compute_delay(self, least: timedelta) -> timedelta:
-        """Return the wait before the next request: what the site asks for, never less than ours.
+        """Return the delay before the next request: the site's, never less than ours.
 
-        Where only one page is read, the wait comes after it: nobody waits an hour to read one.
+        Where only one page is read, the delay comes after it.
         """
         if self.delay is None or self.is_home_page_only:
             return least

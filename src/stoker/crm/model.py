@@ -99,7 +99,7 @@ class Crm(Protocol):
         """Return what stands in the CRM for these rows, by their external id, archived or not.
 
         `known` has the records' numbers as far as they are remembered. For a row that must be
-        `alone`, a record of somebody else's stands in when there is none of ours.
+        `is_unique`, a person's record is returned when there is none of ours.
         """
         ...
 
@@ -107,7 +107,7 @@ class Crm(Protocol):
         """Make or change records by their external ids; say what became of each.
 
         A row the CRM refuses is set aside and the others are written. Of many callers that write
-        one id at once, all succeed in turn or are told later; there is never a second record.
+        one id at once, all succeed in turn or are retryable; there is never a second record.
         Raises ConfigError only.
         """
         ...

@@ -141,12 +141,12 @@ class Odoo:
             "limit": limit,
             "order": "id",
         }
-        told = await calls.call(
+        rows = await calls.call(
             _check_model_name(model), "search_read", arguments, context=_INCLUDE_ARCHIVED
         )
-        if not isinstance(told, list):
+        if not isinstance(rows, list):
             raise TransientError(f"odoo did not answer a search of {model} with records")
-        records = {id_: each for each in told[:limit] if (id_ := _get_id(each)) is not None}
+        records = {id_: each for each in rows[:limit] if (id_ := _get_id(each)) is not None}
         named = await self._list_external_ids(calls, model, list(records))
         return [
             CrmRecord(
@@ -160,8 +160,8 @@ class Odoo:
     async def _load_fields(self, model: str) -> Mapping[str, CrmField]:
         wanted: Json = ["type", "readonly", "selection"]
         calls = await self._get_protocol()
-        told = await calls.call(_check_model_name(model), "fields_get", {"attributes": wanted})
-        described = get_object(told)
+        answer = await calls.call(_check_model_name(model), "fields_get", {"attributes": wanted})
+        described = get_object(answer)
         if not described:
             raise TransientError(f"odoo did not say which fields {model} has")
         return {name: _to_field(each) for name, each in described.items()}

@@ -306,7 +306,7 @@ def to_transient_error(error: UncertainError) -> TransientError:
 def _classify_error(answered: VendorResponse) -> StokerError | None:
     name = get_line(answered.data, "name")
     if name.endswith(_CONFLICT_ERRORS):
-        return TransientError("odoo was changing the same record for somebody else")
+        return TransientError("odoo was changing the same record for another user")
     if answered.status == 500 and name.startswith(_PERMANENT_PREFIXES):
         return PermanentError("odoo cannot do this call (500)")
     return None
@@ -399,7 +399,7 @@ class XmlRpc:
 
 def _fault_to_error(fault: Fault) -> StokerError:
     if any(words in fault.text for words in _RETRYABLE_FAULTS):
-        return TransientError("odoo was changing the same record for somebody else")
+        return TransientError("odoo was changing the same record for another user")
     if fault.code == _DENIED:
         return ConfigError("odoo refuses our login and key; check them in the settings")
     if fault.code == _NO_RIGHT:

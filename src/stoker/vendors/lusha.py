@@ -88,13 +88,20 @@ def build_lusha_api(
     )
 
 
-class LushaPeople:
-    """List people at a company. Reveals nothing personal, and costs little."""
+class _LushaConnector:
+    """What Lusha's connectors share."""
 
     name = NAME
 
     def __init__(self, vendor: VendorApi) -> None:
         self._vendor = vendor
+
+    async def check(self) -> Health:
+        return await check_health(lambda: _get_credits_left(self._vendor))
+
+
+class LushaPeople(_LushaConnector):
+    """List people at a company. Reveals nothing personal, and costs little."""
 
     def price(self, question: PeopleQuery) -> Mapping[str, int]:
         return {"calls": 1, "credits": -(-question.most // RESULTS_PER_CREDIT)}
@@ -125,17 +132,9 @@ class LushaPeople:
             quota=left,
         )
 
-    async def check(self) -> Health:
-        return await check_health(lambda: _get_credits_left(self._vendor))
 
-
-class LushaReveal:
+class LushaReveal(_LushaConnector):
     """Reveal the work addresses of people found before."""
-
-    name = NAME
-
-    def __init__(self, vendor: VendorApi) -> None:
-        self._vendor = vendor
 
     def price(self, question: RevealQuery) -> Mapping[str, int]:
         return {"calls": 1, "credits": len(question.ids)}
@@ -161,9 +160,6 @@ class LushaReveal:
             cost=_compute_cost(data, promised=self.price(question)["credits"]),
             quota=left,
         )
-
-    async def check(self) -> Health:
-        return await check_health(lambda: _get_credits_left(self._vendor))
 
 
 async def _post_query(vendor: VendorApi, path: str, body: Json) -> tuple[Json, Quota | None]:

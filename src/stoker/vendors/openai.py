@@ -167,10 +167,10 @@ class OpenAiModel:
     async def ask(self, prompt: Prompt) -> Paid[Completion]:
         """Ask once. Raises what a connector raises."""
         answered = await self._vendor.post("/v1/responses", self._build_body(prompt))
-        said = _parse_completion(answered.data)
+        completion = _parse_completion(answered.data)
         return Paid(
-            answer=said,
-            cost=self._compute_billed(answered.data, prompt, has_answer=said.has_answer),
+            answer=completion,
+            cost=self._compute_billed(answered.data, prompt, has_answer=completion.has_answer),
             quota=_parse_quota(answered.headers),
         )
 

@@ -1,7 +1,7 @@
-"""How each vendor is called: where, how fast, how many calls at once, and what a look counts.
+"""How each vendor is called: its address, rate, concurrency, and the units of a lookup.
 
-One section per connector, named like it. Rates belong to a key, and so to the installation; what a
-look counts is each tenant's own. How calls are held to these numbers is the engine's business.
+One section per connector, with its name. Rates belong to a key, and so to the installation; the
+units of a lookup are each tenant's own.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class OpenAiSettings(VendorSettings):
     """How OpenAI is called, by which model, and what that costs in USD."""
 
     base_url: str = _is(BASE_URL, "https://api.openai.com", _URL_TEXT)
-    # Companies come to it several at a time; with no burst, turns nobody waits for are lost.
+    # Companies come several at a time; without a burst, slots that no call waits for are lost.
     burst: int = _is(_BURST, 8, _BURST_TEXT)
     model: str = _is(TEXT, "gpt-5.6-luna", "The model that reads pages; prices are its own.")
     effort: str = _is(

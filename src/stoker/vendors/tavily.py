@@ -70,13 +70,20 @@ def build_tavily_api(
     )
 
 
-class TavilySearch:
-    """Search the web."""
+class _TavilyConnector:
+    """What Tavily's connectors share."""
 
     name = NAME
 
     def __init__(self, vendor: VendorApi) -> None:
         self._vendor = vendor
+
+    async def check(self) -> Health:
+        return await check_health(lambda: _get_usage(self._vendor))
+
+
+class TavilySearch(_TavilyConnector):
+    """Search the web."""
 
     def price(self, question: SearchQuery) -> Mapping[str, int]:
         return {"calls": 1, "credits": _PRICES[question.depth]}
@@ -99,17 +106,9 @@ class TavilySearch:
             cost=_compute_cost(data, promised=self.price(question)["credits"]),
         )
 
-    async def check(self) -> Health:
-        return await check_health(lambda: _get_usage(self._vendor))
 
-
-class TavilyPageReader:
+class TavilyPageReader(_TavilyConnector):
     """Read pages that refuse us."""
-
-    name = NAME
-
-    def __init__(self, vendor: VendorApi) -> None:
-        self._vendor = vendor
 
     def price(self, question: PageTextsQuery) -> Mapping[str, int]:
         return {"calls": 1, "credits": -(-len(question.urls) // URLS_PER_CREDIT)}
@@ -133,9 +132,6 @@ class TavilyPageReader:
             ),
             cost=_compute_cost(data, promised=self.price(question)["credits"]),
         )
-
-    async def check(self) -> Health:
-        return await check_health(lambda: _get_usage(self._vendor))
 
 
 def _get_results(data: Json) -> list[Json]:
