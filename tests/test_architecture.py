@@ -35,7 +35,8 @@ ACT_TOO = {
     "enrichment/worker_pool", "files/durable", "heat/signal_files", "http/client", "http/pool",
     "http/ssrf", "nightly/progress", "policies", "rate_limits/limiter", "rate_limits/rate_limit",
     "registry/download", "registry/files", "registry/importing", "registry/load",
-    "runs/cancel_watcher", "runs/leases", "settings", "simulation/world", "touches/profile_import",
+    "runs/cancel_watcher", "runs/leases", "settings", "simulation/world", "touches/channels",
+    "touches/profile_import",
     "touches/settings", "vendors/client", "vendors/email_batches",
 }  # fmt: skip
 READ_THE_CLOCK = {"base/clock", "cli/output"}

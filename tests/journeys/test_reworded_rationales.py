@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from night_house import ACME, BOLT, house
 from stoker.base.types import Step
-from stoker.enrichment.shortfalls import parse_steps_to_retry
+from stoker.enrichment.skipped_steps import parse_steps_to_retry
 from stoker.runs.model import RunState
 
 ON = "score.llm_rationale = true"

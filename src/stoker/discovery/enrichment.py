@@ -292,11 +292,6 @@ def find_seniority(title: str) -> str:
     return next((name for name, markers in _SENIORITY if words & markers), "")
 
 
-def find_technologies(*texts: str) -> tuple[str, ...]:
-    """Return the technologies that texts name, each once, in alphabetical order."""
-    return _to_stack({tag for text in texts for tag in _find_tags(text)})
-
-
 def is_remote(title: str, location: str) -> bool:
     """Say whether a title or a place says that the work is done from anywhere."""
     says, denies = _find_remote_words(title)

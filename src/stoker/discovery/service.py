@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.events import SourceFailed
@@ -39,7 +39,7 @@ from stoker.discovery.sources import (
     SourceState,
     build_display_names,
 )
-from stoker.runs.model import Run, RunStore, StepTiming, format_run_name
+from stoker.runs.model import Run, StepTiming, format_run_name
 from stoker.runs.prune import apply_retention
 from stoker.runs.retention import RetentionRule
 from stoker.runs.service import RunHandle, RunResult
@@ -55,18 +55,6 @@ PAGE_SIZE = 1000
 TRUNCATED_REASON = "it lists more than is taken from one source"
 
 MAX_SHOWN_REJECTS = 100  # listed with their positions; the others are only counted
-
-
-class Artifacts(Protocol):
-    """Writes what a run found to files that other programs open."""
-
-    async def write(self, runs: RunStore, run: Run, *, enriched: bool) -> int:
-        """Write a run's files, each whole or not at all; return how many rows that were."""
-        ...
-
-    async def delete_files(self, is_forgotten: Callable[[str], bool]) -> tuple[int, str]:
-        """Remove the files of forgotten runs; return how many, and what was wrong, if anything."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +95,7 @@ class DiscoveryRun:
         order: DiscoveryOptions,
         *,
         open_source: Callable[[SourceSpec], PostingSource],
-        artifacts: Artifacts | None,
+        artifacts: PostingFiles | None,
     ) -> None:
         self._options = order
         self._open_source = open_source
@@ -377,7 +365,7 @@ async def _delete_old(run: RunHandle, rule: RetentionRule, *, zone: str) -> int:
 
 
 async def _delete_old_files(
-    run: RunHandle, rule: RetentionRule, artifacts: Artifacts
+    run: RunHandle, rule: RetentionRule, artifacts: PostingFiles
 ) -> tuple[int, str]:
     """Delete the files of deleted runs; files younger than the retention stay."""
     remaining = {each.name for each in await run.store.runs.list_runs()}

@@ -35,15 +35,15 @@ from stoker.crawl.page_text import (
 )
 from stoker.enrichment.model import CompanyVendors
 from stoker.enrichment.pull_units import CRAWL
-from stoker.enrichment.shortfalls import parse_steps_to_retry
 from stoker.enrichment.site_facts import (
     build_unread_note,
     has_unread_pages,
     merge_visit,
     restore_change_dates,
 )
+from stoker.enrichment.skipped_steps import parse_steps_to_retry
 from stoker.enrichment.step_log import LookupLog
-from stoker.enrichment.work_queue import LEASE_LOST, WorkSource
+from stoker.enrichment.work_queue import LEASE_LOST, WorkQueue
 from stoker.vendors.answers import CacheableAnswer, VendorQuery
 from stoker.vendors.client import VendorClient
 from stoker.vendors.contacts import PeopleQuery, RevealQuery, build_contacts
@@ -85,7 +85,7 @@ class CompanyEnricher:
         steps: Collection[Step],
         corpus_limit: int,
         run: str,
-        units: WorkSource,
+        units: WorkQueue,
         keeps_corpus: bool = False,
     ) -> None:
         self._store = store

@@ -24,7 +24,7 @@ from stoker.enrichment.enrich import CompanyEnricher, Enrichment
 from stoker.enrichment.model import WorkItem, WorkState, has_lookup_step
 from stoker.enrichment.pull_units import CRAWL, LookupPayments, PaidLookup
 from stoker.enrichment.rationales import RationaleWriter
-from stoker.enrichment.shortfalls import (
+from stoker.enrichment.skipped_steps import (
     MAX_REASON_LENGTH,
     RETRY_NOTE,
     SkippedStep,
@@ -33,7 +33,7 @@ from stoker.enrichment.shortfalls import (
     parse_steps_to_retry,
 )
 from stoker.enrichment.step_log import LookupLog
-from stoker.enrichment.work_queue import WorkSource
+from stoker.enrichment.work_queue import WorkQueue
 from stoker.heat.learn import LookupFeedback
 from stoker.leads.scoring import ScoreRule, score_lead
 from stoker.vendors.client import QueryResult
@@ -80,7 +80,7 @@ class CompanyPipeline:
         looking: LookupPayments,
         verifying: EmailBatcher | None,
         verifier: str,
-        units: WorkSource,
+        units: WorkQueue,
         rule: EnrichmentRule,
         steps: Collection[Step],
         run: str,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from stoker.accounts.model import LeadScore
 from stoker.base.types import Step, clean_text
 from stoker.budgets.model import Connector
-from stoker.enrichment.shortfalls import MAX_REASON_LENGTH
+from stoker.enrichment.skipped_steps import MAX_REASON_LENGTH
 from stoker.enrichment.step_log import LookupLog, format_missing_answer
 from stoker.leads.rationale import (
     RationaleAnswer,

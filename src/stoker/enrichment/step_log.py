@@ -16,7 +16,7 @@ from stoker.base.clock import Clock
 from stoker.base.types import Step
 from stoker.budgets.charges import Refusal
 from stoker.enrichment.model import WorkItem
-from stoker.enrichment.shortfalls import (
+from stoker.enrichment.skipped_steps import (
     SkippedStep,
     SkipReason,
     choose_end_state,

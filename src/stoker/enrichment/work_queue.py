@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from stoker.accounts.model import CompanyRecord
 from stoker.base.clock import Clock
@@ -24,32 +23,8 @@ HEARTBEAT_INTERVAL = timedelta(seconds=15)
 LEASE_LOST = "this process was held still for so long that another one may have its work by now"
 
 
-class WorkSource(Protocol):
-    """Where units come from, and where they go back to."""
-
-    async def claim(self, limit: int) -> list[WorkItem]:
-        """Claim the next free items, the most valuable first; empty when none are left."""
-        ...
-
-    async def extend_claims(self) -> int:
-        """Extend this worker's claims; return how many it has."""
-        ...
-
-    def is_owner(self) -> bool:
-        """Return whether our claims cannot have expired; otherwise nothing new may start."""
-        ...
-
-    async def finish(self, unit: WorkItem, dossier: CompanyRecord | None) -> bool:
-        """Write down how a unit ended and what is known now, together; False if it is not ours."""
-        ...
-
-    async def release(self) -> int:
-        """Make everything taken and not finished free again; return how many."""
-        ...
-
-
 @asynccontextmanager
-async def send_heartbeats(units: WorkSource, *, clock: Clock) -> AsyncIterator[None]:
+async def send_heartbeats(units: WorkQueue, *, clock: Clock) -> AsyncIterator[None]:
     """Extend the queue's claims at intervals while the block runs."""
 
     async def show_life() -> None:

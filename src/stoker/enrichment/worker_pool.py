@@ -17,7 +17,7 @@ from stoker.base.errors import ConfigError, StokerError
 from stoker.budgets.charges import Refusal
 from stoker.enrichment.model import WorkItem
 from stoker.enrichment.pipeline import SYSTEM_ERRORS, CompanyPipeline
-from stoker.enrichment.work_queue import WorkSource
+from stoker.enrichment.work_queue import WorkQueue
 
 MAX_ATTEMPTS = 4  # of anything while the store is away
 
@@ -36,7 +36,7 @@ class WorkerPool:
     def __init__(
         self,
         work: CompanyPipeline,
-        units: WorkSource,
+        units: WorkQueue,
         *,
         places: int,
         parked: int,
@@ -47,7 +47,6 @@ class WorkerPool:
         self._pipeline = work
         self._queue = units
         self._slots = asyncio.Semaphore(places)
-        self._slot_count = places
         self._waiting_slots = asyncio.Semaphore(parked)
         self._clock = clock
         self._on_done = on_done

@@ -1,156 +1,192 @@
-"""Deliver to a tenant's signed webhook, or append lines to a JSON file.
+"""Deliver due touches to a file, a webhook or a CRM, each under one delivery id.
 
-The signature covers the sender, the time and the exact bytes. The receiver knows a delivery by its
-id, so the same one may be sent again. A line is on the disk before we return; one written just
-before a crash is among the last lines and is not repeated.
+A touch is delivered when its time has come and the counters have room for it; touches that were
+delivered and await an outcome count too. It is delivered first and recorded after: a crash in
+between delivers it again, under the same id.
 """
 
 from __future__ import annotations
 
-import asyncio
-import hmac
-import json
-import os
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from hashlib import sha256
-from pathlib import Path
+from typing import Protocol
 
-from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
-from stoker.base.text import to_html_safe_json
-from stoker.base.types import Json, TenantId, to_utc
-from stoker.http.api_client import StatusMeaning, VendorApi
-from stoker.http.client import HttpClient
-from stoker.touches.export import build_payload
-from stoker.touches.model import Touch
+from stoker.base.errors import PermanentError, TransientError
+from stoker.base.retry import compute_backoff
+from stoker.base.types import TenantId
+from stoker.budgets.windows import parse_window
+from stoker.crm.model import Crm, RowWrite
+from stoker.touches.channels import Webhook
+from stoker.touches.export import (
+    build_activity_write,
+    build_partner_row,
+    build_partner_write,
+    build_payload,
+)
+from stoker.touches.model import Delivery, SavedDay, Touch
+from stoker.touches.queue import build_delivery_id, format_week, get_limits, list_pending
+from stoker.touches.service import TouchService
 
-MAX_TAIL_BYTES = 64_000  # bytes
 
+class WebhookChannel:
+    """Touches as signed deliveries."""
 
-class FileChannel:
-    """Touches as lines at the end of a file; one that stands in its last lines is not repeated."""
+    name = "webhook"
 
-    name = "file"
-
-    def __init__(self, path: Path, *, tenant: TenantId, look_back: int = MAX_TAIL_BYTES) -> None:
-        self._path = path
+    def __init__(self, webhook: Webhook, *, tenant: TenantId) -> None:
+        self._webhook = webhook
         self._tenant = tenant
-        self._tail_bytes = look_back
 
     async def deliver(self, delivery: str, touch: Touch, *, now: datetime) -> None:
-        content = {**build_payload(self._tenant, delivery, touch), "left_at": now.isoformat()}
-        line = to_html_safe_json(content).encode() + b"\n"
-        await asyncio.to_thread(self._append_line, delivery, line)
-
-    def _append_line(self, delivery: str, line: bytes) -> None:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise ConfigError(
-                f"{self._path} cannot be written ({error.strerror}); change touches.file"
-            ) from error
-        try:
-            end = os.fstat(file).st_size
-            looked = min(end, self._tail_bytes)
-            if looked and delivery in _parse_delivery_ids(os.pread(file, looked, end - looked)):
-                os.fsync(file)  # the writer may have died before it was on the disk
-                return
-            # What a crash left of a line must not swallow this one.
-            torn = end and os.pread(file, 1, end - 1) != b"\n"
-            whole = b"\n" + line if torn else line
-            if os.write(file, whole) < len(whole):
-                raise OSError(None, "no room for a whole line")
-            os.fsync(file)
-        except OSError as error:
-            raise TransientError(
-                f"{self._path} did not take a line ({error.strerror}); free some room"
-            ) from error
-        finally:
-            os.close(file)
+        content = build_payload(self._tenant, delivery, touch)
+        await self._webhook.deliver(delivery, content, now=now)
 
 
-def _parse_delivery_ids(tail: bytes) -> set[str]:
-    """Return what the whole lines at the end of a file delivered."""
-    found = set()
-    for line in tail.split(b"\n")[:-1]:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue  # the first may be cut off, another torn
-        if isinstance(record, dict) and isinstance(record.get("delivery"), str):
-            found.add(record["delivery"])
-    return found
+class CrmChannel:
+    """Touches as activities in a tenant's CRM; `user` is the external id of who gets them."""
 
+    name = "odoo"
 
-DEADLINE = timedelta(seconds=20)
+    def __init__(self, crm: Crm, *, tenant: TenantId, user: str = "") -> None:
+        self._crm = crm
+        self._tenant = tenant
+        self._user = user
 
-MAX_BYTES = 64_000  # of an answer that is not read
-
-SIGNATURE_HEADER, DELIVERY_HEADER = "stoker-signature", "stoker-delivery"
-
-MIN_SECRET_LENGTH = 16  # characters; a shorter one could be tried out
-
-_DELIVERY_ID = re.compile(r"[A-Za-z0-9_.-]{1,200}")
-
-_NOT_FOUND = StatusMeaning(ConfigError, "is not there; check touches.webhook_url")
-
-_BAD_SIGNATURE = StatusMeaning(
-    ConfigError, "refuses our signature; check keys.webhook on both sides"
-)
-
-_STATUS_MEANINGS = {401: _BAD_SIGNATURE, 403: _BAD_SIGNATURE, 404: _NOT_FOUND, 410: _NOT_FOUND}
-
-
-class Webhook:
-    """Where a tenant takes deliveries in. `secret` signs them and never travels."""
-
-    def __init__(
-        self, http: HttpClient, *, url: str, secret: str, deadline: timedelta = DEADLINE
-    ) -> None:
-        if len(secret) < MIN_SECRET_LENGTH:
-            raise ConfigError(
-                f"the secret of a webhook has at least {MIN_SECRET_LENGTH} characters; "
-                "set a longer one in keys.webhook"
-            )
-        self._secret = secret
-        self._client = VendorApi(
-            http,
-            name="the webhook",
-            base_url=url,
-            headers={},
-            deadline=deadline,
-            failures=_STATUS_MEANINGS,
-            most_bytes=MAX_BYTES,
+    async def deliver(self, delivery: str, touch: Touch, *, now: datetime) -> None:
+        partner = await self._find_or_create_partner(touch)
+        activity = build_activity_write(
+            self._tenant, delivery, touch, partner=partner, user=self._user
         )
+        await self._write_row(activity)
 
-    async def deliver(self, delivery: str, content: Mapping[str, Json], *, now: datetime) -> None:
-        """Send a delivery; any success status will do.
+    async def _find_or_create_partner(self, touch: Touch) -> int:
+        row = build_partner_row(self._tenant, touch)
+        there = (await self._crm.find_records([row], known={})).get(row.external_id)
+        return there.id if there is not None else await self._write_row(build_partner_write(row))
 
-        Raises TransientError when it should be sent again under the same id, also when it is
-        unknown whether it arrived. PermanentError: this delivery is refused for good. ConfigError:
-        nothing can be delivered with these settings.
+    async def _write_row(self, write: RowWrite) -> int:
+        result = (await self._crm.upsert([write]))[write.row.external_id]
+        if result.id is not None:
+            return result.id
+        if result.is_retryable:
+            raise TransientError(result.reason, retry_after=result.retry_after)
+        raise PermanentError(f"the CRM refuses it: {result.reason}")
+
+
+MAX_ATTEMPTS = 3
+
+MAX_WAIT = timedelta(seconds=30)  # a way that wants more is asked again another time
+
+
+class Channel(Protocol):
+    """How touches leave. Delivering under the same id again is harmless."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def deliver(self, delivery: str, touch: Touch, *, now: datetime) -> None:
+        """Hand one touch over.
+
+        Raises TransientError when later may work, PermanentError when this touch is refused for
+        good, ConfigError when nothing can leave this way as things are set.
         """
-        if not _DELIVERY_ID.fullmatch(delivery):
-            raise PermanentError("a delivery's id is one plain word; nothing was sent")
-        try:
-            body = json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
-        except (ValueError, TypeError, RecursionError) as error:
-            raise PermanentError("this cannot be delivered as JSON; nothing was sent") from error
-        headers = {
-            "content-type": "application/json",
-            DELIVERY_HEADER: delivery,
-            SIGNATURE_HEADER: sign_delivery(self._secret, delivery, body, at=now),
-        }
-        try:
-            await self._client.send("POST", "", body=body, headers=headers)
-        except UncertainError as error:
-            raise TransientError(f"{error}; it is sent again under the same id") from error
+        ...
 
 
-def sign_delivery(secret: str, delivery: str, body: bytes, *, at: datetime) -> str:
-    """Return how a delivery is signed: `t=SECONDS,v1=HEX`, HMAC-SHA256 over `SECONDS.ID.BODY`."""
-    seconds = int(to_utc(at).timestamp())
-    signed = f"{seconds}.{delivery}.".encode() + body
-    return f"t={seconds},v1={hmac.new(secret.encode(), signed, sha256).hexdigest()}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryResult:
+    """What became of the touches that were due. Reasons are sentences, by url."""
+
+    delivered: tuple[Touch, ...]
+    refused: Mapping[str, str]
+    postponed: Mapping[str, str]
+    waiting: int  # due, and not tried
+    waiting_reason: str = ""  # why those wait
+
+
+async def deliver_due(
+    touching: TouchService,
+    way: Channel,
+    *,
+    chance: Callable[[], float],
+    limit: int | None = None,
+    dry: bool = False,
+) -> DeliveryResult:
+    """Hand over what is due now, in time order, and write each down as it leaves.
+
+    Dry, nothing leaves and nothing is written but the plan. Raises ConfigError as the way does;
+    what left before that is written down.
+    """
+    today = await touching.load_today(whole_week=False)
+    now, week = touching.clock.now(), format_week(today.slot.day)
+    due = await _list_due(touching, today, now=now)
+    room, because = await _compute_capacity(touching, now=now)
+    if limit is not None and limit < room:
+        room, because = limit, f"no more than {limit} were asked for"
+    left: list[Touch] = []
+    refused: dict[str, str] = {}
+    later: dict[str, str] = {}
+    tried = due[:room]
+    for touch in tried:
+        why, lasting = (
+            ("", False) if dry else await _deliver_with_retry(touching, way, touch, chance)
+        )
+        if why and not lasting:
+            later[touch.url] = why
+            continue
+        if not dry:
+            handed = Delivery(url=touch.url, day=touch.day, channel=way.name, at=now, refused=why)
+            await touching.store.record_delivery(week, handed)
+        if why:
+            refused[touch.url] = why
+        else:
+            left.append(touch)
+    waiting = len(due) - len(tried)
+    return DeliveryResult(
+        delivered=tuple(left),
+        refused=refused,
+        postponed=later,
+        waiting=waiting,
+        waiting_reason=because if waiting else "",
+    )
+
+
+async def _list_due(touching: TouchService, day: SavedDay, *, now: datetime) -> list[Touch]:
+    """Return a day's touches whose time has come and that have not left yet, in time order."""
+    come = [
+        each for each in list_pending(day.slot) if each.at <= now and each.url not in day.deliveries
+    ]
+    return await touching.filter_active(come)
+
+
+async def _compute_capacity(touching: TouchService, *, now: datetime) -> tuple[int, str]:
+    """Return how many more may leave now, and the sentence for those that may not."""
+    counters = await touching.read_counters(now)
+    rooms = []
+    for kind, most in get_limits(touching.rule).items():
+        count = counters.counts[kind]
+        out = await touching.store.count_awaiting_outcome(since=parse_window(count.window).start)
+        free = max(most - count.used - out, 0)
+        rooms.append((free, f"{most} may be made per {kind}; {count.used} were, {out} are out"))
+    return min(rooms, key=lambda each: each[0])
+
+
+async def _deliver_with_retry(
+    touching: TouchService, way: Channel, touch: Touch, chance: Callable[[], float]
+) -> tuple[str, bool]:
+    """Deliver a touch, again where that may help; return why not, and whether for good."""
+    delivery = build_delivery_id(touching.tenant, touch)
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        try:
+            await way.deliver(delivery, touch, now=touching.clock.now())
+        except PermanentError as error:
+            return str(error), True
+        except TransientError as error:
+            wait = error.retry_after or compute_backoff(attempt, chance=chance())
+            if attempt == MAX_ATTEMPTS or wait > MAX_WAIT:
+                return str(error), False
+            await touching.clock.sleep(wait)
+        else:
+            return "", False
+    raise AssertionError("the last attempt returns")

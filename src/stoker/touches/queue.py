@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from hashlib import blake2b
 
-from stoker.base.errors import ConfigError, PermanentError
+from stoker.base.errors import PermanentError
 from stoker.base.types import to_utc
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window, parse_window
 from stoker.calendar.timezones import get_zone
@@ -201,16 +201,6 @@ def compute_current_counters(counters: TouchCounters, *, now: datetime, zone: st
             kind: _compute_current(counters.counts.get(kind), names[kind], now)
             for kind in WINDOW_KINDS
         }
-    )
-
-
-def add_touches(counters: TouchCounters, *, amount: int, now: datetime, zone: str) -> TouchCounters:
-    """Return the counters after so many touches were made. Raises ConfigError below 1."""
-    if amount < 1:
-        raise ConfigError(f"{amount} touches cannot be counted; give a number from 1 up")
-    current = compute_current_counters(counters, now=now, zone=zone)
-    return TouchCounters(
-        {kind: replace(each, used=each.used + amount) for kind, each in current.counts.items()}
     )
 
 

@@ -19,8 +19,8 @@ from stoker.context import TenantStores
 from stoker.files.durable import Disk, FileLock
 from stoker.nightly.setup import open_crm
 from stoker.runs.leases import LeaseHolder
-from stoker.touches.deliver import Channel, CrmChannel, DeliveryResult, WebhookChannel, deliver_due
-from stoker.touches.delivery import FileChannel, Webhook
+from stoker.touches.channels import FileChannel, Webhook
+from stoker.touches.delivery import Channel, CrmChannel, DeliveryResult, WebhookChannel, deliver_due
 from stoker.touches.model import PlanRule
 from stoker.touches.profiles import ParsedProfiles, compute_appeals, leads_to_profiles
 from stoker.touches.service import ReadAppeals, TouchService

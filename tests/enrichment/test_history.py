@@ -28,7 +28,7 @@ from stoker.enrichment.history import (
     measure_usage,
 )
 from stoker.enrichment.model import WorkItem, WorkState
-from stoker.enrichment.shortfalls import SkippedStep, SkipReason
+from stoker.enrichment.skipped_steps import SkippedStep, SkipReason
 from stoker.enrichment.vendor_needs import compute_capacity
 from stoker.nightly.targets import format_choice_reason
 

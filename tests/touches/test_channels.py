@@ -12,7 +12,7 @@ from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.http.client import HttpClient
 from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
-from stoker.touches.delivery import DELIVERY_HEADER, SIGNATURE_HEADER, Webhook
+from stoker.touches.channels import DELIVERY_HEADER, SIGNATURE_HEADER, Webhook
 
 SECRET = "a secret that is long enough"
 NOW = datetime(2026, 2, 9, 1, 30, tzinfo=UTC)

@@ -15,8 +15,8 @@ from stoker.crm.odoo import Odoo
 from stoker.http.client import HttpClient
 from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
-from stoker.touches.deliver import CrmChannel, DeliveryResult, WebhookChannel, deliver_due
-from stoker.touches.delivery import DELIVERY_HEADER, SIGNATURE_HEADER, FileChannel, Webhook
+from stoker.touches.channels import DELIVERY_HEADER, SIGNATURE_HEADER, FileChannel, Webhook
+from stoker.touches.delivery import CrmChannel, DeliveryResult, WebhookChannel, deliver_due
 from stoker.touches.export import plan_to_ics
 from stoker.touches.model import PlanRule, Profile, ProfileStatus
 
