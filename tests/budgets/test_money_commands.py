@@ -233,7 +233,7 @@ def test_an_uncertain_promise_comes_with_the_commands_that_end_it_and_they_work(
 
     line = caps_of(stoker, "hudson")[TAVILY]
     assert (line["used"], line["reserved"], line["free"]) == (2, 0, 8)
-    assert stoker("holds")[1].startswith("no open promises\n")
+    assert stoker("holds")[1].startswith("No open reservations.\n")
 
 
 def test_a_promise_settled_by_hand_above_its_amount_says_so(stoker, spend, money):
@@ -503,7 +503,7 @@ HUDSONS = ("--tenant", "hudson")
         ),
         (
             ["holds", "--json", "release", "unsure", "--reason", "x"],
-            "come after `release`",
+            "No such option",
         ),
         (["stop", "--connector", "No Such"], "is no connector"),
         (["stop", "--tenant", "acme"], "there is no tenant 'acme'"),

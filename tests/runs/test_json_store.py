@@ -10,7 +10,7 @@ import pytest
 
 from model.backend import MemoryBackend
 from stoker.backends.json import JsonBackend
-from stoker.base.errors import ConfigError, ConflictError, PermanentError, TransientError
+from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.types import EnrichedJob, Job, JobScore, TenantId
 from stoker.files.durable import FileLock
 from stoker.runs.model import CancelRequest, Manifest, Run, RunKey, RunState, StorageSize
@@ -105,33 +105,6 @@ def test_what_one_process_wrote_another_reads(started):
 
     assert run(store.find_run(AT)) == running()
     assert run(store.list_jobs(AT)) == by_id(postings(3))
-
-
-def test_a_run_is_written_by_the_name_the_files_have_for_it(tmp_path):
-    store = runs_in(tmp_path)
-
-    run(store.write_run(running()))
-    run(store.write_run(ended()))
-
-    assert run(store.find_run(AT)).state is RunState.DONE
-
-
-def test_an_artifact_of_ones_own_is_kept_in_order_and_fenced_like_the_rest(started):
-    store = runs_in(started)
-    rows = [{"n": 2, "note": "é\u2028"}, {"n": 1}]
-
-    run(store.write_jsonl(KEY, "notes", rows[:1]))
-    run(store.write_jsonl(KEY, "notes", rows[1:]))
-    with pytest.raises(ConflictError):
-        run(store.write_jsonl(RunKey(AT, 2), "notes", rows))
-
-    assert run(store.read_jsonl(AT, "notes")) == rows
-
-
-@pytest.mark.parametrize("name", ["../run", "jobs", "", "A", "x" * 64])
-def test_an_artifact_cannot_be_named_after_a_path_or_one_of_ours(started, name):
-    with pytest.raises(PermanentError, match="cannot name an artifact"):
-        run(runs_in(started).write_jsonl(KEY, name, [{"n": 1}]))
 
 
 def test_the_index_tells_of_every_run_and_is_made_anew_when_it_is_missing(started):
@@ -302,9 +275,8 @@ def test_rows_changed_after_their_run_ended_are_noticed_by_readers_and_checks(
     path = home / "jobs.jsonl"
     path.write_bytes(change(path.read_bytes())) if change else path.unlink()
 
-    for verb in (runs_in(started).list_jobs(AT), runs_in(started).read_jsonl(AT, "jobs")):
-        with pytest.raises(ConfigError, match=r"jobs\.jsonl is not as its run left it"):
-            run(verb)
+    with pytest.raises(ConfigError, match=r"jobs\.jsonl is not as its run left it"):
+        run(runs_in(started).list_jobs(AT))
     assert any("jobs.jsonl" in trouble for trouble in troubles(started))
 
 
@@ -366,8 +338,6 @@ def test_text_that_stores_cannot_keep_is_refused_and_nothing_of_the_batch_is_wri
         run(store.insert_jobs(KEY, [*postings(5), bad]))
     with pytest.raises(PermanentError):
         run(store.finish_run(ended(reason=text)))
-    with pytest.raises(PermanentError):
-        run(store.write_jsonl(KEY, "notes", [{"note": text}]))
 
     assert run(store.list_jobs(AT)) == by_id(postings(3))
     assert run(store.find_run(AT)) == running()

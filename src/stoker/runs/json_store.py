@@ -7,20 +7,18 @@ so they are in another backend.
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from stoker.base.errors import ConfigError, ConflictError, PermanentError
-from stoker.base.types import EnrichedJob, Job, JobScore, Json, to_utc
-from stoker.db.codec import validate_json, validate_text
+from stoker.base.errors import ConfigError, ConflictError
+from stoker.base.types import EnrichedJob, Job, JobScore, to_utc
+from stoker.db.codec import validate_text
 from stoker.files.durable import Disk
-from stoker.runs.json_files import RunRecord, check_unchanged, to_artifact_head
+from stoker.runs.json_files import RunRecord, to_artifact_head
 from stoker.runs.json_folders import RunFolders
 from stoker.runs.json_lines import ChecksummedLines
 from stoker.runs.json_tables import ENRICHED, JOBS, SCORES, IndexedLines, RecordType, Value
@@ -38,8 +36,6 @@ from stoker.runs.model import (
 
 LOCK_TIMEOUT = timedelta(seconds=30)  # how long a writer waits for another one
 
-_ARTIFACT_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-
 _MAX_TABLES = 6  # artifacts whose ids are cached: those of two runs
 
 
@@ -50,29 +46,6 @@ class JsonRunStore:
         self._folders = RunFolders(folder, disk=disk, patience=patience)
         self._tables: OrderedDict[tuple[str, str], IndexedLines[Any]] = OrderedDict()
         self._tables_lock = threading.Lock()
-
-    async def write_run(self, run: Run) -> None:
-        """Write a run's file: `insert_run` while it is RUNNING, `finish_run` once it has ended."""
-        await (self.insert_run(run) if run.state is RunState.RUNNING else self.finish_run(run))
-
-    async def write_jsonl(
-        self, key: RunKey, artifact: str, records: Sequence[Mapping[str, Json]]
-    ) -> None:
-        """Add records to `<artifact>.jsonl` in the run's folder, all of them or none.
-
-        For artifacts of a caller's own; postings, enriched and scores have verbs that know them.
-        """
-        if not _ARTIFACT_NAME.fullmatch(artifact) or artifact in {"jobs", "enriched", "scores"}:
-            raise PermanentError(
-                f"{artifact!r} cannot name an artifact; use a-z, 0-9 and '_', other than "
-                "jobs, enriched and scores"
-            )
-        validated = [validate_json(record, what="a record") for record in records]
-        await asyncio.to_thread(self._write_jsonl, key, artifact, validated)
-
-    async def read_jsonl(self, at: datetime, artifact: str) -> list[dict[str, Any]]:
-        """Return the records of an artifact in the order they were written."""
-        return await asyncio.to_thread(self._read_jsonl, at, artifact)
 
     async def insert_run(self, run: Run) -> None:
         await asyncio.to_thread(self._insert_run, validate_run(run))
@@ -183,25 +156,6 @@ class JsonRunStore:
             return self._get_table(name, shape).add_new(
                 validated, known=known, disk=self._folders.disk
             )
-
-    def _write_jsonl(self, key: RunKey, artifact: str, records: list[dict[str, Json]]) -> None:
-        with self._folders.open_for_writing():
-            self._require_running(key)
-            lines = ChecksummedLines(
-                self._folders.get_path(format_run_name(key.at)) / f"{artifact}.jsonl"
-            )
-            lines.repair_tail(disk=self._folders.disk)
-            if records:
-                lines.append(records, disk=self._folders.disk)
-
-    def _read_jsonl(self, at: datetime, artifact: str) -> list[dict[str, Any]]:
-        record = self._find_record(at)
-        if record is None or not _ARTIFACT_NAME.fullmatch(artifact):
-            return []
-        lines = ChecksummedLines(self._folders.get_path(record.run.name) / f"{artifact}.jsonl")
-        records = [json.loads(row.line) for row in lines.read_new()]
-        check_unchanged(lines, record.artifacts.get(artifact))
-        return records
 
     def _find_record(self, at: datetime) -> RunRecord | None:
         moment = to_utc(at, what="a run's timestamp")
