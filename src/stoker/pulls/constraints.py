@@ -120,13 +120,13 @@ def parse_constraints(value: object) -> tuple[Constraint, ...]:
 
 
 def find_excluded_vendors(
-    standing: Iterable[tuple[Cap, CapBalance]], needs: Sequence[VendorNeed]
+    cap_states: Iterable[tuple[Cap, CapBalance]], needs: Sequence[VendorNeed]
 ) -> set[str]:
     """Return the vendors that are not called, because a cap allows nothing of what a call takes.
 
     Lookups go without them, as without vendors that have no key.
     """
-    closed = [cap for cap, line in standing if not line.limit]
+    closed = [cap for cap, line in cap_states if not line.limit]
     return {each.connector for each in needs for cap in closed if _compute_need(each, cap) > 0}
 
 
@@ -299,13 +299,13 @@ class ConstraintReader:
         self, store: TenantStores, *, now: datetime, rule: PullRule, units: int
     ) -> tuple[Constraint, ...]:
         """Return everything that could limit lookups, whether or not it will."""
-        standing = await self._read_caps(store, now)
-        never = find_excluded_vendors(((cap, line) for cap, line, _ in standing), self._needs)
+        cap_states = await self._read_caps(store, now)
+        never = find_excluded_vendors(((cap, line) for cap, line, _ in cap_states), self._needs)
         needs = [each for each in self._needs if each.connector not in {CRAWL, *never}]
         return (
             *_list_stop_constraints(await store.money.list_stops(), needs),
             *[each async for each in self._read_rates(store, needs, now, rule)],
-            *_list_cap_constraints(standing, needs, now=now, rule=rule, units=units),
+            *_list_cap_constraints(cap_states, needs, now=now, rule=rule, units=units),
         )
 
     async def _read_caps(self, store: TenantStores, now: datetime) -> list[_CapState]:
@@ -350,14 +350,14 @@ def _list_stop_constraints(
 
 
 def _list_cap_constraints(
-    standing: Sequence[_CapState],
+    cap_states: Sequence[_CapState],
     needs: Sequence[VendorNeed],
     *,
     now: datetime,
     rule: PullRule,
     units: int,
 ) -> Iterator[Constraint]:
-    for cap, line, ends_at in standing:
+    for cap, line, ends_at in cap_states:
         if cap.unit == PULL_UNITS and cap.connector == CRAWL:
             yield Constraint(
                 why=Decision.CAP_CONNECTOR_DAY,

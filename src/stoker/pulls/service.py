@@ -141,13 +141,13 @@ class PullPlanner:
         order: PullOptions,
         *,
         night: NightlyOptions,
-        means: Callable[[], Awaitable[Capacity]],
-        hindering: ConstraintReader,
+        capacity: Callable[[], Awaitable[Capacity]],
+        constraint_reader: ConstraintReader,
     ) -> None:
         self._order = order
         self._night = night
-        self._means = means
-        self._hindering = hindering
+        self._read_capacity = capacity
+        self._constraint_reader = constraint_reader
 
     async def plan(self, run: RunHandle) -> NightlyPlan:
         """Choose lookups, save the decision about every account, and return the work items."""
@@ -157,35 +157,37 @@ class PullPlanner:
                 f"there is no rule {self._night.rule_name!r} that says which companies to look "
                 "for; set it with: stoker icp set"
             )
-        means = await self._means()
+        capacity = await self._read_capacity()
         earlier = await find_unfinished_work(
             run, kind=KIND, reset=self._night.reset, killed_only=True
         )
         if earlier is not None and earlier.items:
-            means = await self._build_capacity(run.store, earlier.items, means, run.clock.now())
-            return self._to_nightly_plan(earlier.items, means, rule, taken_over_from=earlier.run)
+            capacity = await self._build_capacity(
+                run.store, earlier.items, capacity, run.clock.now()
+            )
+            return self._to_nightly_plan(earlier.items, capacity, rule, taken_over_from=earlier.run)
         with run.time_step("plan") as step:
-            pulls = await self.preview_plan(run.store, now=run.clock.now(), means=means)
+            pulls = await self.preview_plan(run.store, now=run.clock.now(), capacity=capacity)
             step.items = len(pulls.inputs.ids)
         name = Run(key=run.key, kind=run.kind).name
         await save_plan(run.store, name, pulls)
         units = to_work_items(pulls)
         many = len(pulls.inputs.ids)
-        means = await self._build_capacity(run.store, units, means, run.clock.now())
-        nightly_plan = self._to_nightly_plan(units, means, rule)
+        capacity = await self._build_capacity(run.store, units, capacity, run.clock.now())
+        nightly_plan = self._to_nightly_plan(units, capacity, rule)
         return replace(nightly_plan, candidates=many, empty_reason="" if many else NO_ACCOUNTS)
 
     async def preview_plan(
-        self, store: TenantStores, *, now: datetime, means: Capacity | None = None
+        self, store: TenantStores, *, now: datetime, capacity: Capacity | None = None
     ) -> PlanningResult:
         """Return the plan for this moment without saving it."""
-        means = means or await self._means()
-        inputs = await self._read_inputs(store, now, means)
+        capacity = capacity or await self._read_capacity()
+        inputs = await self._read_inputs(store, now, capacity)
         plan = plan_pulls(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
-        while asked_for := await self._find_repeated(store, inputs, plan, now):
-            # Whoever was asked for in this stretch of time gives way to the next in line.
+        while repeated := await self._find_repeated(store, inputs, plan, now):
+            # An account already pulled in this time bucket makes room for the next one.
             barred = inputs.accounts.barred.copy()
-            barred[asked_for] = Decision.DUPLICATE_PULL_JOB_ID
+            barred[repeated] = Decision.DUPLICATE_PULL_JOB_ID
             inputs = replace(inputs, accounts=replace(inputs.accounts, barred=barred))
             plan = plan_pulls(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
         return PlanningResult(at=now, inputs=inputs, plan=plan)
@@ -194,34 +196,35 @@ class PullPlanner:
         self, store: TenantStores, *, now: datetime
     ) -> tuple[PlanningResult, Quote]:
         """Return the plan for this moment and its expected cost, without saving it."""
-        means = await self._means()
-        pulls = await self.preview_plan(store, now=now, means=means)
+        capacity = await self._read_capacity()
+        pulls = await self.preview_plan(store, now=now, capacity=capacity)
         units = to_work_items(pulls)
-        return pulls, self._build_quote(units, await self._build_capacity(store, units, means, now))
+        capacity = await self._build_capacity(store, units, capacity, now)
+        return pulls, self._build_quote(units, capacity)
 
     async def _build_capacity(
-        self, store: TenantStores, units: tuple[WorkItem, ...], means: Capacity, now: datetime
+        self, store: TenantStores, units: tuple[WorkItem, ...], capacity: Capacity, now: datetime
     ) -> Capacity:
         return replace(
-            means, vendors=await add_first_lookup_shares(store, units, means.vendors, now=now)
+            capacity, vendors=await add_first_lookup_shares(store, units, capacity.vendors, now=now)
         )
 
     async def _read_inputs(
-        self, store: TenantStores, now: datetime, means: Capacity
+        self, store: TenantStores, now: datetime, capacity: Capacity
     ) -> PlanSnapshot:
         columns, order = await self._read_columns(store), self._order
         day = compute_window(WindowKind.DAY, now, reset=self._night.reset)
         known = {name: getattr(columns, name) for name in _COLUMNS}
-        constraints = await self._hindering.list_constraints(
+        constraints = await self._constraint_reader.list_constraints(
             store, now=now, rule=order.rule, units=order.units
         )
 
         def of_tick(left: int) -> int:
             return compute_period_units(left, now=now, until=day.end, rule=order.rule)
 
-        looks = means.connector_units
+        looks = capacity.connector_units
         limits = validate_limits(
-            [of_tick(means.tenant_units)],
+            [of_tick(capacity.tenant_units)],
             connector_cap=[[of_tick(looks) if looks < UNLIMITED else UNCAPPED]],
         )
         accounts = build_accounts(
@@ -281,7 +284,7 @@ class PullPlanner:
     def _to_nightly_plan(
         self,
         units: tuple[WorkItem, ...],
-        means: Capacity,
+        capacity: Capacity,
         rule: IcpRule,
         *,
         taken_over_from: str = "",
@@ -290,14 +293,14 @@ class PullPlanner:
             rule=rule,
             items=units,
             count_by_depth=Counter(unit.depth for unit in units),
-            quote=self._build_quote(units, means),
+            quote=self._build_quote(units, capacity),
             resumed_from=taken_over_from,
         )
 
-    def _build_quote(self, units: tuple[WorkItem, ...], means: Capacity) -> Quote:
+    def _build_quote(self, units: tuple[WorkItem, ...], capacity: Capacity) -> Quote:
         many = Counter(unit.depth for unit in units)
-        needs = list_vendor_needs(set(means.vendors), steps=self._night.steps)
-        quote = compute_quote(many, needs, means.vendors, at_once=self._night.concurrency)
+        needs = list_vendor_needs(set(capacity.vendors), steps=self._night.steps)
+        quote = compute_quote(many, needs, capacity.vendors, at_once=self._night.concurrency)
         order = self._order
         pulls = many[Depth.SHALLOW] * order.units + many[Depth.DEEP] * order.deep_units
         return (
@@ -442,14 +445,14 @@ def build_pull_planner(
 ) -> PullPlanner:
     """Return the planner of a tenant's pulls."""
     night = build_nightly_options(own, reset=reset, steps=STEPS)
-    means = build_capacity_reader(
+    capacity = build_capacity_reader(
         tenant, own=own, backend=backend, connectors=connectors, caps=caps, reset=reset
     )
     return PullPlanner(
         build_pull_options(own, policy=policy),
         night=night,
-        means=lambda: means(clock),
-        hindering=ConstraintReader(
+        capacity=lambda: capacity(clock),
+        constraint_reader=ConstraintReader(
             [name for name in PAID_VENDORS if not connectors.get_off_reason(name, tenant)],
             steps=night.steps,
             caps=caps,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def build_control_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the handler of `sandbox.test`."""
 
-    def handled(request: Request) -> Response:
+    def handle(request: Request) -> Response:
         match request.method, request.path:
             case "GET", "/":
                 return to_text_response(__doc__ or "")
@@ -52,7 +52,7 @@ def build_control_handler(world: World, dials: FaultSettingsTable, meter: Meter)
             case _:
                 return to_json_response({"error": "there is no such thing here"}, status=404)
 
-    return handled
+    return handle
 
 
 def _list_requests(request: Request, meter: Meter) -> Json:

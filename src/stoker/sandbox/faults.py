@@ -222,7 +222,7 @@ def wrap_with_faults(
     """Return the vendor's handler as its dials make it. The vendor itself only answers."""
     lately: deque[float] = deque()
 
-    def handled(request: Request) -> Response:
+    def handle(request: Request) -> Response:
         dial = dials.get_settings(vendor)
         if dial.calls > 0 and not _is_allowed(lately, dial):
             return _build_busy_response(refused, dial)
@@ -245,7 +245,7 @@ def wrap_with_faults(
             else response
         )
 
-    return handled
+    return handle
 
 
 def _is_allowed(lately: deque[float], dial: FaultSettings) -> bool:

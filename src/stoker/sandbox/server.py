@@ -149,7 +149,7 @@ class Sandbox:
     def _build_site_handler(self) -> Handler:
         world, of_company = self.world, build_sites_handler(self.world, self.faults)
 
-        def answered(request: Request) -> Response:
+        def answer_site(request: Request) -> Response:
             company = world.find_by_domain(request.host)
             if company is None:
                 # No request reaches a name that does not resolve; this is the nearest thing.
@@ -157,5 +157,5 @@ class Sandbox:
             return of_company(request, company)
 
         return wrap_with_faults(
-            SITES, answered, seed=world.seed, dials=self.faults, meter=self.meter
+            SITES, answer_site, seed=world.seed, dials=self.faults, meter=self.meter
         )

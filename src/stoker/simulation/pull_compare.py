@@ -131,18 +131,18 @@ def find_lookups_needed(
     At least half of it; 1 if all of it is not enough.
     """
 
-    def reached(share: float) -> float:
+    def compute_freshness(share: float) -> float:
         return run_policy(
             make(), world, budget=share * budget, days=days, seed=seed
         ).tally.freshness
 
     low, high = 0.5, 1.0
-    below, above = reached(low), reached(high)
+    below, above = compute_freshness(low), compute_freshness(high)
     if above < freshness:
         return 1.0
     for _ in range(turns - 2):
         share = _interpolate(low, high, below, above, freshness)
-        at = reached(share)
+        at = compute_freshness(share)
         if at < freshness:
             low, below = share, at
         else:

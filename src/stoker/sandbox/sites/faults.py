@@ -1,6 +1,6 @@
 """How faulty sites answer: each site fault on the wire.
 
-A handler returns the faulty response for one URL of a site, or None when this URL is answered
+A handler returns the faulty response for one URL of a site, or None when this URL is answer_fault
 normally.
 """
 
@@ -56,12 +56,12 @@ def _for_home_only(answer: Callable[[Company], Response]) -> FaultHandler:
 
 
 def _answer_with(body: str) -> FaultHandler:
-    def answered(world: World, company: Company, request: Request) -> Response | None:
+    def answer_fault(world: World, company: Company, request: Request) -> Response | None:
         if request.path == "/":
             return to_page_response(_build_page(company.brand, body) if body else "")
         return to_text_response("Not found\n", status=404)
 
-    return answered
+    return answer_fault
 
 
 def _stream(company: Company, pieces: Callable[[], Iterator[bytes]]) -> Response:
@@ -209,10 +209,10 @@ def _serve_unavailable(world: World, company: Company, request: Request) -> Resp
 
 
 def _drop_connection(**how: bool) -> FaultHandler:
-    def answered(world: World, company: Company, request: Request) -> Response | None:
+    def answer_fault(world: World, company: Company, request: Request) -> Response | None:
         return None if request.path == "/robots.txt" else Response().replace_fields(**how)
 
-    return answered
+    return answer_fault
 
 
 FAULT_HANDLERS: dict[SiteFault, FaultHandler] = {

@@ -163,7 +163,7 @@ def build_sites_handler(world: World, dials: FaultSettingsTable) -> SiteHandler:
             _encode_page(markup, company.trouble), laid_out, place, version, packed=packed
         )
 
-    def handled(request: Request, company: Company) -> Response:
+    def handle(request: Request, company: Company) -> Response:
         odd = FAULT_HANDLERS.get(company.trouble)
         if odd is not None and (response := odd(world, company, request)) is not None:
             return response
@@ -180,7 +180,7 @@ def build_sites_handler(world: World, dials: FaultSettingsTable) -> SiteHandler:
             return _STAFF_PAGE
         return find_sitemap(company, laid_out, request.path, night=night) or _NOT_FOUND
 
-    return handled
+    return handle
 
 
 def _encode_page(markup: str, trouble: SiteFault) -> Response:

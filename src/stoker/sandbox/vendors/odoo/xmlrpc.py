@@ -59,15 +59,15 @@ def read_call(body: bytes) -> tuple[str, tuple[Any, ...]]:
         depth -= 1
         reading.end(name)
 
-    def declared(*_: object) -> None:
+    def refuse_declaration(*_: object) -> None:
         raise ValueError("a call has no business declaring a document type")
 
     parser = expat.ParserCreate()
     parser.StartElementHandler = start
     parser.EndElementHandler = end
     parser.CharacterDataHandler = reading.data
-    parser.StartDoctypeDeclHandler = declared
-    parser.EntityDeclHandler = declared
+    parser.StartDoctypeDeclHandler = refuse_declaration
+    parser.EntityDeclHandler = refuse_declaration
     try:
         parser.Parse(body, True)
         params = reading.close()
