@@ -107,44 +107,13 @@ MAX_PAGE_TEXT_LENGTH = 100_000  # characters
 _MAX_TITLE_LENGTH = 300
 
 _BLOCKS = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "br",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hr",
-        "li",
-        "main",
-        "nav",
-        "ol",
-        "option",
-        "p",
-        "pre",
-        "section",
-        "table",
-        "td",
-        "th",
-        "tr",
+    (
+        "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "fieldset",
+        "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header",
+        "hr", "li", "main", "nav", "ol", "option", "p", "pre", "section", "table", "td", "th", "tr",
         "ul",
-    ]
-)
+    )
+)  # fmt: skip
 
 _SKIPPED = "script,style,noscript,template,svg,head,[hidden],select"
 

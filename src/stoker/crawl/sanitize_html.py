@@ -38,89 +38,36 @@ _PAIR = re.compile(
 _COMMENT_END = re.compile(r"-->|--!>")
 
 _ALLOWED_ATTRIBUTES = frozenset(
-    [
-        "href",
-        "rel",
-        "type",
-        "name",
-        "content",
-        "property",
-        "charset",
-        "itemprop",
-        "itemscope",
-        "itemtype",
-        "id",
-        "src",
-        "lang",
-        "alt",
-        "data-cfemail",
-        "datetime",
-        "http-equiv",
-        "action",
-        "value",
-        "hidden",
-        "aria-hidden",
-    ]
-)
+    (
+        "href", "rel", "type", "name", "content", "property", "charset", "itemprop", "itemscope",
+        "itemtype", "id", "src", "lang", "alt", "data-cfemail", "datetime", "http-equiv", "action",
+        "value", "hidden", "aria-hidden",
+    )
+)  # fmt: skip
 
 # Elements whose content is not markup, and nothing for readers.
 _OPAQUE = frozenset(
-    [
-        "script",
-        "style",
-        "iframe",
-        "noembed",
-        "noframes",
-        "xmp",
-        "plaintext",
-        "svg",
-        "math",
+    (
+        "script", "style", "iframe", "noembed", "noframes", "xmp", "plaintext", "svg", "math",
         "template",
-    ]
-)
+    )
+)  # fmt: skip
 
 _WORDS_ONLY = frozenset({"title", "textarea"})
 
 _INLINE = frozenset(
-    [
-        "abbr",
-        "b",
-        "bdi",
-        "cite",
-        "code",
-        "em",
-        "font",
-        "i",
-        "mark",
-        "s",
-        "small",
-        "span",
-        "strong",
-        "sub",
-        "sup",
-        "u",
-    ]
-)
+    (
+        "abbr", "b", "bdi", "cite", "code", "em", "font", "i", "mark", "s", "small", "span",
+        "strong", "sub", "sup", "u",
+    )
+)  # fmt: skip
 
 _VOID = frozenset(
-    [
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "param",
-        "source",
-        "track",
-        "wbr",
-        "frame",
-    ]
-)
+    (
+        "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param",
+        "source", "track", "wbr", "frame",
+    )
+)  # fmt: skip
 
 _HIDDEN_STYLE = re.compile(
     r"(?:display:none|visibility:hidden|font-size:0(?![.1-9])|opacity:0(?![.1-9]))"

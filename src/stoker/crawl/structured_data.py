@@ -50,14 +50,8 @@ _NO_ORGANIZATION = re.compile(r"(?i)review|rating|offer|action|article|posting|w
 
 # Keys that may hold the company that a page is about.
 _NESTED_KEYS = (
-    "@graph",
-    "mainEntity",
-    "publisher",
-    "about",
-    "provider",
-    "copyrightHolder",
-    "@list",
-)
+    "@graph", "mainEntity", "publisher", "about", "provider", "copyrightHolder", "@list",
+)  # fmt: skip
 
 _PEOPLE = ("employee", "employees", "founder", "founders", "member", "members")
 

@@ -21,15 +21,8 @@ MAX_PEOPLE = 100
 CONTACTS_TTL, NO_CONTACTS_TTL = timedelta(days=60), timedelta(days=14)
 
 _SENIORITY_ORDER = (
-    "founder",
-    "owner",
-    "c-suite",
-    "partner",
-    "vice president",
-    "vp",
-    "director",
-    "manager",
-)
+    "founder", "owner", "c-suite", "partner", "vice president", "vp", "director", "manager",
+)  # fmt: skip
 
 _INVALID_CACHED_ANSWER = "the cached answer has another form; it is asked for again"
 
