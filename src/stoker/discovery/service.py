@@ -103,19 +103,19 @@ class DiscoveryRun:
 
     async def __call__(self, run: RunHandle) -> RunResult:
         """Discover. Sources that fail make the run PARTIAL, or FAILED when all of them do."""
-        order = self._options
-        if not order.sources:
+        options = self._options
+        if not options.sources:
             raise ConfigError("there is no source of postings; set discovery.sources")
-        intake = _Importer(run, order)
+        intake = _Importer(run, options)
         with run.time_step("read") as step:
             reports = await self._read_sources(run, intake)
             step.items = intake.saved
         with run.time_step("signals") as step:
             hired = await add_hiring_signals(
                 run.store,
-                order.sources,
+                options.sources,
                 intake.employers,
-                rule=order.hiring,
+                rule=options.hiring,
                 listed_at=run.key.at,
                 now=run.clock.now(),
             )
@@ -124,19 +124,19 @@ class DiscoveryRun:
             with run.time_step("export") as step:
                 this = Run(key=run.key, kind=run.kind)
                 step.items = await self._artifacts.write(
-                    run.store.runs, this, enriched=order.enrich
+                    run.store.runs, this, enriched=options.enrich
                 )
         stuck: tuple[str, ...] = ()
-        if order.retention is not None:
+        if options.retention is not None:
             with run.time_step("retention") as step:
-                step.items = await _delete_old(run, order.retention, zone=order.zone)
+                step.items = await _delete_old(run, options.retention, zone=options.zone)
                 if self._artifacts is not None:
-                    files, wrong = await _delete_old_files(run, order.retention, self._artifacts)
+                    files, wrong = await _delete_old_files(run, options.retention, self._artifacts)
                     step.items, stuck = step.items + files, (wrong,) if wrong else ()
         totals = Totals(
             kept=intake.saved,
-            enriched=intake.saved if order.enrich else 0,
-            scored=intake.saved if order.enrich else 0,
+            enriched=intake.saved if options.enrich else 0,
+            scored=intake.saved if options.enrich else 0,
             employers_matched=hired.accounts,
             matched=hired.matched,
             signals=hired.new,
@@ -146,7 +146,7 @@ class DiscoveryRun:
             state=state,
             reason=reason,
             counts=build_counts(reports, totals),
-            selected=tuple(build_display_names(order.sources).values()),
+            selected=tuple(build_display_names(options.sources).values()),
             sources=tuple(
                 StepTiming(step=each.name, seconds=each.elapsed.total_seconds(), items=each.listed)
                 for each in reports

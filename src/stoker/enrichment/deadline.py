@@ -116,22 +116,22 @@ class DeadlineMonitor:
             self._run, states=(WorkState.WAITING,), after=after, limit=PAGE_SIZE
         ):
             after = page[-1].rank
-            for unit in choose_items_to_drop(
+            for item in choose_items_to_drop(
                 page,
                 now=now + per_unit * self._pool.in_progress,
                 deadline=self._times.deadline,
                 per_unit=per_unit,
                 before=before,
             ):
-                shed += await self._drop_item(unit, now)
+                shed += await self._drop_item(item, now)
             before += len(page)
         if shed:
             self._observer(UnitsShed(at=now, tenant=self._store.tenant, run=self._run, units=shed))
         return shed
 
-    async def _drop_item(self, unit: WorkItem, now: datetime) -> bool:
+    async def _drop_item(self, item: WorkItem, now: datetime) -> bool:
         gone = replace(
-            unit,
+            item,
             state=WorkState.DROPPED,
             reasons=("left out: the night would have ended after its deadline",),
             ended_at=now,

@@ -177,26 +177,26 @@ class CompanyEnricher:
             needs_verification=(deep and not unchanged) or Step.VERIFY in owed,
         )
 
-    async def _search_or_empty(self, company: Company, book: LookupLog) -> Sequence[SearchHit]:
-        return await self._search(company, book) or ()
+    async def _search_or_empty(self, company: Company, log: LookupLog) -> Sequence[SearchHit]:
+        return await self._search(company, log) or ()
 
-    async def _search(self, company: Company, book: LookupLog) -> Sequence[SearchHit] | None:
+    async def _search(self, company: Company, log: LookupLog) -> Sequence[SearchHit] | None:
         if self._vendors.search is None or Step.EXTRACT not in self._steps:
             return None
-        with book.time_step(Step.EXTRACT):
+        with log.time_step(Step.EXTRACT):
             question = build_company_search(company.name, "Singapore")
             found = await self._ask_vendor(
-                self._vendors.search, question, company, Step.EXTRACT, book
+                self._vendors.search, question, company, Step.EXTRACT, log
             )
         return None if found is None else found.pages
 
     async def _visit_site(
-        self, company: Company, book: LookupLog, *, whole: bool
+        self, company: Company, log: LookupLog, *, whole: bool
     ) -> SiteVisit | None:
         if Step.CRAWL not in self._steps or not company.website:
             return None
         self._check_lease()
-        with book.time_step(Step.CRAWL):
+        with log.time_step(Step.CRAWL):
             site = self._vendors.to_site(company.website)
             known = await self._store.pages.list_pages(site)
             # A lookup that has not read the texts yet needs all of them, changed or not.
@@ -207,11 +207,11 @@ class CompanyEnricher:
             )
             visit = restore_change_dates(visit, known) if whole else visit
         if visit.outcome not in _READABLE_OUTCOMES:
-            book.add_note(f"{Step.CRAWL}: {visit.outcome}, {visit.reason}")
+            log.add_note(f"{Step.CRAWL}: {visit.outcome}, {visit.reason}")
         return visit
 
     async def _save_corpus(
-        self, company: Company, words: Sequence[PageText], book: LookupLog
+        self, company: Company, words: Sequence[PageText], log: LookupLog
     ) -> None:
         """Keep what was read, in place of what was read before: one bounded text a company.
 
@@ -223,17 +223,17 @@ class CompanyEnricher:
             connector=CRAWL,
             answer={"text": text, "run": self._run, "pages": [page.url for page in words]},
             cost={},
-            at=book.now,
-            expires_at=book.now,
+            at=log.now,
+            expires_at=log.now,
         )
         await self._store.answers.save_answers([answer])
 
     async def _extract_by_rules(
-        self, pages: Sequence[Page], excerpts: Sequence[Excerpt], book: LookupLog
+        self, pages: Sequence[Page], excerpts: Sequence[Excerpt], log: LookupLog
     ) -> ExtractedFacts:
         if Step.EXTRACT not in self._steps or not (pages or excerpts):
             return ExtractedFacts(facts=())
-        with book.time_step(Step.EXTRACT):
+        with log.time_step(Step.EXTRACT):
             # Parsing foreign markup takes a while; other work goes on meanwhile. One page after
             # the other: large pages take a lot of memory while they are read.
             async with self._extract_lock:
@@ -245,12 +245,12 @@ class CompanyEnricher:
         words: Sequence[PageText],
         plain: ExtractedFacts,
         before: CompanyRecord,
-        book: LookupLog,
+        log: LookupLog,
     ) -> tuple[ExtractedFacts, str]:
         """Return what a model adds, and the fingerprint of the words if they were read."""
         if self._vendors.llm is None or Step.EXTRACT not in self._steps:
             return plain, ""
-        with book.time_step(Step.EXTRACT):
+        with log.time_step(Step.EXTRACT):
             try:
                 question = build_extraction_query(
                     words, domain=get_host(company.website), most=self._corpus_limit
@@ -260,15 +260,15 @@ class CompanyEnricher:
             fingerprint = compute_exact_fingerprint(excerpt.text for excerpt in question.excerpts)
             if fingerprint == before.extracted_from:
                 return plain, fingerprint
-            read = await self._ask_vendor(self._vendors.llm, question, company, Step.EXTRACT, book)
+            read = await self._ask_vendor(self._vendors.llm, question, company, Step.EXTRACT, log)
         if read is None:
             return plain, ""
         if read.note:
-            book.add_note(f"{Step.EXTRACT}: {read.note}")
+            log.add_note(f"{Step.EXTRACT}: {read.note}")
         return merge_extractions(plain, read), fingerprint
 
     async def _add_contacts(
-        self, company: Company, contacts: tuple[Contact, ...], book: LookupLog
+        self, company: Company, contacts: tuple[Contact, ...], log: LookupLog
     ) -> tuple[Contact, ...]:
         domain = get_host(company.website)
         people_source, reveal = self._vendors.people, self._vendors.reveal
@@ -280,16 +280,16 @@ class CompanyEnricher:
             or Step.CONTACTS not in self._steps
         ):
             return contacts
-        with book.time_step(Step.CONTACTS):
+        with log.time_step(Step.CONTACTS):
             step = Step.CONTACTS
             people = await self._ask_vendor(
-                people_source, PeopleQuery(domain=domain), company, step, book
+                people_source, PeopleQuery(domain=domain), company, step, log
             )
             worth = people.choose_most_senior(MAX_REVEALED) if people else ()
             if not worth:
                 return contacts
             question = RevealQuery(ids=tuple(person.id for person in worth))
-            revealed = await self._ask_vendor(reveal, question, company, step, book)
+            revealed = await self._ask_vendor(reveal, question, company, step, log)
             if revealed is None:
                 return contacts
             return merge_contacts(
@@ -302,13 +302,13 @@ class CompanyEnricher:
         question: QueryT,
         company: Company,
         step: Step,
-        book: LookupLog,
+        log: LookupLog,
     ) -> AnswerT | None:
         outcome = await self._client.ask(
             connector, question, account=company.id, run=self._run, ours=self._queue.is_owner
         )
         self._check_lease()
-        return book.record_answer(step, connector.name, outcome)
+        return log.record_answer(step, connector.name, outcome)
 
     def _check_lease(self) -> None:
         if not self._queue.is_owner():

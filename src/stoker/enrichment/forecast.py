@@ -107,8 +107,8 @@ def _mix_need(
     return _with_usage(
         each,
         {
-            unit: share * by_first.get(unit, 0.0) + (1 - share) * by_others.get(unit, 0.0)
-            for unit in sorted({*by_first, *by_others})
+            item: share * by_first.get(item, 0.0) + (1 - share) * by_others.get(item, 0.0)
+            for item in sorted({*by_first, *by_others})
         },
     )
 
@@ -120,21 +120,21 @@ def _adjust_need(each: VendorNeed, took: MeasuredUsage | None) -> VendorNeed:
     return _with_usage(
         each,
         {
-            unit: trust * took.per_lookup.get(unit, 0.0) + (1 - trust) * before.get(unit, 0.0)
-            for unit in sorted({*before, *took.per_lookup})
+            item: trust * took.per_lookup.get(item, 0.0) + (1 - trust) * before.get(item, 0.0)
+            for item in sorted({*before, *took.per_lookup})
         },
     )
 
 
 def _compute_per_lookup(each: VendorNeed) -> dict[str, float]:
-    return {unit: each.calls / each.batch_size * amount for unit, amount in each.cost.items()}
+    return {item: each.calls / each.batch_size * amount for item, amount in each.cost.items()}
 
 
 def _with_usage(each: VendorNeed, per_look: Mapping[str, float]) -> VendorNeed:
     calls = per_look.get("calls", 0.0)
     if not calls:
         return replace(each, calls=0.0)
-    cost = {unit: amount / calls * each.batch_size for unit, amount in per_look.items()}
+    cost = {item: amount / calls * each.batch_size for item, amount in per_look.items()}
     return replace(each, calls=calls, cost=cost)
 
 
@@ -165,8 +165,8 @@ def compute_quote(
             calls[name] = calls.get(name, 0.0) + allowed * counts_as
             if wanted > allowed:
                 refused[name] = refused.get(name, 0.0) + (wanted - allowed) * counts_as
-            for unit, amount in each.cost.items():
-                cost[f"{name}/{unit}"] = cost.get(f"{name}/{unit}", 0.0) + allowed * amount
+            for item, amount in each.cost.items():
+                cost[f"{name}/{item}"] = cost.get(f"{name}/{item}", 0.0) + allowed * amount
             waited = allowed * each.batch_size
             waits += waited * each.seconds
             spread += waited * (each.seconds * each.spread) ** 2

@@ -74,8 +74,8 @@ def measure_usage(
             nights=len(lookups),
             evidence=sum(min(len(of), MAX_LOOKUPS_PER_NIGHT) for of in lookups),
             per_lookup={
-                unit: median(average.get(unit, 0.0) for average in averages)
-                for unit in sorted({unit for average in averages for unit in average})
+                item: median(average.get(item, 0.0) for average in averages)
+                for item in sorted({item for average in averages for item in average})
             },
         )
     return found
@@ -108,14 +108,14 @@ def list_skipped_vendors(unit: WorkItem) -> frozenset[str]:
     """
     if unit.state not in (WorkState.DEGRADED, WorkState.UNKNOWN):
         return frozenset()
-    order = list(VENDOR_STEPS)
+    options = list(VENDOR_STEPS)
     step, _, because = (unit.reasons[0] if unit.reasons else "").partition(": ")
-    named = [name for name in order if because.startswith(f"{name} ")]
+    named = [name for name in options if because.startswith(f"{name} ")]
     of_step = [name for name, taken_in in VENDOR_STEPS.items() if taken_in == step]
     if not of_step:
-        return frozenset(named or order)  # a later step, which asks one of them once more
+        return frozenset(named or options)  # a later step, which asks one of them once more
     first = next((name for name in named if name in of_step), of_step[0])
-    return frozenset(order[order.index(first) :])
+    return frozenset(options[options.index(first) :])
 
 
 def compute_first_lookup_shares(
@@ -141,31 +141,31 @@ def _group_by_kind(nights: Sequence[Sequence[WorkItem]]) -> list[dict[LookupKind
     before: dict[str, WorkItem] = {}
     for night in reversed(nights):
         kinds: dict[LookupKind, list[WorkItem]] = {}
-        for unit in night:
-            earlier = before.get(unit.company)
+        for item in night:
+            earlier = before.get(item.company)
             if earlier is None or not list_skipped_vendors(earlier):
-                kinds.setdefault(_choose_kind(unit, earlier), []).append(unit)
-        before |= {unit.company: unit for unit in night}
+                kinds.setdefault(_choose_kind(item, earlier), []).append(item)
+        before |= {item.company: item for item in night}
         found.append(kinds)
     return found
 
 
-def _choose_kind(unit: WorkItem, earlier: WorkItem | None) -> LookupKind:
-    if unit.depth is Depth.SHALLOW:
+def _choose_kind(item: WorkItem, earlier: WorkItem | None) -> LookupKind:
+    if item.depth is Depth.SHALLOW:
         return LookupKind.SHALLOW
-    first = earlier is None and NEVER_SCORED in unit.reason
+    first = earlier is None and NEVER_SCORED in item.reason
     return LookupKind.FIRST if first else LookupKind.AGAIN
 
 
-def _filter_informative(units: Iterable[WorkItem], connector: str) -> list[WorkItem]:
-    return [unit for unit in units if connector not in list_skipped_vendors(unit)]
+def _filter_informative(items: Iterable[WorkItem], connector: str) -> list[WorkItem]:
+    return [item for item in items if connector not in list_skipped_vendors(item)]
 
 
-def _compute_average(units: Sequence[WorkItem], prefix: str, kind: LookupKind) -> dict[str, float]:
+def _compute_average(items: Sequence[WorkItem], prefix: str, kind: LookupKind) -> dict[str, float]:
     total: Counter[str] = Counter()
-    for unit in units:
-        for needed in (unit.cost, unit.saved) if kind is LookupKind.FIRST else (unit.cost,):
+    for item in items:
+        for needed in (item.cost, item.saved) if kind is LookupKind.FIRST else (item.cost,):
             for name, amount in needed.items():
                 if name.startswith(prefix):
                     total[name.removeprefix(prefix)] += amount
-    return {name: amount / len(units) for name, amount in total.items()}
+    return {name: amount / len(items) for name, amount in total.items()}

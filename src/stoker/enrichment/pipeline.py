@@ -112,7 +112,7 @@ class CompanyPipeline:
         begun since. Calls `park` once only a verdict is awaited and the worker slot can be
         released. Raises SYSTEM_ERRORS.
         """
-        book = LookupLog(unit, clock=self._clock)
+        log = LookupLog(unit, clock=self._clock)
         try:
             before = await self._store.accounts.find_company_record(unit.company)
             if before is None:
@@ -121,123 +121,125 @@ class CompanyPipeline:
                 raise PermanentError("it was never looked up; run the night with its lookup steps")
             if not self._queue.is_owner():
                 return None
-            sought = SiteFinder(self._enricher, before, book)
-            look = await self._pay_for_lookup(unit, sought, book)
-            if isinstance(look, Refusal):
-                return look
-            book.record_cost(CRAWL, look.cost)
-            if look.depth is not unit.depth:
+            site_finder = SiteFinder(self._enricher, before, log)
+            lookup = await self._pay_for_lookup(unit, site_finder, log)
+            if isinstance(lookup, Refusal):
+                return lookup
+            log.record_cost(CRAWL, lookup.cost)
+            if lookup.depth is not unit.depth:
                 because = "a deep look did not fit into what is left; this one is shallow"
-                book.skipped_steps.append(
+                log.skipped_steps.append(
                     SkippedStep(step=Step.CRAWL, cause=SkipReason.REFUSED, reason=because)
                 )
-            looked = await self._enricher.enrich(before, look.depth, book, searched=sought.pages)
-            await park()
-            looked = await self._add_verdicts(looked, book)
-            looked_at = (
-                book.now if has_lookup_step(self._steps) and look.has_target else before.looked_at
+            enrichment = await self._enricher.enrich(
+                before, lookup.depth, log, searched=site_finder.pages
             )
-            dossier = self._build_record(looked, before, book, looked_at=looked_at)
-            dossier = await self._reword_rationale(dossier, book)
-            ended = self._finish_item(book)
-            if await self._queue.finish(ended, dossier):
-                await self._save_visit(looked, look.depth, before, dossier)
+            await park()
+            enrichment = await self._add_verdicts(enrichment, log)
+            looked_at = (
+                log.now if has_lookup_step(self._steps) and lookup.has_target else before.looked_at
+            )
+            record = self._build_record(enrichment, before, log, looked_at=looked_at)
+            record = await self._reword_rationale(record, log)
+            ended = self._finish_item(log)
+            if await self._queue.finish(ended, record):
+                await self._save_visit(enrichment, lookup.depth, before, record)
         except SYSTEM_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001  # the one place: a fault ends one unit, not all
-            ended = await self._fail_item(book, error)
+            ended = await self._fail_item(log, error)
         return ended if self._queue.is_owner() else None
 
     async def _save_visit(
-        self, looked: Enrichment, depth: Depth, before: CompanyRecord, after: CompanyRecord
+        self, enrichment: Enrichment, depth: Depth, before: CompanyRecord, after: CompanyRecord
     ) -> None:
         # After what was made of the pages is safe: otherwise a crash in between would leave a
         # site that is unchanged for ever and was never read.
-        if looked.visit is not None:
-            await self._store.pages.save_pages(looked.visit.site, looked.visit.seen)
+        if enrichment.visit is not None:
+            await self._store.pages.save_pages(enrichment.visit.site, enrichment.visit.seen)
         if self._after_lookup is not None and has_lookup_step(self._steps):
             await self._after_lookup.record_lookup(
                 self._store,
                 run=self._run,
                 depth=depth,
-                visit=looked.visit,
+                visit=enrichment.visit,
                 before=before,
                 after=after,
                 now=self._clock.now(),
             )
 
     async def _pay_for_lookup(
-        self, unit: WorkItem, sought: SiteFinder, book: LookupLog
+        self, item: WorkItem, site_finder: SiteFinder, log: LookupLog
     ) -> PaidLookup | Refusal:
         if not has_lookup_step(self._steps):
             return PaidLookup(
-                depth=unit.depth
+                depth=item.depth
             )  # no lookup: only what is known is verified or scored
-        look = await self._payments.pay(
-            unit.company, unit.depth, now=self._clock.now(), finds=sought.find_target
+        lookup = await self._payments.pay(
+            item.company, item.depth, now=self._clock.now(), finds=site_finder.find_target
         )
-        if isinstance(look, PaidLookup) and not look.has_target:
-            book.add_note("its site is unknown and was not found, so no lookup was paid for")
-        return look
+        if isinstance(lookup, PaidLookup) and not lookup.has_target:
+            log.add_note("its site is unknown and was not found, so no lookup was paid for")
+        return lookup
 
-    def _finish_item(self, book: LookupLog) -> WorkItem:
-        resets = [each.resets_at for each in book.skipped_steps if each.resets_at is not None]
+    def _finish_item(self, log: LookupLog) -> WorkItem:
+        resets = [each.resets_at for each in log.skipped_steps if each.resets_at is not None]
         self.cap_resets_at = min(
             [*resets, *([self.cap_resets_at] if self.cap_resets_at else [])], default=None
         )
-        return book.build_result()
+        return log.build_result()
 
-    async def _add_verdicts(self, looked: Enrichment, book: LookupLog) -> Enrichment:
-        emails = choose_emails_to_verify(looked.contacts)
-        if not emails or not looked.needs_verification or self._email_batcher is None:
-            return looked
+    async def _add_verdicts(self, enrichment: Enrichment, log: LookupLog) -> Enrichment:
+        emails = choose_emails_to_verify(enrichment.contacts)
+        if not emails or not enrichment.needs_verification or self._email_batcher is None:
+            return enrichment
         verdicts: dict[str, EmailStatus] = {}
-        with book.time_step(Step.VERIFY):
+        with log.time_step(Step.VERIFY):
             for email, outcome in (await self._email_batcher.verify(emails)).items():
-                verified = book.record_answer(Step.VERIFY, self._verifier, outcome)
+                verified = log.record_answer(Step.VERIFY, self._verifier, outcome)
                 if isinstance(outcome, QueryResult) and verified is not None:
                     verdicts[email] = verified.verdict
-        return replace(looked, contacts=apply_verdicts(looked.contacts, verdicts))
+        return replace(enrichment, contacts=apply_verdicts(enrichment.contacts, verdicts))
 
     def _build_record(
         self,
-        looked: Enrichment,
+        enrichment: Enrichment,
         before: CompanyRecord,
-        book: LookupLog,
+        log: LookupLog,
         *,
         looked_at: datetime | None,
     ) -> CompanyRecord:
         owed = format_steps_to_retry(
-            book.skipped_steps, before=parse_steps_to_retry(before.notes), steps=self._steps
+            log.skipped_steps, before=parse_steps_to_retry(before.notes), steps=self._steps
         )
-        with book.time_step(Step.SCORE):
-            dossier = CompanyRecord(
-                company=_add_size(looked.company, looked.findings),
-                facts=looked.findings,
-                contacts=looked.contacts,
+        with log.time_step(Step.SCORE):
+            record = CompanyRecord(
+                company=_add_size(enrichment.company, enrichment.findings),
+                facts=enrichment.findings,
+                contacts=enrichment.contacts,
                 looked_at=looked_at,
                 run=self._run,
-                extracted_from=looked.extracted_from,
+                extracted_from=enrichment.extracted_from,
                 # Never empty, because what is empty does not replace what was noted before.
-                notes={**looked.notes, RETRY_NOTE: owed},
+                notes={**enrichment.notes, RETRY_NOTE: owed},
             )
             if Step.SCORE not in self._steps or looked_at is None:
-                return dossier
-            if _is_nothing_known(looked, before, book):
-                return dossier
-            return replace(dossier, score=score_lead(dossier, self._rule.icp, self._rule.score))
+                return record
+            if _is_nothing_known(enrichment, before, log):
+                return record
+            return replace(record, score=score_lead(record, self._rule.icp, self._rule.score))
 
-    async def _reword_rationale(self, dossier: CompanyRecord, book: LookupLog) -> CompanyRecord:
-        if self._rationales is None or dossier.score is None:
-            return dossier
-        with book.time_step(Step.SCORE):
-            return replace(dossier, score=await self._rationales.reword(dossier.score, book))
+    async def _reword_rationale(self, record: CompanyRecord, log: LookupLog) -> CompanyRecord:
+        if self._rationales is None or record.score is None:
+            return record
+        with log.time_step(Step.SCORE):
+            return replace(record, score=await self._rationales.reword(record.score, log))
 
-    async def _fail_item(self, book: LookupLog, error: Exception) -> WorkItem:
+    async def _fail_item(self, log: LookupLog, error: Exception) -> WorkItem:
         known = isinstance(error, PermanentError)
         because = str(error) if known else f"a fault in Stoker: {type(error).__name__}: {error}"
         ended = replace(
-            book.build_result(),
+            log.build_result(),
             state=WorkState.FAILED,
             reasons=(clean_text(because)[:MAX_REASON_LENGTH],),
         )
@@ -245,10 +247,10 @@ class CompanyPipeline:
         return ended
 
 
-def _is_nothing_known(looked: Enrichment, before: CompanyRecord, book: LookupLog) -> bool:
+def _is_nothing_known(enrichment: Enrichment, before: CompanyRecord, log: LookupLog) -> bool:
     """Return whether no vendor could be asked, so that a score would mean nothing yet."""
-    silent = not looked.company.website and not looked.findings and before.score is None
-    return silent and any(each.cause is not SkipReason.NEVER for each in book.skipped_steps)
+    silent = not enrichment.company.website and not enrichment.findings and before.score is None
+    return silent and any(each.cause is not SkipReason.NEVER for each in log.skipped_steps)
 
 
 def _add_size(company: Company, findings: tuple[Fact, ...]) -> Company:

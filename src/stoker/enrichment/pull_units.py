@@ -101,8 +101,8 @@ class LookupPayments:
         for number in range(1, _MAX_ATTEMPTS + 1):
             asked = to_attempt(request, number)
             # Whichever run of today asked: to the gate, the same key in another one is a conflict.
-            hold = await self._money.find_reservation(asked.key)
-            if hold is None:
+            reservation = await self._money.find_reservation(asked.key)
+            if reservation is None:
                 finding = _require_target(finds, depth) if finds is not None else None
                 try:
                     outcome = await self._gate.spend(asked, at_once, passage=finding)
@@ -117,9 +117,9 @@ class LookupPayments:
                     return outcome
                 if not isinstance(outcome, AlreadySpent):
                     return PaidLookup(depth=depth, cost=price)
-                hold = outcome.reservation
-            if hold.status not in _UNUSED_STATES:
-                if hold.amounts != price:
+                reservation = outcome.reservation
+            if reservation.status not in _UNUSED_STATES:
+                if reservation.amounts != price:
                     raise ConflictError(
                         f"{asked.key} was asked for at another price; it is the same pull until "
                         "the next stretch of time begins"
@@ -149,9 +149,9 @@ def build_pull_key(job: PullJobId) -> str:
 async def is_paid(money: BudgetStore, job: PullJobId) -> bool:
     """Say whether a pull was paid for, or may have been; a promise that came to nothing is none."""
     for number in range(1, _MAX_ATTEMPTS + 1):
-        hold = await money.find_reservation(f"{build_pull_key(job)}/{number}")
-        if hold is None:
+        reservation = await money.find_reservation(f"{build_pull_key(job)}/{number}")
+        if reservation is None:
             return False
-        if hold.status not in _UNUSED_STATES:
+        if reservation.status not in _UNUSED_STATES:
             return True
     return True

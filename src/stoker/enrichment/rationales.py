@@ -67,6 +67,6 @@ class RationaleWriter:
         return replace(score, rationale=build_rationale(answer, score.rationale))
 
 
-def _note_unchanged(book: LookupLog, because: str) -> None:
+def _note_unchanged(log: LookupLog, because: str) -> None:
     sentence = f"{Step.SCORE}: its rationale stays in our own words: {because}"
-    book.add_note(clean_text(sentence)[:MAX_REASON_LENGTH])
+    log.add_note(clean_text(sentence)[:MAX_REASON_LENGTH])

@@ -40,9 +40,9 @@ async def list_recent_lookups(
             break
         if run.state in _FINISHED_RUN_STATES and run.manifest.counts.get("selected"):
             ended = await store.nights.list_items(run.name, states=_ENDED_STATES, limit=looks)
-            units = [unit for unit in ended if is_lookup(unit)]
-            if units:
-                found.append(units)
+            items = [item for item in ended if is_lookup(item)]
+            if items:
+                found.append(items)
                 dates.add(run.at.date())
     return found
 
@@ -58,11 +58,11 @@ async def add_first_lookup_shares(
 
     Decided by the last item of each company, in whichever run.
     """
-    last_items = await store.nights.find_last_items([unit.company for unit in units])
+    last_items = await store.nights.find_last_items([item.company for item in units])
     lookups = []
-    for unit in units:
-        _, last = last_items.get(unit.company, ("", None))
-        lookups.append((unit.depth, list_vendors_to_ask(last, depth=unit.depth, now=now)))
+    for item in units:
+        _, last = last_items.get(item.company, ("", None))
+        lookups.append((item.depth, list_vendors_to_ask(last, depth=item.depth, now=now)))
     shares = compute_first_lookup_shares(lookups)
     return {
         name: replace(room, first_lookup_shares=shares.get(name, {}))

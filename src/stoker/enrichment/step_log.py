@@ -65,16 +65,16 @@ class LookupLog:
             self.record_cost(connector, outcome.cost)
             if outcome.note:
                 self.add_note(f"{step}: {connector} was {outcome.note}")
-            for unit, amount in outcome.saved.items():
-                self._saved[f"{connector}/{unit}"] += amount
+            for item, amount in outcome.saved.items():
+                self._saved[f"{connector}/{item}"] += amount
             return outcome.answer
         self.record_failure(step, connector, outcome)
         return None
 
     def record_cost(self, connector: str, cost: Mapping[str, int]) -> None:
         """Write down what something cost."""
-        for unit, amount in cost.items():
-            self._cost[f"{connector}/{unit}"] += amount
+        for item, amount in cost.items():
+            self._cost[f"{connector}/{item}"] += amount
 
     def record_failure(self, step: Step, connector: str, outcome: Refusal | VendorFailure) -> None:
         """Write down that a step goes on without a vendor's answer."""

@@ -98,22 +98,22 @@ class SummaryBuilder:
 
     def add(self, units: Iterable[WorkItem]) -> None:
         """Count these units too."""
-        for unit in units:
-            self._states[unit.state] += 1
-            self._cost.update(unit.cost)
-            self._saved.update(unit.saved)
-            for step, seconds in unit.seconds.items():
+        for item in units:
+            self._states[item.state] += 1
+            self._cost.update(item.cost)
+            self._saved.update(item.saved)
+            for step, seconds in item.seconds.items():
                 self._seconds[step] = self._seconds.get(step, 0.0) + seconds
                 self._items[step] += 1
-            for sentence in unit.reasons:
+            for sentence in item.reasons:
                 reason = _generalize_reason(sentence)
                 known = reason in self._reasons or len(self._reasons) < _MAX_COUNTED_REASONS
                 self._reasons[reason if known else "other reasons"] += 1
-            self._selected.append(unit.company)
-            if unit.state in _UNFINISHED_STATES:
-                self._remaining.append(unit.company)
-            if unit.state in _INCOMPLETE_STATES:
-                self._lacking.append(unit.company)
+            self._selected.append(item.company)
+            if item.state in _UNFINISHED_STATES:
+                self._remaining.append(item.company)
+            if item.state in _INCOMPLETE_STATES:
+                self._lacking.append(item.company)
 
     def build(self) -> RunSummary:
         """Return what it adds up to so far."""
@@ -182,8 +182,8 @@ async def compute_run_cost(
         if until is not None and page[-1].at > until:
             break
     for key in spending.open_keys:
-        if (hold := await store.money.find_reservation(key)) is not None:
-            spending.add_open_reservation(hold)
+        if (reservation := await store.money.find_reservation(key)) is not None:
+            spending.add_open_reservation(reservation)
     return spending.get_cost()
 
 
@@ -231,12 +231,12 @@ class LateItems:
 
     def add(self, units: Iterable[WorkItem]) -> None:
         """Count these units too, as far as they ended after the deadline."""
-        for unit in units:
-            if unit.ended_at is None or unit.state is WorkState.DROPPED:
+        for item in units:
+            if item.ended_at is None or item.state is WorkState.DROPPED:
                 continue
-            if unit.ended_at > self._deadline:
+            if item.ended_at > self._deadline:
                 self.companies += 1
-                for step, seconds in unit.seconds.items():
+                for step, seconds in item.seconds.items():
                     self._seconds[step] = self._seconds.get(step, 0.0) + seconds
 
     @property

@@ -79,10 +79,10 @@ def compute_capacity(
     promised = _RESERVED_COSTS.get(connector, {})
     needs = [each for each in _DEFAULT_NEEDS[Depth.DEEP] if each.connector == connector]
     calls = [
-        _count_fitting_calls(free[unit], amount, promised.get(unit, 0), whole=each.batch_size == 1)
+        _count_fitting_calls(free[item], amount, promised.get(item, 0), whole=each.batch_size == 1)
         for each in adjust_by_history({Depth.DEEP: needs}, {connector: found})[Depth.DEEP]
-        for unit, amount in each.cost.items()
-        if unit in free and amount
+        for item, amount in each.cost.items()
+        if item in free and amount
     ]
     return replace(found, calls_left=min(calls, default=math.inf))
 

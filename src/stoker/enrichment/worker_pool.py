@@ -73,18 +73,18 @@ class WorkerPool:
             if self.refusal is not None:
                 return
             # One unit per place that is free: what waits in our hands could be done elsewhere.
-            units = await self._retry(lambda: self._queue.claim(1))
-            if not units:
+            items = await self._retry(lambda: self._queue.claim(1))
+            if not items:
                 self._slots.release()
                 return
             self.in_progress += 1
-            flow.create_task(self._process_item(units[0]))
+            flow.create_task(self._process_item(items[0]))
 
-    async def _process_item(self, unit: WorkItem) -> None:
+    async def _process_item(self, item: WorkItem) -> None:
         place = _WorkerSlot(self._slots, self._waiting_slots)
         try:
             with self._while_producing():
-                outcome = await self._process_with_retry(unit, place)
+                outcome = await self._process_with_retry(item, place)
         finally:
             place.release()
             self.in_progress -= 1
@@ -95,11 +95,11 @@ class WorkerPool:
             self._on_done(outcome)
 
     async def _process_with_retry(
-        self, unit: WorkItem, place: _WorkerSlot
+        self, item: WorkItem, place: _WorkerSlot
     ) -> WorkItem | Refusal | None:
         # From the beginning: paid answers are cached, and finishing an item twice changes nothing.
         return await self._retry(
-            lambda: self._pipeline.process(unit, park=place.release_while_waiting)
+            lambda: self._pipeline.process(item, park=place.release_while_waiting)
         )
 
     async def _retry(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:

@@ -143,72 +143,74 @@ class NightlyPlanner:
 
     async def plan(self, run: RunHandle) -> NightlyPlan:
         """Return the plan of a night. Raises ConfigError when the tenant has no rule."""
-        order, accounts = self._options, run.store.accounts
-        rule = await accounts.find_rule(order.rule_name)
+        options, accounts = self._options, run.store.accounts
+        rule = await accounts.find_rule(options.rule_name)
         if rule is None:
             raise ConfigError(
-                f"there is no rule {order.rule_name!r} that says which companies to look for; "
+                f"there is no rule {options.rule_name!r} that says which companies to look for; "
                 "set it with: stoker icp set"
             )
-        refreshed, means = RefreshCount(), await self._read_capacity()
-        stops = await self._list_stops(run.store, means)
-        if Step.REFRESH in order.steps:
+        refreshed, capacity = RefreshCount(), await self._read_capacity()
+        stops = await self._list_stops(run.store, capacity)
+        if Step.REFRESH in options.steps:
             with run.time_step(Step.REFRESH) as step:
                 refreshed = await refresh_companies(self._registry, accounts, clock=run.clock)
                 step.items = refreshed.read
-        if Step.CANDIDATES in order.steps:
+        if Step.CANDIDATES in options.steps:
             with run.time_step(Step.CANDIDATES) as step:
                 step.items = await update_candidates(accounts, rule)
         earlier = await self._find_unfinished(run)
         day, looking = (
-            compute_window(WindowKind.DAY, run.clock.now(), reset=order.reset),
-            has_lookup_step(order.steps),
+            compute_window(WindowKind.DAY, run.clock.now(), reset=options.reset),
+            has_lookup_step(options.steps),
         )
-        if Step.SELECT not in order.steps or (earlier is not None and not earlier.already_retried):
-            units = await self._limit_to_daily_cap(accounts, earlier, day.start)
-            means = await self._add_history(run, units, means)
+        if Step.SELECT not in options.steps or (
+            earlier is not None and not earlier.already_retried
+        ):
+            items = await self._limit_to_daily_cap(accounts, earlier, day.start)
+            capacity = await self._add_history(run, items, capacity)
             return NightlyPlan(
                 rule=rule,
-                items=units,
-                count_by_depth=_count_by_depth(units),
+                items=items,
+                count_by_depth=_count_by_depth(items),
                 quote=self._build_quote(
-                    units, means, stops, paid=earlier.paid_companies if earlier else ()
+                    items, capacity, stops, paid=earlier.paid_companies if earlier else ()
                 ),
                 resumed_from=earlier.run if earlier else "",
                 refreshed=refreshed,
-                over_cap=len(earlier.items) - len(units) if earlier else 0,
-                empty_reason=self._explain_none_left(earlier, units),
+                over_cap=len(earlier.items) - len(items) if earlier else 0,
+                empty_reason=self._explain_none_left(earlier, items),
                 stops=stops,
             )
         with run.time_step(Step.SELECT) as step:
             targets = TargetPicker(
-                cap=order.max_companies,
-                limit=order.limit,
+                cap=options.max_companies,
+                limit=options.limit,
                 day_began_at=day.start if looking else None,
-                again=order.include_done,
+                again=options.include_done,
                 known=self._has_company_steps and not looking,
-                aside=[unit.company for unit in earlier.items] if earlier else (),
+                aside=[item.company for item in earlier.items] if earlier else (),
             )
             chosen = await select_targets(
                 accounts,
                 rule,
                 targets,
                 now=run.clock.now(),
-                depths=order.depths,
-                pull_units=means.pull_units if looking else UNLIMITED,
+                depths=options.depths,
+                pull_units=capacity.pull_units if looking else UNLIMITED,
             )
             step.items = len(chosen.items)
-        units = (
+        items = (
             *chosen.items,
             *await self._limit_to_daily_cap(accounts, earlier, day.start, chosen.items),
         )
-        means = await self._add_history(run, units, means)
+        capacity = await self._add_history(run, items, capacity)
         return NightlyPlan(
             rule=rule,
-            items=units,
-            count_by_depth=_count_by_depth(units),
+            items=items,
+            count_by_depth=_count_by_depth(items),
             quote=self._build_quote(
-                units, means, stops, paid=earlier.paid_companies if earlier else ()
+                items, capacity, stops, paid=earlier.paid_companies if earlier else ()
             ),
             resumed_from=earlier.run if earlier and not chosen.items else "",
             refreshed=refreshed,
@@ -217,15 +219,17 @@ class NightlyPlanner:
             over_budget=chosen.over_budget,
             visited_today=chosen.visited_today,
             cap_resets_at=day.end if chosen.over_budget else None,
-            empty_reason="" if units else await self._explain_empty(accounts, rule, chosen),
+            empty_reason="" if items else await self._explain_empty(accounts, rule, chosen),
             stops=stops,
         )
 
     async def _add_history(
-        self, run: RunHandle, units: tuple[WorkItem, ...], means: Capacity
+        self, run: RunHandle, items: tuple[WorkItem, ...], capacity: Capacity
     ) -> Capacity:
-        rooms = await add_first_lookup_shares(run.store, units, means.vendors, now=run.clock.now())
-        return replace(means, vendors=rooms)
+        capacities = await add_first_lookup_shares(
+            run.store, items, capacity.vendors, now=run.clock.now()
+        )
+        return replace(capacity, vendors=capacities)
 
     @property
     def _has_company_steps(self) -> bool:
@@ -250,21 +254,21 @@ class NightlyPlanner:
         chosen: tuple[WorkItem, ...] = (),
     ) -> tuple[WorkItem, ...]:
         """Return what there is room for of what is taken over, behind those that were chosen."""
-        order, found = self._options, earlier.items if earlier else ()
-        if not found or not has_lookup_step(order.steps):
-            return found[: compute_open_capacity(order.max_companies, limit=order.limit)]
+        options, found = self._options, earlier.items if earlier else ()
+        if not found or not has_lookup_step(options.steps):
+            return found[: compute_open_capacity(options.max_companies, limit=options.limit)]
         fitting = await limit_to_daily_cap(
             accounts,
             found,
-            cap=order.max_companies,
-            limit=order.limit,
+            cap=options.max_companies,
+            limit=options.limit,
             began_at=began_at,
             chosen=len(chosen),
         )
-        return tuple(replace(unit, rank=len(chosen) + unit.rank) for unit in fitting)
+        return tuple(replace(item, rank=len(chosen) + item.rank) for item in fitting)
 
-    def _explain_none_left(self, earlier: ResumedWork | None, units: tuple[WorkItem, ...]) -> str:
-        if units:
+    def _explain_none_left(self, earlier: ResumedWork | None, items: tuple[WorkItem, ...]) -> str:
+        if items:
             return ""
         if earlier is None:
             return _SELECT_SKIPPED if self._has_company_steps else ""
@@ -285,10 +289,10 @@ class NightlyPlanner:
             "no companies are known yet; read the register with: stoker registry import --download"
         )
 
-    async def _list_stops(self, store: TenantStores, means: Capacity) -> tuple[Stop, ...]:
+    async def _list_stops(self, store: TenantStores, capacity: Capacity) -> tuple[Stop, ...]:
         """Return the stops that stand in the way of any step tonight."""
         steps = self._options.steps
-        needs = list_vendor_needs(set(means.vendors), steps=steps)
+        needs = list_vendor_needs(set(capacity.vendors), steps=steps)
         asked = {each.connector for of_depth in needs.values() for each in of_depth}
         asked |= {CRAWL} if has_lookup_step(steps) else set()
         asked |= {CRM_CONNECTOR} if Step.EXPORT in steps else set()
@@ -296,37 +300,37 @@ class NightlyPlanner:
 
     def _build_quote(
         self,
-        units: tuple[WorkItem, ...],
-        means: Capacity,
+        items: tuple[WorkItem, ...],
+        capacity: Capacity,
         stops: tuple[Stop, ...],
         *,
         paid: Collection[CompanyId] = (),
     ) -> Quote:
-        order, stopped = self._options, {stop.connector for stop in stops}
-        needs = list_vendor_needs(set(means.vendors), steps=order.steps)
-        looking = has_lookup_step(order.steps)
+        options, stopped = self._options, {stop.connector for stop in stops}
+        needs = list_vendor_needs(set(capacity.vendors), steps=options.steps)
+        looking = has_lookup_step(options.steps)
         # A paid lookup continues, and its site is free; stopped vendors refuse.
-        refusing = set(means.vendors) - {CRAWL} if "" in stopped else stopped - {CRAWL}
+        refusing = set(capacity.vendors) - {CRAWL} if "" in stopped else stopped - {CRAWL}
         allowed = not looking or not stopped & {"", CRAWL}
-        begun = tuple(unit for unit in units if allowed or unit.company in paid)
+        begun = tuple(item for item in items if allowed or item.company in paid)
         quote = compute_quote(
             _count_by_depth(begun),
             needs,
-            close_vendors(means.vendors, connectors=refusing),
-            at_once=order.concurrency,
+            close_vendors(capacity.vendors, connectors=refusing),
+            at_once=options.concurrency,
         )
-        if len(begun) < len(units):
-            not_begun = _count_by_depth(units) - _count_by_depth(begun)
-            nothing = close_vendors(means.vendors, connectors=means.vendors)
+        if len(begun) < len(items):
+            not_begun = _count_by_depth(items) - _count_by_depth(begun)
+            nothing = close_vendors(capacity.vendors, connectors=capacity.vendors)
             quote = add_refusals(
-                quote, compute_quote(not_begun, needs, nothing, at_once=order.concurrency)
+                quote, compute_quote(not_begun, needs, nothing, at_once=options.concurrency)
             )
-        if not units or not looking:
+        if not items or not looking:
             return quote
         pulls, left_out = compute_affordable(
-            (unit.depth for unit in units if unit.company not in paid),
-            rule=order.depths,
-            pull_units=means.pull_units if allowed else 0,
+            (item.depth for item in items if item.company not in paid),
+            rule=options.depths,
+            pull_units=capacity.pull_units if allowed else 0,
         )
         refused = {CRAWL: float(left_out)} if left_out else {}
         return replace(
@@ -336,8 +340,8 @@ class NightlyPlanner:
         )
 
 
-def _count_by_depth(units: tuple[WorkItem, ...]) -> Counter[Depth]:
-    return Counter(unit.depth for unit in units)
+def _count_by_depth(items: tuple[WorkItem, ...]) -> Counter[Depth]:
+    return Counter(item.depth for item in items)
 
 
 def _format_all_visited(chosen: Selection) -> str:

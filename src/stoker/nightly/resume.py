@@ -93,8 +93,8 @@ async def get_selection(store: TenantStores, name: str, *, again: bool) -> Resum
     if not await store.nights.count_items(name):
         raise ConfigError(f"run {name} selected no companies; choose a nightly run that did")
     states = tuple(WorkState) if again else tuple(set(WorkState) - {WorkState.DONE})
-    units = [unit async for page in _read_pages(store, name, states) for unit in page]
-    return ResumedWork(run=name, items=_renumber_items((unit, name) for unit in units))
+    items = [item async for page in _read_pages(store, name, states) for item in page]
+    return ResumedWork(run=name, items=_renumber_items((item, name) for item in items))
 
 
 async def limit_to_daily_cap(
@@ -115,7 +115,7 @@ async def limit_to_daily_cap(
     left = None if limit is None else max(limit - chosen, 0)
     visited: set[CompanyId] = set()
     if len(units) > compute_open_capacity(cap, looked_at_today=looked_at):
-        companies = [unit.company for unit in units]
+        companies = [item.company for item in units]
         visited = await accounts.list_visited_since(companies, began_at)
     return limit_to_capacity(units, cap=cap, limit=left, looked_at_today=looked_at, again=visited)
 
@@ -144,14 +144,14 @@ async def _read_pages(
 def _renumber_items(found: Iterable[tuple[WorkItem, str]]) -> tuple[WorkItem, ...]:
     return tuple(
         WorkItem(
-            company=unit.company,
+            company=item.company,
             rank=place,
-            depth=unit.depth,
-            reason=_format_origin(unit, name),
+            depth=item.depth,
+            reason=_format_origin(item, name),
         )
-        for place, (unit, name) in enumerate(found)
+        for place, (item, name) in enumerate(found)
     )
 
 
-def _format_origin(unit: WorkItem, name: str) -> str:
-    return unit.reason if unit.reason.startswith("left by") else f"left by {name}; {unit.reason}"
+def _format_origin(item: WorkItem, name: str) -> str:
+    return item.reason if item.reason.startswith("left by") else f"left by {name}; {item.reason}"

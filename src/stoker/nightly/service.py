@@ -90,9 +90,9 @@ class NightlyRun:
     async def __call__(self, run: RunHandle) -> RunResult:
         """Run the night. Caps, stops and failing vendors degrade it; the outcome says so."""
         name = Run(key=run.key, kind=run.kind).name
-        units = WorkQueue(run.store.nights, name, owner=self._owner, clock=run.clock)
-        async with send_heartbeats(units, clock=run.clock):
-            return await self._run(run, name, units)
+        items = WorkQueue(run.store.nights, name, owner=self._owner, clock=run.clock)
+        async with send_heartbeats(items, clock=run.clock):
+            return await self._run(run, name, items)
 
     async def _run(self, run: RunHandle, name: str, units: WorkQueue) -> RunResult:
         began_at = run.clock.now()
@@ -239,10 +239,10 @@ class NightlyRun:
         batching: EmailBatcher | None,
         units: WorkQueue,
     ) -> CompanyPipeline:
-        order, verifier = self._options, self._vendors.verifier
+        options, verifier = self._options, self._vendors.verifier
         prices = {
-            Depth.SHALLOW: order.depths.shallow_units,
-            Depth.DEEP: order.depths.deep_units,
+            Depth.SHALLOW: options.depths.shallow_units,
+            Depth.DEEP: options.depths.deep_units,
         }
         return CompanyPipeline(
             run.store,
@@ -250,25 +250,25 @@ class NightlyRun:
                 run.store,
                 asking=await self._get_client(),
                 sources=self._vendors,
-                steps=order.steps,
-                corpus_limit=order.corpus_limit,
+                steps=options.steps,
+                corpus_limit=options.corpus_limit,
                 run=name,
                 units=units,
-                keeps_corpus=order.keep_corpus,
+                keeps_corpus=options.keep_corpus,
             ),
             looking=LookupPayments(
                 await self._get_gate(),
                 run.store.money,
                 prices=prices,
-                reset=order.reset,
+                reset=options.reset,
                 run=name,
                 pull_id=self._pull_id,
             ),
             verifying=batching,
             verifier=verifier.name if verifier else "",
             units=units,
-            rule=EnrichmentRule(icp=plan.rule, score=order.score),
-            steps=order.steps,
+            rule=EnrichmentRule(icp=plan.rule, score=options.score),
+            steps=options.steps,
             run=name,
             clock=run.clock,
             learning=self._after_lookup,
@@ -337,15 +337,15 @@ def _abort_export(exporting: Exporter, because: str) -> ExportResult:
     )
 
 
-def _report_company(run: RunHandle, name: str, unit: WorkItem) -> None:
+def _report_company(run: RunHandle, name: str, item: WorkItem) -> None:
     run.observer(
         CompanyEnded(
             at=run.clock.now(),
             tenant=run.store.tenant,
             run=name,
-            company=unit.company,
-            state=unit.state.value,
-            reasons=unit.reasons,
+            company=item.company,
+            state=item.state.value,
+            reasons=item.reasons,
         )
     )
 

@@ -141,12 +141,12 @@ def build_nightly_run(
     clock: Clock,
 ) -> NightlyRun:
     """Return a tenant's night."""
-    means = build_capacity_reader(
+    capacity = build_capacity_reader(
         tenant, own=own, backend=backend, connectors=connectors, caps=caps, reset=order.reset
     )
     return NightlyRun(
         order,
-        planning=NightlyPlanner(order, registry=backend.registry(), means=lambda: means(clock)),
+        planning=NightlyPlanner(order, registry=backend.registry(), means=lambda: capacity(clock)),
         gate=gate,
         asking=asking,
         sources=build_vendors(connectors, tenant),
@@ -213,15 +213,15 @@ async def read_capacity(
     def left(names: Sequence[str], among: Iterable[Cap]) -> dict[str, dict[str, int]]:
         return compute_left(names, among, changes, used, reset=reset, now=now)
 
-    rooms, nights = {"crawl": VendorCapacity()}, await list_recent_lookups(store)
+    capacities, nights = {"crawl": VendorCapacity()}, await list_recent_lookups(store)
     for name, free in left(connectors, caps).items():
         vendor = own.get_connector(name)
         per_minute = vendor.calls * vendor.share / vendor.per_s * 60
         took = measure_usage(nights, name)
-        rooms[name] = compute_capacity(name, free=free, per_minute=per_minute, took=took)
+        capacities[name] = compute_capacity(name, free=free, per_minute=per_minute, took=took)
     of_all, of_looks = left([""], caps)[""], left(["crawl"], (cap for cap in caps if cap.connector))
     return Capacity(
         tenant_units=of_all.get("pull_units", UNLIMITED),
         connector_units=of_looks["crawl"].get("pull_units", UNLIMITED),
-        vendors=rooms,
+        vendors=capacities,
     )

@@ -209,8 +209,8 @@ class SqlWorkStore:
     async def insert_items(self, run: str, units: Sequence[WorkItem]) -> int:
         validate_run_name(run)
         planned: dict[str, WorkItem] = {}
-        for unit in units:
-            planned.setdefault(unit.company, validate_item(unit))
+        for item in units:
+            planned.setdefault(item.company, validate_item(item))
         rows = [
             (self._tenant, run, *item_to_values(planned[company]).values())
             for company in sorted(planned)

@@ -51,8 +51,8 @@ def compute_rank(standing: Candidate) -> tuple[bool, bool, float, float, str]:
 
 def was_visited_since(standing: Candidate, day_began_at: datetime | None) -> bool:
     """Return whether a company was looked up since the day began; False without a day."""
-    looked = standing.last_looked_at
-    return day_began_at is not None and looked is not None and looked >= day_began_at
+    enrichment = standing.last_looked_at
+    return day_began_at is not None and enrichment is not None and enrichment >= day_began_at
 
 
 def compute_open_capacity(cap: int, *, limit: int | None = None, looked_at_today: int = 0) -> int:
@@ -74,13 +74,13 @@ def limit_to_capacity(
     A company in `again` was visited today and counts towards the cap already.
     """
     room, chosen = compute_open_capacity(cap, looked_at_today=looked_at_today), list[WorkItem]()
-    for unit in units:
+    for item in units:
         if limit is not None and len(chosen) >= limit:
             break
-        new = unit.company not in again
+        new = item.company not in again
         if not new or room:
             room -= new
-            chosen.append(replace(unit, rank=len(chosen)))
+            chosen.append(replace(item, rank=len(chosen)))
     return tuple(chosen)
 
 
@@ -119,14 +119,14 @@ class TargetPicker:
         """Consider these too."""
         new: list[Candidate] = []
         old: list[Candidate] = []
-        for standing in candidates:
-            if self._known_only and standing.last_looked_at is None:
+        for candidate in candidates:
+            if self._known_only and candidate.last_looked_at is None:
                 continue
-            if standing.id in self._excluded:
+            if candidate.id in self._excluded:
                 self._excluded_count += 1
                 continue
-            looked = was_visited_since(standing, self.day_began_at)
-            (old if looked else new).append(standing)
+            enrichment = was_visited_since(candidate, self.day_began_at)
+            (old if enrichment else new).append(candidate)
         self._seen += len(new) + len(old)
         self._visited_today += len(old)
         self._unvisited = heapq.nsmallest(
@@ -156,13 +156,13 @@ class TargetPicker:
         chosen = sorted([*self._unvisited[:room], *self._visited], key=compute_rank)[
             : self._max_items
         ]
-        units = _choose_affordable(chosen, now=now, rule=rule or DepthRule(), pull_units=pull_units)
+        items = _choose_affordable(chosen, now=now, rule=rule or DepthRule(), pull_units=pull_units)
         passed_over = 0 if self._include_visited else self._visited_today
         return Selection(
-            items=units,
+            items=items,
             candidates=self._seen + self._excluded_count,
             over_cap=self._seen - passed_over - len(chosen),
-            over_budget=len(chosen) - len(units),
+            over_budget=len(chosen) - len(items),
             visited_today=passed_over,
         )
 
@@ -187,10 +187,10 @@ def choose_targets(
 def _choose_affordable(
     chosen: Iterable[Candidate], *, now: datetime, rule: DepthRule, pull_units: int
 ) -> tuple[WorkItem, ...]:
-    units: list[WorkItem] = []
+    items: list[WorkItem] = []
     left = pull_units
-    for standing in chosen:
-        depth, because = choose_depth(standing, now=now, rule=rule)
+    for candidate in chosen:
+        depth, because = choose_depth(candidate, now=now, rule=rule)
         if depth is Depth.DEEP and left < rule.deep_units:
             depth = Depth.SHALLOW
             because = f"{because}; shallow, as only {left} pull units are left"
@@ -198,15 +198,15 @@ def _choose_affordable(
         if left < price:
             break  # otherwise later companies would be paid for before it
         left -= price
-        units.append(
+        items.append(
             WorkItem(
-                company=standing.id,
-                rank=len(units),
+                company=candidate.id,
+                rank=len(items),
                 depth=depth,
-                reason=f"{format_choice_reason(standing)}; {because}",
+                reason=f"{format_choice_reason(candidate)}; {because}",
             )
         )
-    return tuple(units)
+    return tuple(items)
 
 
 def compute_affordable(
@@ -233,9 +233,9 @@ def choose_depth(standing: Candidate, *, now: datetime, rule: DepthRule) -> tupl
         return Depth.DEEP, "deep, as no contact is known"
     if standing.heat >= rule.hot_from:
         return Depth.DEEP, f"deep, as its heat is {standing.heat:.2f}"
-    looked = standing.last_looked_at
-    if looked is None or now - looked >= rule.deep_again_after:
-        days = f"{(now - looked).days} days ago" if looked else "never"
+    enrichment = standing.last_looked_at
+    if enrichment is None or now - enrichment >= rule.deep_again_after:
+        days = f"{(now - enrichment).days} days ago" if enrichment else "never"
         return Depth.DEEP, f"deep, as it was last looked at {days}"
     return Depth.SHALLOW, "shallow, as it is scored, has contacts and is not hot"
 
@@ -280,9 +280,9 @@ async def select_targets(
 ) -> Selection:
     """Choose tonight's companies among the candidates, in order, as `core.targets` does."""
     after = ""
-    while standings := await accounts.list_candidates(rule=rule.name, after=after, limit=page):
-        after = standings[-1].id
-        targets.add(standings)
+    while candidates := await accounts.list_candidates(rule=rule.name, after=after, limit=page):
+        after = candidates[-1].id
+        targets.add(candidates)
     # A company that is no longer a candidate counts towards the cap, too.
     began_at = targets.day_began_at
     looked_at = await accounts.count_visited_since(began_at) if began_at else 0
@@ -340,18 +340,18 @@ class UnfinishedWork:
         if run not in self._runs:
             self._runs.append(run)
         age = len(self._runs) - 1
-        for unit in units:
-            known = self._companies.setdefault(unit.company, _CompanyWork())
+        for item in units:
+            known = self._companies.setdefault(item.company, _CompanyWork())
             # An item that only scored or verified, or had no vendor to ask, looked nothing up.
-            idle = unit.state is WorkState.DONE and not is_lookup(unit)
+            idle = item.state is WorkState.DONE and not is_lookup(item)
             # A worker that died may have paid; the end that would say so is missing.
-            known.paid |= unit.state is WorkState.CLAIMED or self._paid_cost_name in unit.cost
+            known.paid |= item.state is WorkState.CLAIMED or self._paid_cost_name in item.cost
             if known.finished:
                 continue
-            known.tries += idle or unit.state in _FAILED_TRY_STATES
-            known.finished = not idle and unit.state not in RETRYABLE_STATES
+            known.tries += idle or item.state in _FAILED_TRY_STATES
+            known.finished = not idle and item.state not in RETRYABLE_STATES
             if known.item is None and not idle:
-                known.item, known.run, known.age = unit, run, age
+                known.item, known.run, known.age = item, run, age
 
     def list_unfinished(
         self, states: Collection[WorkState] = RETRYABLE_STATES
@@ -364,10 +364,10 @@ class UnfinishedWork:
         found = [
             (
                 _get_order(known),
-                UnfinishedItem(item=unit, run=known.run, tries=known.tries, paid=known.paid),
+                UnfinishedItem(item=item, run=known.run, tries=known.tries, paid=known.paid),
             )
             for known in self._companies.values()
-            if (unit := known.item) is not None and unit.state in states
+            if (item := known.item) is not None and item.state in states
         ]
         return tuple(leftover for _, leftover in sorted(found, key=lambda each: each[0]))
 

@@ -53,8 +53,10 @@ class FileChannel:
             ) from error
         try:
             end = os.fstat(file).st_size
-            looked = min(end, self._tail_bytes)
-            if looked and delivery in _parse_delivery_ids(os.pread(file, looked, end - looked)):
+            enrichment = min(end, self._tail_bytes)
+            if enrichment and delivery in _parse_delivery_ids(
+                os.pread(file, enrichment, end - enrichment)
+            ):
                 os.fsync(file)  # the writer may have died before it was on the disk
                 return
             # What a crash left of a line must not swallow this one.

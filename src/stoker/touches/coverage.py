@@ -202,8 +202,8 @@ def compute_certificate(
     """
     if not 0 < success_rate <= 1 or weeks < 1 or runs < 1:
         raise ConfigError("a certificate needs a success rate above 0 up to 1, a week and a run")
-    roster = build_eligible(profiles, zone=zone, appeals=appeals)
-    last_done = roster.last_done
+    eligible = build_eligible(profiles, zone=zone, appeals=appeals)
+    last_done = eligible.last_done
     counts = [
         len(
             simulate_weeks(
@@ -214,7 +214,7 @@ def compute_certificate(
                 seed=seed + run,
                 zone=zone,
                 odds=OutcomeOdds(failed=1 - success_rate),
-                choose=build_production_policy(rule=rule, seed=seed + run, appeal=roster.appeal),
+                choose=build_production_policy(rule=rule, seed=seed + run, appeal=eligible.appeal),
             ).overdue
         )
         for run in range(runs)

@@ -93,25 +93,25 @@ def _balance_days(
 ) -> None:
     missing = target - sum(days)
     step = 1 if missing > 0 else -1
-    rooms = {
+    capacities = {
         place: bounds[place].maximum - days[place]
         if step > 0
         else days[place] - bounds[place].minimum
         for place in places
     }
-    whole = sum(rooms.values())
+    whole = sum(capacities.values())
     share = min(abs(missing), whole)
     if not share:
         return
     left = share
-    for place, room in rooms.items():
+    for place, room in capacities.items():
         part = share * room // whole
         days[place] += step * part
-        rooms[place] -= part
+        capacities[place] -= part
         left -= part
     # Fewer are left than there are days, so one turn each is enough.
     for nth in chance.shuffle(len(places)):
         place = places[nth]
-        if left and rooms[place]:
+        if left and capacities[place]:
             days[place] += step
             left -= 1

@@ -163,13 +163,15 @@ async def _list_due(touching: TouchService, day: SavedDay, *, now: datetime) -> 
 async def _compute_capacity(touching: TouchService, *, now: datetime) -> tuple[int, str]:
     """Return how many more may leave now, and the sentence for those that may not."""
     counters = await touching.read_counters(now)
-    rooms = []
+    capacities = []
     for kind, most in get_limits(touching.rule).items():
         count = counters.counts[kind]
         out = await touching.store.count_awaiting_outcome(since=parse_window(count.window).start)
         free = max(most - count.used - out, 0)
-        rooms.append((free, f"{most} may be made per {kind}; {count.used} were, {out} are out"))
-    return min(rooms, key=lambda each: each[0])
+        capacities.append(
+            (free, f"{most} may be made per {kind}; {count.used} were, {out} are out")
+        )
+    return min(capacities, key=lambda each: each[0])
 
 
 async def _deliver_with_retry(

@@ -59,15 +59,15 @@ def plan_week(
     """
     if monday.isoweekday() != 1:
         raise ConfigError(f"{monday} is no Monday; a weekly plan begins on one")
-    roster = build_eligible(profiles, zone=zone, appeals=appeals)
+    eligible = build_eligible(profiles, zone=zone, appeals=appeals)
     budgets, notes = compute_week_budgets(monday, rule=rule, seed=seed, zone=zone)
-    last_done = roster.last_done.copy()
+    last_done = eligible.last_done.copy()
     slots = []
     for place, budget in enumerate(budgets.days):
         slot = DaySlot(
             day=monday + timedelta(days=place), budget=budget, burst=place == budgets.burst
         )
-        filled, day_notes = fill_day(slot, roster, last_done, rule=rule, seed=seed, zone=zone)
+        filled, day_notes = fill_day(slot, eligible, last_done, rule=rule, seed=seed, zone=zone)
         slots.append(filled)
         notes += day_notes
     year, week, _ = monday.isocalendar()
@@ -197,19 +197,17 @@ def _draw_times(
     zone: str,
     since: datetime | None,
 ) -> tuple[Ints, tuple[str, ...]]:
-    stretches = list_open_spans(slot.day, rule=rule, zone=zone)
+    spans = list_open_spans(slot.day, rule=rule, zone=zone)
     taken: Counter[int] = Counter()
     if since is not None or fixed_touches.touches:
         grain = get_grain(rule)
-        standing = sorted(to_ticks(touch.at) for touch in fixed_touches.touches)
-        for stretch in stretches:
-            taken[stretch.hour] += sum(stretch.start <= at < stretch.end for at in standing)
+        candidate = sorted(to_ticks(touch.at) for touch in fixed_touches.touches)
+        for span in spans:
+            taken[span.hour] += sum(span.start <= at < span.end for at in candidate)
         begins = 0 if since is None else -(-to_ticks(since) // grain) * grain
-        stretches = cut_spans(
-            stretches, not_before=begins, fixed=standing, gap=get_gap(rule), grain=grain
-        )
+        spans = cut_spans(spans, not_before=begins, fixed=candidate, gap=get_gap(rule), grain=grain)
     chance = _open_stream(seed, Purpose.TIMES, slot.day)
-    times = draw_day_times(wanted, stretches, rule=rule, chance=chance, taken=taken)
+    times = draw_day_times(wanted, spans, rule=rule, chance=chance, taken=taken)
     if len(times) < wanted:
         return times, (
             f"{slot.day}: {wanted - len(times)} of {slot.budget} touches do not fit into the open "
@@ -219,7 +217,7 @@ def _draw_times(
 
 
 def _build_touches(
-    day: date, picks: Picks, times: Ints, roster: EligibleProfiles, *, seed: int
+    day: date, picks: Picks, times: Ints, eligible: EligibleProfiles, *, seed: int
 ) -> list[Touch]:
     # Made in the roster's order, because a million profiles are read faster one after the other;
     # who gets which time is left to chance.
@@ -235,7 +233,7 @@ def _build_touches(
         strict=True,
     )
     longest = day.toordinal() - NEVER_DONE
-    profiles = roster.profiles
+    profiles = eligible.profiles
     made = [
         Touch(
             url=(profile := profiles[place]).url,
@@ -310,8 +308,8 @@ def replan_week(
     today = to_utc(now).astimezone(get_zone(plan.zone)).date()
     if today > plan.days[-1].day:
         return so_far
-    roster = build_eligible(profiles, zone=plan.zone, appeals=appeals)
-    last_done = _compute_last_done(so_far, roster)
+    eligible = build_eligible(profiles, zone=plan.zone, appeals=appeals)
+    last_done = _compute_last_done(so_far, eligible)
     slots, notes = (
         [],
         [note for note in plan.notes if not _is_about(note, from_day=today, plan=plan)],
@@ -327,7 +325,7 @@ def replan_week(
         )
         filled, day_notes = fill_day(
             replace(slot, touches=stays),
-            roster,
+            eligible,
             last_done,
             rule=rule,
             seed=plan.seed,
@@ -336,7 +334,7 @@ def replan_week(
         )
         # What was handed out and is still pending will be done today, as far as tomorrow knows.
         pending = [touch.url for touch in stays if touch.outcome is None]
-        last_done[roster.find_indexes(pending)] = slot.day.toordinal()
+        last_done[eligible.find_indexes(pending)] = slot.day.toordinal()
         slots.append(filled)
         notes += day_notes
     return replace(so_far, days=tuple(slots), notes=tuple(notes))
@@ -354,11 +352,11 @@ def _apply_to_slot(slot: DaySlot, known: Mapping[tuple[str, date], OutcomeMark])
     )
 
 
-def _compute_last_done(plan: WeeklyPlan, roster: EligibleProfiles) -> Ints:
-    last_done = roster.last_done.copy()
+def _compute_last_done(plan: WeeklyPlan, eligible: EligibleProfiles) -> Ints:
+    last_done = eligible.last_done.copy()
     for slot in plan.days:
         done = [t.url for t in slot.touches if t.outcome is not None and t.outcome.is_counted]
-        places = roster.find_indexes(done)
+        places = eligible.find_indexes(done)
         last_done[places] = last_done[places].clip(min=slot.day.toordinal())
     return last_done
 

@@ -105,8 +105,8 @@ def leads_to_profiles(dossiers: Iterable[CompanyRecord]) -> ParsedProfiles:
     """Return companies as profiles, each by the address of its website."""
     found: dict[str, Profile] = {}
     bad: list[BadRow] = []
-    for dossier in dossiers:
-        company = dossier.company
+    for record in dossiers:
+        company = record.company
         parsed: Profile | str = "no website of it is known"
         if company.website:
             parsed = _build_profile(company.website, company.name, status=ProfileStatus.ACTIVE)
@@ -126,10 +126,10 @@ def compute_appeals(
     A lead's appeal is its score or its heat, whichever is more.
     """
     appeals: dict[str, float] = {}
-    for dossier in dossiers:
-        score = dossier.score.value if dossier.score is not None else 0.0
-        appeal = min(max(score, heats.get(dossier.company.id, 0.0)), 1.0)
-        parsed = _build_profile(dossier.company.website, "", status=ProfileStatus.ACTIVE)
+    for record in dossiers:
+        score = record.score.value if record.score is not None else 0.0
+        appeal = min(max(score, heats.get(record.company.id, 0.0)), 1.0)
+        parsed = _build_profile(record.company.website, "", status=ProfileStatus.ACTIVE)
         if isinstance(parsed, Profile) and appeal > appeals.get(parsed.url, 0.0):
             appeals[parsed.url] = appeal
     return appeals

@@ -102,20 +102,20 @@ def draw_sample(weights: Floats, number: int, *, chance: RandomStream) -> tuple[
         return np.zeros(0, np.int64), np.zeros(size)
     probability = compute_inclusion(weights, number)
     certain = probability >= 1.0
-    order = chance.shuffle(size)
-    order = order[~certain[order]]
+    options = chance.shuffle(size)
+    options = options[~certain[options]]
     open_places = number - int(certain.sum())
-    reach = np.cumsum(probability[order])
+    reach = np.cumsum(probability[options])
     start = chance.draw_one()
-    if not open_places or not len(order):
+    if not open_places or not len(options):
         return np.flatnonzero(certain), probability
     # Sums of fractions end a hair beside the whole number they stand for.
     reach *= open_places / reach[-1]
     hits = np.searchsorted(reach, start + np.arange(open_places), side="right")
     # One step is at least as long as any probability; rounding may still hit a place twice.
     hits = np.maximum.accumulate(hits - np.arange(open_places)) + np.arange(open_places)
-    hits = np.minimum(hits, len(order) - open_places + np.arange(open_places))
-    return np.concatenate([np.flatnonzero(certain), order[hits]]), probability
+    hits = np.minimum(hits, len(options) - open_places + np.arange(open_places))
+    return np.concatenate([np.flatnonzero(certain), options[hits]]), probability
 
 
 def compute_inclusion(weights: Floats, number: int) -> Floats:

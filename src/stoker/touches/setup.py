@@ -188,8 +188,8 @@ async def _read_leads(accounts: AccountStore, *, least: float) -> AsyncIterator[
         after=after, limit=RECORD_PAGE_SIZE, least=least
     ):
         after = page[-1].company.id
-        for dossier in page:
-            yield dossier
+        for record in page:
+            yield record
 
 
 def _open_webhook(own: Settings, connectors: VendorFactory, tenant: TenantId) -> Webhook:

@@ -82,13 +82,13 @@ def count_fitting(
     """
     free_from, fitting = 0, 0
     used = dict(taken)
-    for stretch in stretches:
-        start = max(stretch.start, free_from)
-        if start >= stretch.end:
+    for span in stretches:
+        start = max(span.start, free_from)
+        if start >= span.end:
             continue
-        left = max(cap - used.get(stretch.hour, 0), 0)
-        here = min(left, (stretch.end - grain - start) // gap + 1) if gap else left
-        used[stretch.hour] = used.get(stretch.hour, 0) + here
+        left = max(cap - used.get(span.hour, 0), 0)
+        here = min(left, (span.end - grain - start) // gap + 1) if gap else left
+        used[span.hour] = used.get(span.hour, 0) + here
         fitting += here
         free_from = start + here * gap
     return fitting
@@ -102,19 +102,19 @@ def cut_spans(
     Fixed times are in order.
     """
     apart, left = max(gap, grain), []
-    for stretch in stretches:
-        start = max(stretch.start, not_before)
+    for span in stretches:
+        start = max(span.start, not_before)
         for at in fixed[bisect_right(fixed, start - apart) :]:
             # Exactly one gap before it is still far enough, so the end is one grain further.
-            end = min(at - apart + grain, stretch.end)
+            end = min(at - apart + grain, span.end)
             if start < end:
-                left.append(replace(stretch, start=start, end=end))
+                left.append(replace(span, start=start, end=end))
             start = max(start, at + apart)
-            if start >= stretch.end or end == stretch.end:
-                start = max(start, stretch.end)
+            if start >= span.end or end == span.end:
+                start = max(start, span.end)
                 break
-        if start < stretch.end:
-            left.append(replace(stretch, start=start))
+        if start < span.end:
+            left.append(replace(span, start=start))
     return tuple(left)
 
 
@@ -145,10 +145,10 @@ def _split_by_offset(day: date, zone: str) -> tuple[tuple[datetime, datetime, ti
         return at.astimezone(wall).utcoffset() or timedelta(0)
 
     first = datetime.combine(day, time(), UTC)
-    looks = [first + _HOUR * hour for hour in range(-26, 51)]
+    lookups = [first + _HOUR * hour for hour in range(-26, 51)]
     changes = [
         _find_clock_change(before, after, offset)
-        for before, after in pairwise(looks)
+        for before, after in pairwise(lookups)
         if offset(before) != offset(after)
     ]
     edges = [first - _MAX_UTC_OFFSET, *changes, first + 2 * _MAX_UTC_OFFSET]
@@ -219,15 +219,15 @@ def draw_day_times(
     )
     wished = np.sort(wished // grain * grain)
     if (quick := _spread_apart(wished, stretches, gap=gap, grain=grain)) is not None and not used:
-        starts = np.array([stretch.start for stretch in stretches])
-        hours = np.array([stretch.hour for stretch in stretches])
+        starts = np.array([span.start for span in stretches])
+        hours = np.array([span.hour for span in stretches])
         where = np.searchsorted(starts, quick, side="right") - 1
         each = np.unique(hours[where], return_counts=True)[1]
         if each.max() <= rule.hourly_cap:
             return quick
-    rooms = {stretch.hour: rule.hourly_cap - used.get(stretch.hour, 0) for stretch in stretches}
-    early = _place_earliest(wished.tolist(), stretches, rooms, gap=gap)
-    late = _place_latest(number, stretches, rooms, gap=gap, grain=grain)
+    capacities = {span.hour: rule.hourly_cap - used.get(span.hour, 0) for span in stretches}
+    early = _place_earliest(wished.tolist(), stretches, capacities, gap=gap)
+    late = _place_latest(number, stretches, capacities, gap=gap, grain=grain)
     # Both keep gaps, hours and caps; so does the smaller of the two, place by place.
     return np.minimum(early, late)
 
@@ -273,33 +273,31 @@ def add_jitter(
     return np.clip(moved, first, last)
 
 
-def _spread_apart(at: Ints, stretches: Sequence[TimeSpan], *, gap: int, grain: int) -> Ints | None:
+def _spread_apart(at: Ints, spans: Sequence[TimeSpan], *, gap: int, grain: int) -> Ints | None:
     """Return the moments moved apart, when the day is one unbroken stretch; otherwise None."""
-    pairs = pairwise(stretches)
+    pairs = pairwise(spans)
     if any(one.end != other.start for one, other in pairs):
         return None
     steps = np.arange(len(at)) * gap
-    later = np.maximum.accumulate(np.maximum(at, stretches[0].start) - steps) + steps
-    return np.minimum(later, stretches[-1].end - grain - steps[::-1])
+    later = np.maximum.accumulate(np.maximum(at, spans[0].start) - steps) + steps
+    return np.minimum(later, spans[-1].end - grain - steps[::-1])
 
 
 def _place_earliest(
-    wished: Sequence[int], stretches: Sequence[TimeSpan], rooms: Mapping[int, int], *, gap: int
+    wished: Sequence[int], spans: Sequence[TimeSpan], capacities: Mapping[int, int], *, gap: int
 ) -> Ints:
     """Return each moment as early as it may be, not before it is wished; too late is for ever."""
     found = np.full(len(wished), np.iinfo(np.int64).max)
-    left = dict(rooms)
+    left = dict(capacities)
     here, free_from = 0, 0
     for place, wish in enumerate(wished):
         at = max(wish, free_from)
-        while here < len(stretches) and (
-            at >= stretches[here].end or left[stretches[here].hour] <= 0
-        ):
+        while here < len(spans) and (at >= spans[here].end or left[spans[here].hour] <= 0):
             here += 1
-        if here == len(stretches):
+        if here == len(spans):
             break
-        at = max(at, stretches[here].start)
-        left[stretches[here].hour] -= 1
+        at = max(at, spans[here].start)
+        left[spans[here].hour] -= 1
         found[place] = at
         free_from = at + gap
     return found
@@ -307,28 +305,28 @@ def _place_earliest(
 
 def _place_latest(
     number: int,
-    stretches: Sequence[TimeSpan],
-    rooms: Mapping[int, int],
+    spans: Sequence[TimeSpan],
+    capacities: Mapping[int, int],
     *,
     gap: int,
     grain: int,
 ) -> Ints:
     """Return so many moments, each as late as it may be."""
     found = np.zeros(number, np.int64)
-    left = dict(rooms)
-    here = len(stretches) - 1
-    free_until = stretches[here].end - grain
+    left = dict(capacities)
+    here = len(spans) - 1
+    free_until = spans[here].end - grain
     for place in range(number - 1, -1, -1):
-        while free_until < stretches[here].start or left[stretches[here].hour] <= 0:
+        while free_until < spans[here].start or left[spans[here].hour] <= 0:
             here -= 1
-        at = min(free_until, stretches[here].end - grain)
-        left[stretches[here].hour] -= 1
+        at = min(free_until, spans[here].end - grain)
+        left[spans[here].hour] -= 1
         found[place] = at
         free_until = at - gap
     return found
 
 
-def _to_columns(stretches: Sequence[TimeSpan]) -> tuple[Ints, Ints, Floats]:
-    starts = np.array([stretch.start for stretch in stretches], np.int64)
-    ends = np.array([stretch.end for stretch in stretches], np.int64)
-    return starts, ends, np.array([stretch.rate for stretch in stretches])
+def _to_columns(spans: Sequence[TimeSpan]) -> tuple[Ints, Ints, Floats]:
+    starts = np.array([span.start for span in spans], np.int64)
+    ends = np.array([span.end for span in spans], np.int64)
+    return starts, ends, np.array([span.rate for span in spans])
