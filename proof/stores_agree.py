@@ -38,7 +38,7 @@ async def differences(home: Path, names: list[str], sequences: int) -> list[Diff
 def main(scale: float = 1.0) -> int:
     """Print n and every difference; return how many there were."""
     sequences = max(1, int(SEQUENCES * scale))
-    names = [name for name in BACKENDS if name != "memory"]
+    names = [name for name in BACKENDS if name != "model"]
     if reason := pg.why_no_postgres():
         print(f"without Postgres: {reason}")
         names.remove("postgres")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import pg
-from model.backend import MemoryBackend
+from model.backend import MemoryBackend as Model
 from stoker.backends.json import JsonBackend
 from stoker.backends.postgres import PostgresBackend
-from stoker.backends.sqlite import SqliteBackend
+from stoker.backends.sqlite import MemoryBackend, SqliteBackend
 from stoker.base.types import TenantId
 from stoker.context import Backend
 
@@ -19,7 +19,16 @@ ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
 
 @asynccontextmanager
 async def memory(_: Path) -> AsyncIterator[Backend]:
-    yield MemoryBackend()
+    backend = MemoryBackend()
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+@asynccontextmanager
+async def model(_: Path) -> AsyncIterator[Backend]:
+    yield Model()
 
 
 @asynccontextmanager
@@ -55,6 +64,7 @@ async def postgres(_: Path) -> AsyncIterator[Backend]:
 
 
 BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Backend]]] = {
+    "model": model,
     "memory": memory,
     "sqlite": sqlite,
     "postgres": postgres,

@@ -126,10 +126,10 @@ class MoneySequence:
         until = now + timedelta(minutes=self.rng.randint(-9, 9))
         return self.rng.choice(
             [
-                (f"expire {now}", lambda b: b.tenant(tenant).money.expire(now=now)),
+                (f"expire {now}", lambda b: b.tenant(tenant).money.expire_reservations(now=now)),
                 (
                     f"renew {owner!r} {until}",
-                    lambda b: b.tenant(tenant).money.renew(owner, until=until, now=now),
+                    lambda b: b.tenant(tenant).money.renew_leases(owner, until=until, now=now),
                 ),
             ]
         )
@@ -165,10 +165,12 @@ class MoneySequence:
         limit = self.rng.randint(0, 9)
         return self.rng.choice(
             [
-                (f"hold {key}", lambda b: b.tenant(tenant).money.hold(key)),
+                (f"hold {key}", lambda b: b.tenant(tenant).money.find_reservation(key)),
                 (
                     f"holds {phases} {key} {limit}",
-                    lambda b: b.tenant(tenant).money.holds(phases=phases, after=key, limit=limit),
+                    lambda b: b.tenant(tenant).money.list_reservations(
+                        phases=phases, after=key, limit=limit
+                    ),
                 ),
                 (f"everything of {tenant}", lambda b: dump(b, self.names, tenant)),
             ]
@@ -181,7 +183,8 @@ class MoneySequence:
         places = self.rng.randint(0, 2)
         return self.rng.choice(
             [
-                *[(f"turn {rate} {now}", lambda b: b.shared().acquire(key, rate, now=now))] * 2,
+                *[(f"turn {rate} {now}", lambda b: b.shared().acquire_call(key, rate, now=now))]
+                * 2,
                 (f"push_back {until}", lambda b: b.shared().delay_until(key, until=until)),
                 ("next_at", lambda b: b.shared().find_next_at(key)),
                 *[

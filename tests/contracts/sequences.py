@@ -185,7 +185,7 @@ class Sequence:
         seq = self.rng.randint(0, 5)
         return self.rng.choice(
             [
-                (f"run {at}", lambda s: s.runs.run(at)),
+                (f"run {at}", lambda s: s.runs.find_run(at)),
                 (f"cancel_request {at}", lambda s: s.runs.find_cancel_request(at)),
                 (f"runs {kind} {limit}", lambda s: s.runs.list_runs(kind=kind, limit=limit)),
                 (f"jobs {at}", lambda s: s.runs.list_jobs(at, after=after, limit=limit)),

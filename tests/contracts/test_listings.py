@@ -238,12 +238,12 @@ async def outcome(verb, store):
         return type(error)
 
 
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "memory"])
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "model"])
 def test_every_store_does_what_the_memory_store_does(backend, tmp_path):
     async def compared():
         async with (
             BACKENDS[backend](tmp_path) as subject,
-            BACKENDS["memory"](tmp_path) as model,
+            BACKENDS["model"](tmp_path) as model,
         ):
             for seed in range(6):
                 rng = random.Random(seed)

@@ -69,8 +69,8 @@ def test_a_lease_goes_from_hand_to_hand(on_store):
     "change",
     [
         {"owner": "you"},
-        {"epoch": 9},
-        {"beat": 9},
+        {"fencing_token": 9},
+        {"heartbeat": 9},
         {"until": NOW + timedelta(microseconds=1)},
         {"task": "another"},
         {"name": "hourly"},

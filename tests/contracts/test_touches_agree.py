@@ -53,19 +53,19 @@ class Wrapped:
     """A store of which some verb is done in another way."""
 
     def __init__(self, inner):
-        self._get_inner_texts = inner
+        self._inner = inner
 
     def __getattr__(self, name):
-        return getattr(self._get_inner_texts, name)
+        return getattr(self._inner, name)
 
 
 class Eager(Wrapped):
     """The naive twin: it counts whatever was tried."""
 
-    async def mark(self, week, marked, *, counters):
-        news = await self._get_inner_texts.mark(week, marked, counters=counters)
+    async def record_outcome(self, week, marked, *, counters):
+        news = await self._inner.record_outcome(week, marked, counters=counters)
         if news and not marked.outcome.is_counted:
-            await self._get_inner_texts.count(counters, 1)
+            await self._inner.add_to_counters(counters, 1)
         return news
 
 
@@ -73,14 +73,14 @@ class Forgetful(Wrapped):
     """The naive twin: an import replaces what was known, and a wait begins earlier."""
 
     async def save_profiles(self, profiles):
-        known = {each.url: each for each in await self._get_inner_texts.list_profiles()}
+        known = {each.url: each for each in await self._inner.list_profiles()}
         later = [
             Profile(url=each.url, name=each.name or each.url, status=each.status)
             for each in profiles
             if each.url in known
         ]
-        told = await self._get_inner_texts.save_profiles(profiles)
-        await self._get_inner_texts.save_profiles(later)
+        told = await self._inner.save_profiles(profiles)
+        await self._inner.save_profiles(later)
         return told
 
 
@@ -88,9 +88,9 @@ class LastWins(Wrapped):
     """The naive twin: it does not look whether somebody was there first."""
 
     async def save_plan(self, plan, *, seen, settled=None):
-        kept = await self._get_inner_texts.find_plan(plan.week)
+        kept = await self._inner.find_plan(plan.week)
         latest = kept.revision if kept else 0
-        return await self._get_inner_texts.save_plan(plan, seen=latest, settled=settled)
+        return await self._inner.save_plan(plan, seen=latest, settled=settled)
 
 
 @pytest.mark.parametrize("twin", [Eager, Forgetful, LastWins])

@@ -88,7 +88,7 @@ class TouchSequence:
 
     def add_to_counters(self):
         names, amount = self.rng.sample(COUNTERS, 2), self.rng.choice([-1, 0, 1, 7])
-        return f"count {names} {amount}", lambda store: store.count(names, amount)
+        return f"count {names} {amount}", lambda store: store.add_to_counters(names, amount)
 
 
 async def told(store, verb):
