@@ -127,7 +127,7 @@ def _find_refusals(
     why = np.full(len(accounts), Decision.LOWER_VALUE, np.uint8)
     line = choice.ranking
     firsts = np.flatnonzero(~line.deeper)
-    # Whoever offers less than the price lost to others, whatever else was full as well.
+    # An offer below the price lost to others, whatever else was full as well.
     ahead = firsts[firsts < choice.closed_at[line.tenant[firsts]]]
     why[line.account[ahead[~choice.passed_connector[ahead]]]] = Decision.CAP_CONNECTOR_DAY
     why[line.account[ahead[~choice.passed_shared[ahead]]]] = Decision.CAP_SHARED_DAY

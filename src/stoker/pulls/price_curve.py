@@ -35,7 +35,7 @@ def to_rate_problem(
         [accounts.surface.days_between[free], accounts.deep.days_between[deep]]
     )
     tick = to_days(rule.tick)
-    # Whoever shares nothing shares a last cap that is none.
+    # Accounts without a shared domain get a last, unlimited cap.
     domain = accounts.domain[both]
     shared = np.append(limits.domain_cap, NO_CAP)
     demand = RateDemand(

@@ -132,7 +132,7 @@ class Pulls:
     )
     tick_hours: float = _each(number(0.02, 720), 24.0, "Hours from one plan to the next.")
     floor_days: float = _each(
-        number(0, 36_600), 60.0, "Nobody waits longer than so many days; 0 promises nothing."
+        number(0, 36_600), 60.0, "The longest wait of an account, in days; 0 sets no limit."
     )
     floor_share: float = _each(
         number(0, 0.5), 0.2, "The part of any cap that this promise may take at most."

@@ -49,7 +49,7 @@ TENANT_RULES: Mapping[TenantId, IcpRule] = {
 DISCOVERY_TENANT = TenantId("merlion")  # whose accounts' job boards are read
 
 SETTINGS = """\
-# Written by `stoker demo`. Two tenants; all vendors and all sites are make-believe.
+# Written by `stoker demo`. Two tenants; all vendors and all sites are fake.
 [sandbox]
 address = "{address}"
 
@@ -77,7 +77,7 @@ name = "Hudson Revenue"
 timezone = "America/New_York"
 """
 
-# Real vendors are slower: make-believe ones let us show a night in less than a minute.
+# Real vendors are slower: fake ones let us show a night in less than a minute.
 _RATE_SETTINGS = "".join(
     f"\n[{vendor}]\ncalls = 100000\nburst = 1000\nconcurrency = 100\n"
     for vendor in ("tavily", "openai", "lusha", "zerobounce", "odoo", "boards")
@@ -219,7 +219,7 @@ async def _set_up_tenants(app: App) -> int:
         directory=Path(),
     )
     if not outcome.read:
-        raise ConfigError("the make-believe register could not be read; see what was said above")
+        raise ConfigError("the fake register could not be read; see the errors above")
     for tenant, rule in TENANT_RULES.items():
         await app.backend.tenant(tenant).accounts.save_rule(rule)
     return sum(each.load.count.rows_read for each in outcome.read)
@@ -239,9 +239,7 @@ async def _read_charges(app: App) -> dict[str, dict[str, int]]:
 
 
 def _print_start(settings: Settings, registered: int) -> None:
-    print_text(
-        f"A make-believe internet is up: {registered} registered companies with sites of their own,"
-    )
+    print_text(f"A fake internet is up: {registered} registered companies with sites of their own,")
     print_text("a search engine, a model, a contact database, a mail verifier and two CRMs.")
     names = " and ".join(each.name for each in settings.tenants)
     print_text(f"Tonight {names} look at {COMPANIES_PER_TENANT} companies each …\n")

@@ -27,9 +27,9 @@ class Invariant(StrEnum):
 
     CAPS = "no cap is exceeded"
     ONE_RUN = "one night for every local day"
-    FLOOR = "nobody waits longer than the floor unless it is said"
+    FLOOR = "no account waits longer than the floor unless reported"
     DEADLINE = "a night ends by its deadline"
-    ONCE = "nobody is looked at twice a day"
+    ONCE = "no account is looked up twice a day"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
