@@ -191,7 +191,7 @@ class DuplicateIndex:
         return [bool(each) for each in found[:, 0] | found[:, 1]]
 
     def finish_source(self) -> None:
-        """Be done with one source: what it listed may have twins in the next."""
+        """Be done with one source: what it listed may have duplicates in the next."""
         own = (
             np.unique(np.concatenate(self._source_keys))
             if self._source_keys

@@ -24,9 +24,9 @@ POLL_INTERVAL = timedelta(seconds=5)
 
 GRACE_PERIOD = timedelta(minutes=10)  # after the deadline, for companies that were under way
 
-MIN_ENDED_FOR_PACE = 10  # units that must have ended before their pace is believed
+MIN_ENDED_FOR_PACE = 10  # items that must have ended before their pace is believed
 
-PAGE_SIZE = 200  # units in memory, however many are left out
+PAGE_SIZE = 200  # items in memory, however many are left out
 
 ReadBackoffs = Callable[[], Awaitable[Mapping[str, datetime]]]
 """Says which vendors want to be left alone that work waits for, and until when."""

@@ -62,7 +62,7 @@ QueryT = TypeVar("QueryT", bound=VendorQuery[Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enrichment:
-    """What a look found out, small enough to wait with: no pages, no texts."""
+    """What a lookup found out, small enough to wait with: no pages, no texts."""
 
     company: Company
     findings: tuple[Fact, ...]
@@ -101,7 +101,7 @@ class CompanyEnricher:
     async def find_pages(
         self, before: CompanyRecord, depth: Depth, book: LookupLog
     ) -> Sequence[SearchHit] | None:
-        """Search for a company whose site is not known, if a look this deep does so.
+        """Search for a company whose site is not known, if a lookup this deep does so.
 
         Before it is paid for: without an answer there is nothing to look at. None if there is
         none; then the notebook has the reason, if anybody was to be asked at all.

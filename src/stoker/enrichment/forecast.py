@@ -17,7 +17,7 @@ from stoker.enrichment.model import WorkItem
 
 PRIOR_LOOKUPS = 10  # looks; so much weighs what is expected before anything is known
 
-REPEAT_SHARE = 0.1  # of what a first look asks, before it is known; the rest was answered before
+REPEAT_SHARE = 0.1  # of what a first lookup asks, before it is known; the rest was answered before
 
 _Z90 = 1.2816  # standard deviations to the 90th percentile
 
@@ -64,10 +64,11 @@ class Quote:
 def adjust_by_history(
     expected: Mapping[Depth, Sequence[VendorNeed]], rooms: Mapping[str, VendorCapacity]
 ) -> dict[Depth, list[VendorNeed]]:
-    """Return what looks need by what earlier ones took, beside what was expected all along.
+    """Return the needs per lookup, adjusted by what earlier lookups used.
 
-    The more looks there were, the less is left of the expectation. A repeated lookup is expected
-    to need a small part of it; a shallow look, whatever earlier ones took of those a deep one asks.
+    The more lookups were measured, the less the default counts. A repeated lookup is expected to
+    need a small part of a first one; a shallow lookup, what earlier shallow ones used of the
+    vendors of a deep one.
     """
     found = {
         depth: [
@@ -251,7 +252,7 @@ def choose_items_to_drop(
     per_unit: timedelta,
     before: int = 0,
 ) -> tuple[WorkItem, ...]:
-    """Return which waiting units to leave out so that the rest ends in time, least valuable first.
+    """Return which waiting items to leave out so that the rest ends in time, least valuable first.
 
     `per_unit` is how long the night takes for one more unit, others going on beside it; `before` is
     how many more valuable ones are waiting besides these.

@@ -97,7 +97,7 @@ def list_vendors_to_ask(last: WorkItem | None, *, depth: Depth, now: datetime) -
     lacking = list_skipped_vendors(last)
     heard = {name.partition("/")[0] for name in (*last.cost, *last.saved)}
     owed = frozenset(name for name in lacking if name not in heard or name == _find_first(lacking))
-    # What was too shallow a look is made up for by a deep one alone; what a vendor owes, by any.
+    # What was too shallow a lookup is made up for by a deep one alone; what a vendor owes, by any.
     return deep & owed if "crawl" in lacking else owed
 
 

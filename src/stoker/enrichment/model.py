@@ -92,10 +92,10 @@ def choose_steps(*, only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple
 
 
 class WorkStore(Protocol):
-    """One tenant's units of work, and what it has written into its CRM."""
+    """One tenant's items of work, and what it has written into its CRM."""
 
     async def insert_items(self, run: str, units: Sequence[WorkItem]) -> int:
-        """Add units to a run; return how many were new. One already there stays as it is.
+        """Add items to a run; return how many were new. One already there stays as it is.
 
         Raises ConflictError, and adds nothing, when a new one's place in the order is another's.
         """
@@ -116,9 +116,9 @@ class WorkStore(Protocol):
         ...
 
     async def finish_item(self, run: str, unit: WorkItem, dossier: CompanyRecord | None) -> bool:
-        """Write down how a unit ended, and what is known about its company now, together.
+        """Write down how an item ended, and what is known about its company now, together.
 
-        False, and nothing is written, when the unit has ended already, has another owner or was
+        False, and nothing is written, when the item has ended already, has another owner or was
         never planned; an unclaimed item has the empty owner. Its rank stays as planned.
         The record replaces what was known, contacts and score included; empty values never do,
         as `accounts.model.merge_company_record` does.
@@ -132,7 +132,7 @@ class WorkStore(Protocol):
     async def list_items(
         self, run: str, *, states: Sequence[WorkState] = (), after: int = -1, limit: int = 1000
     ) -> list[WorkItem]:
-        """Return one page of a run's units in their order, beginning after a place."""
+        """Return one page of a run's items in their order, beginning after a place."""
         ...
 
     async def count_items(self, run: str) -> dict[WorkState, int]:

@@ -70,7 +70,7 @@ class SiteFinder:
 
 
 class CompanyPipeline:
-    """Carries out units of one tenant's run."""
+    """Carries out items of one tenant's run."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ _UNUSED_STATES = (ReservationStatus.RELEASED, ReservationStatus.EXPIRED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaidLookup:
-    """A look that may be taken, how deep, and what it cost this time."""
+    """A lookup that may be taken, how deep, and what it cost this time."""
 
     depth: Depth
     cost: Mapping[str, int] = field(default_factory=dict)
@@ -142,7 +142,7 @@ async def _require_target(finds: FindTarget, depth: Depth) -> AsyncIterator[None
 
 
 def build_pull_key(job: PullJobId) -> str:
-    """Return what a pull's units are promised under: the same pull is paid for once."""
+    """Return what a pull's units are reserved under: the same pull is paid for once."""
     return f"pull/{job}"
 
 

@@ -27,7 +27,7 @@ _ENDED_STATES = (WorkState.DONE, WorkState.DEGRADED)
 async def list_recent_lookups(
     store: TenantStores, *, looks: int = MAX_LOOKUPS
 ) -> list[Sequence[WorkItem]]:
-    """Return units that were carried out in the latest nights that came to their end, newest first.
+    """Return items that were carried out in the latest nights that came to their end, newest first.
 
     Of each night at most so many `looks`, those that came first in its order; a night without any
     is left out. Several of one date count as one of the few: one that goes on with another teaches

@@ -38,18 +38,18 @@ def _is_still_stated(finding: Fact, text: str | None) -> bool:
     return text is None or normalize_text(finding.evidence or finding.value) in text
 
 
-UNREAD_NOTE = "unread"  # the note of a company whose pages wait for a deep look
+UNREAD_NOTE = "unread"  # the note of a company whose pages wait for a deep lookup
 
 _YES, _NO = "yes", "no"
 
 
 def has_unread_pages(notes: Mapping[str, str]) -> bool:
-    """Say whether a deep look must be given all pages again, changed or not."""
+    """Say whether a deep lookup must be given all pages again, changed or not."""
     return notes.get(UNREAD_NOTE) == _YES
 
 
 def build_unread_note(visit: SiteVisit | None, *, read: bool) -> dict[str, str]:
-    """Return the note after a look that read what it saw, or only saw it."""
+    """Return the note after a lookup that read what it saw, or only saw it."""
     if visit is None or visit.outcome not in (VisitOutcome.READ, VisitOutcome.THIN):
         return {}
     return {UNREAD_NOTE: _NO if read else _YES}

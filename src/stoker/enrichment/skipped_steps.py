@@ -50,7 +50,7 @@ class SkippedStep:
 
     @property
     def message(self) -> str:
-        """Say it as it stands among a unit's reasons."""
+        """Say it as it stands among an item's reasons."""
         return clean_text(f"{self.step}: {self.reason}")[:MAX_REASON_LENGTH]
 
 
@@ -60,7 +60,7 @@ def replace_url_with_vendor(because: str, *, vendor: str) -> str:
 
 
 def choose_end_state(shortfalls: Iterable[SkippedStep]) -> WorkState:
-    """Return how a unit ended that did without these."""
+    """Return how an item ended that did without these."""
     lacks = {each.cause for each in shortfalls}
     if SkipReason.UNKNOWN in lacks:
         return WorkState.UNKNOWN

@@ -92,7 +92,7 @@ class LookupLog:
         self._notes.append(sentence)
 
     def build_result(self) -> WorkItem:
-        """Return the unit as it ended, by what is written here."""
+        """Return the item as it ended, by what is written here."""
         remarks = tuple(dict.fromkeys(self._notes))
         return replace(
             self.item,

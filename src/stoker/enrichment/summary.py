@@ -83,7 +83,7 @@ class RunSummary:
 
 
 class SummaryBuilder:
-    """Adds units up. Memory is that of their ids and of a bounded number of reasons."""
+    """Adds items up. Memory is that of their ids and of a bounded number of reasons."""
 
     def __init__(self) -> None:
         self._states: Counter[WorkState] = Counter()
@@ -97,7 +97,7 @@ class SummaryBuilder:
         self._lacking: list[str] = []
 
     def add(self, units: Iterable[WorkItem]) -> None:
-        """Count these units too."""
+        """Count these items too."""
         for item in units:
             self._states[item.state] += 1
             self._cost.update(item.cost)
@@ -153,10 +153,10 @@ PAGE_SIZE = 500
 
 
 async def summarize_run(store: TenantStores, run: str) -> RunSummary:
-    """Return what a run's units come to so far, and what the ledger says was spent under it.
+    """Return what a run's items come to so far, and what the ledger says was spent under it.
 
-    A kind of run that has no units comes to its cost alone. What a unit paid for before it was
-    given back is in it too.
+    A kind of run that has no items comes to its cost alone. What an item paid for before it was
+    released is in it too.
     """
     tally, after = SummaryBuilder(), -1
     while page := await store.nights.list_items(run, after=after, limit=PAGE_SIZE):
@@ -230,7 +230,7 @@ class LateItems:
         self.companies = 0
 
     def add(self, units: Iterable[WorkItem]) -> None:
-        """Count these units too, as far as they ended after the deadline."""
+        """Count these items too, as far as they ended after the deadline."""
         for item in units:
             if item.ended_at is None or item.state is WorkState.DROPPED:
                 continue

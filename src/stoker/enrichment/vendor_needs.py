@@ -44,7 +44,7 @@ _DEFAULT_NEEDS: Mapping[Depth, Sequence[VendorNeed]] = MappingProxyType(
     }
 )
 
-# What a call is promised at, where that is more than it costs: an answer at its longest. As long as
+# What a call is reserved at, where that is more than it costs: an answer at its longest. As long as
 # less is free, the vendor is not asked.
 _RESERVED_COSTS: Mapping[str, Mapping[str, int]] = MappingProxyType({"openai": {"tokens": 6_000}})
 
@@ -71,8 +71,8 @@ def compute_capacity(
 ) -> VendorCapacity:
     """Return how many calls a connector allows, from what is free of each of its units.
 
-    A unit without a limit is not in `free`. What earlier looks `took` says how much of
-    each unit a call takes; the last one must still fit with all that it is promised. Calls are
+    A unit without a limit is not in `free`. What earlier lookups `took` says how much of
+    each unit a call takes; the last one must still fit with all that is reserved for it. Calls are
     whole, except of a batch, which may be smaller.
     """
     found = VendorCapacity(per_minute=per_minute, usage=took)

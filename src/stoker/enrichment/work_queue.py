@@ -86,7 +86,7 @@ class WorkQueue:
         return extended
 
     async def finish(self, unit: WorkItem, dossier: CompanyRecord | None) -> bool:
-        """Write down how a unit ended and what is known now, together."""
+        """Write down how an item ended and what is known now, together."""
         if not self.is_owner():
             return False
         return await self._store.finish_item(self._run, unit, dossier)
@@ -96,7 +96,7 @@ class WorkQueue:
         return await self._store.release_items(self._run, owner=self._owner)
 
     def abandon(self, because: str) -> None:
-        """Have nothing more to do with the run's units: none is taken, worked on or finished."""
+        """Have nothing more to do with the run's items: none is taken, worked on or finished."""
         if self.is_owner():
             self._lost, self.lost_reason = True, because
 

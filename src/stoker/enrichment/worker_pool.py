@@ -57,7 +57,7 @@ class WorkerPool:
         self.refusal: Refusal | None = None  # why nothing more is begun
 
     async def run(self) -> None:
-        """Carry out everything there is; what was begun and not finished is given back."""
+        """Carry out everything there is; what was begun and not finished is released."""
         try:
             async with asyncio.TaskGroup() as flow:
                 await self._start_all(flow)

@@ -100,7 +100,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightlyPlan:
-    """Tonight's units in order, where they come from, and what they are expected to take."""
+    """Tonight's items in order, where they come from, and what they are expected to take."""
 
     rule: IcpRule
     items: tuple[WorkItem, ...]

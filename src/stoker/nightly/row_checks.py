@@ -21,7 +21,7 @@ from stoker.enrichment.model import END_STATES, WorkItem
 
 
 def validate_item(unit: WorkItem) -> WorkItem:
-    """Return a unit as a store gives it back."""
+    """Return an item as a store gives it back."""
     validate_company_id(unit.company)
     validate_int64(unit.rank, what="a place")
     if unit.rank < 0:

@@ -51,7 +51,7 @@ SENT_COLUMNS = "run, external_id, model, digest, sent, before, at"
 
 
 def item_to_values(unit: WorkItem) -> dict[str, Value]:
-    """Return a unit as the values of its row, in the order of `ITEM_COLUMNS`."""
+    """Return an item as the values of its row, in the order of `ITEM_COLUMNS`."""
     return {
         "company_id": unit.company,
         "place": unit.rank,
@@ -69,7 +69,7 @@ def item_to_values(unit: WorkItem) -> dict[str, Value]:
 
 
 def parse_item(row: tuple[Any, ...]) -> WorkItem:
-    """Return the unit in a row of `ITEM_COLUMNS`."""
+    """Return the item in a row of `ITEM_COLUMNS`."""
     company, place, depth, state, owner, until_at, because, reasons, cost, saved, seconds, end = row
     return WorkItem(
         company=company,

@@ -24,7 +24,7 @@ UNLIMITED = 10**15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DepthRule:
-    """When a look is worth more than reading the company's own site, and what each depth costs."""
+    """When a lookup is deep, and how many pull units each depth costs."""
 
     hot_from: float = 0.5  # heat from which every look is deep
     deep_again_after: timedelta = timedelta(days=30)
@@ -34,12 +34,12 @@ class DepthRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Tonight's units in order, and what became of the other candidates."""
+    """Tonight's items in order, and what became of the other candidates."""
 
     items: tuple[WorkItem, ...]
     candidates: int
     over_cap: int  # there were better ones for every place of tonight
-    over_budget: int  # there was a place, but nothing left to pay for a look
+    over_budget: int  # there was a place, but nothing left to pay for a lookup
     visited_today: int = 0  # and so not looked at again
 
 
@@ -69,7 +69,7 @@ def limit_to_capacity(
     looked_at_today: int = 0,
     again: Collection[CompanyId] = (),
 ) -> tuple[WorkItem, ...]:
-    """Return those of these units that there are places for, the first ones first.
+    """Return those of these items that there are places for, the first ones first.
 
     A company in `again` was visited today and counts towards the cap already.
     """
@@ -145,10 +145,10 @@ class TargetPicker:
         pull_units: int = UNLIMITED,
         looked_at: int = 0,
     ) -> Selection:
-        """Choose those that `pull_units` can pay for, the most wanted first.
+        """Choose the companies that `pull_units` can pay for, the most wanted first.
 
-        `looked_at` companies had a look today, candidates or not. A deep look that cannot be paid
-        for becomes a shallow one, and that one, if it cannot be paid either, is left out.
+        `looked_at` companies were visited today, candidates or not. A deep lookup that cannot be
+        paid for becomes a shallow one, and is left out if that cannot be paid for either.
         """
         if pull_units < 0:
             raise ConfigError(f"a night has at least 0 places and units, not {pull_units}")
@@ -226,7 +226,7 @@ def compute_affordable(
 
 
 def choose_depth(standing: Candidate, *, now: datetime, rule: DepthRule) -> tuple[Depth, str]:
-    """Return how deep a look this company deserves, money aside, and because of what."""
+    """Return how deep a lookup this company deserves, money aside, and because of what."""
     if not standing.scored:
         return Depth.DEEP, "deep, as nothing is known yet"
     if standing.contacts == 0:
@@ -278,7 +278,7 @@ async def select_targets(
     pull_units: int = UNLIMITED,
     page: int = PAGE_SIZE,
 ) -> Selection:
-    """Choose tonight's companies among the candidates, in order, as `core.targets` does."""
+    """Choose tonight's companies among the candidates, in order, as `nightly.targets` does."""
     after = ""
     while candidates := await accounts.list_candidates(rule=rule.name, after=after, limit=page):
         after = candidates[-1].id
@@ -311,7 +311,7 @@ class _CompanyWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedItem:
-    """A unit that an earlier run of the day left."""
+    """An item that an earlier run of the day left."""
 
     item: WorkItem
     run: str
@@ -327,7 +327,7 @@ class UnfinishedItem:
 class UnfinishedWork:
     """Collects the items of one day's runs, the newest run first, and lists unfinished ones.
 
-    A look that was paid for has a cost of this name.
+    A lookup that was paid for has a cost of this name.
     """
 
     def __init__(self, *, paid_as: str = "crawl/pull_units") -> None:

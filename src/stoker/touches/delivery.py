@@ -86,7 +86,7 @@ class Channel(Protocol):
     def name(self) -> str: ...
 
     async def deliver(self, delivery: str, touch: Touch, *, now: datetime) -> None:
-        """Hand one touch over.
+        """Deliver one touch.
 
         Raises TransientError when later may work, PermanentError when this touch is refused for
         good, ConfigError when nothing can leave this way as things are set.

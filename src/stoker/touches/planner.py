@@ -130,7 +130,7 @@ def pick_for_day(
     forced_already: int = 0,
     appeal: Floats | None = None,
 ) -> Picks:
-    """Return who is picked on a day, as every plan and every rehearsal of one picks them."""
+    """Return who is picked on a day, as every plan and every simulation of one picks them."""
     return pick_profiles(
         last_done,
         day=day.toordinal(),

@@ -118,7 +118,7 @@ def compute_success_rate(marks: Sequence[OutcomeMark], *, usual: float) -> float
 
 
 def build_delivery_id(tenant: str, touch: Touch) -> str:
-    """Return the one id a touch is handed over under, however often that is tried."""
+    """Return the one id a touch is delivered under, however often that is tried."""
     named = f"{tenant}/{touch.day.isoformat()}/{touch.url}".encode()
     return f"touch-{touch.day.isoformat()}-{blake2b(named, digest_size=12).hexdigest()}"
 

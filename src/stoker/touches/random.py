@@ -27,7 +27,7 @@ class Purpose(IntEnum):
     BUDGETS = 1
     PICKS = 2
     TIMES = 3
-    OUTCOMES = 4  # of rehearsals
+    OUTCOMES = 4  # of simulations
 
 
 class RandomStream:
