@@ -213,7 +213,7 @@ def test_a_total_that_its_holds_do_not_explain_is_told_with_exit_code_1(stoker, 
 
     code, _, err = stoker("holds")
     assert code == 1
-    assert "2 is reserved, but its open promises add up to 3" in err
+    assert "2 is reserved, but its open reservations add up to 3" in err
     assert "stoker ledger verify" in err
 
 

@@ -178,7 +178,7 @@ async def the_promise_is_refused(backend):
         money.list_reservations(phases=list(ReservationStatus)),
     ):
         kind, text = await said_by(verb)
-        assert (kind, "the promise a cannot be read" in text) == (TransientError, True)
+        assert (kind, "the reservation a cannot be read" in text) == (TransientError, True)
         assert "nothing was done, restore the store from a backup" in text
     before = {usage.cap: usage.used for usage in await money.list_usage()}
     assert before[DAILY.id].reserved == 20
@@ -208,7 +208,7 @@ def test_a_promise_with_a_word_nobody_says_is_refused_in_a_file(in_file, column,
     async def then(backend):
         money = backend.tenant(ACME).money
         kind, told = await said_by(money.find_reservation("a"))
-        assert (kind, "the promise a cannot be read" in told) == (TransientError, True)
+        assert (kind, "the reservation a cannot be read" in told) == (TransientError, True)
         assert (await said_by(reserve(money, "a")))[0] is TransientError
         assert (await said_by(money.settle("a", {}, now=NOW)))[0] is TransientError
         assert "b" in [hold.key for hold in await money.expire_reservations(now=LATER)]
@@ -225,7 +225,7 @@ def test_a_promise_that_cannot_be_read_is_refused_on_a_server(on_server):
                 ).close()
             money = backend.tenant(ACME).money
             kind, told = await said_by(money.find_reservation("a"))
-            assert (kind, "the promise a cannot be read" in told) == (TransientError, True)
+            assert (kind, "the reservation a cannot be read" in told) == (TransientError, True)
             assert (await said_by(reserve(money, "a")))[0] is TransientError
             assert (await said_by(money.settle("a", {}, now=NOW)))[0] is TransientError
             with psycopg.connect(on_server._admin, autocommit=True) as naive:

@@ -211,7 +211,7 @@ def test_a_promise_written_twice_counts_once_and_is_told():
     replay.read(ledger(note, note))
 
     assert replay.own == PROMISED
-    assert replay.faults == ["entry 2 promises k1 a second time"]
+    assert replay.faults == ["entry 2 reserves k1 a second time"]
 
 
 def test_a_key_that_was_closed_is_not_good_for_another_promise():
@@ -221,7 +221,7 @@ def test_a_key_that_was_closed_is_not_good_for_another_promise():
     replay.read(ledger(*notes, notes[0]))
 
     assert replay.own == NOTHING
-    assert replay.faults == ["entry 3 promises k1 a second time"]
+    assert replay.faults == ["entry 3 reserves k1 a second time"]
 
 
 def test_a_settlement_of_nothing_or_of_what_was_closed_counts_for_nothing_and_is_told():
@@ -232,7 +232,7 @@ def test_a_settlement_of_nothing_or_of_what_was_closed_counts_for_nothing_and_is
 
     assert replay.own[CAP, "w1"] == Totals(settled=2)
     assert replay.faults == [
-        "entry 1 says SETTLED of k1, which was never promised",
+        "entry 1 says SETTLED of k1, which was never reserved",
         "entry 4 says SETTLED of k1, which was closed before",
     ]
 

@@ -173,7 +173,11 @@ def test_what_was_not_said_to_have_been_used_counts_as_nothing():
 @pytest.mark.parametrize(
     ("actual", "kind", "problem"),
     [
-        ({"calls": 1, "tokens": 1, "credits": 1}, ConflictError, "not promised any calls, tokens"),
+        (
+            {"calls": 1, "tokens": 1, "credits": 1},
+            ConflictError,
+            "did not reserve any calls, tokens",
+        ),
         ({"pounds": 1}, ConfigError, "is no unit"),
         ({"credits": -1}, ConfigError, "k1: credits is -1"),
         ({"credits": 10**16}, ConfigError, "k1: credits is 1"),

@@ -148,9 +148,13 @@ def test_open_promises_explain_what_is_reserved():
 @pytest.mark.parametrize(
     ("promises", "used", "sentence"),
     [
-        ([hold("a", 3)], Totals(reserved=2), "2 is reserved, but its open promises add up to 3"),
-        ([hold("a", 3)], Totals(), "0 is reserved, but its open promises add up to 3"),
-        ([], Totals(reserved=1), "1 is reserved, but its open promises add up to 0"),
+        (
+            [hold("a", 3)],
+            Totals(reserved=2),
+            "2 is reserved, but its open reservations add up to 3",
+        ),
+        ([hold("a", 3)], Totals(), "0 is reserved, but its open reservations add up to 3"),
+        ([], Totals(reserved=1), "1 is reserved, but its open reservations add up to 0"),
     ],
 )
 def test_what_is_reserved_without_a_promise_or_promised_without_being_reserved_is_told(

@@ -107,7 +107,7 @@ def test_an_entry_that_cannot_follow_is_a_problem():
         return await verify_ledger(store)
 
     assert asyncio.run(look()).problems == (
-        "entry 12 says SETTLED of nobody, which was never promised",
+        "entry 12 says SETTLED of nobody, which was never reserved",
     )
 
 

@@ -190,11 +190,11 @@ def test_a_sound_ledger_passes(stoker):
         ),
         (
             "DELETE FROM ledger WHERE tenant_id = 'bolt' AND seq = 1",
-            "entry 4 says SETTLED of k1, which was never promised",
+            "entry 4 says SETTLED of k1, which was never reserved",
         ),
         (
             "DELETE FROM ledger WHERE tenant_id = 'bolt' AND seq >= 4",
-            "the promise k1: its entries say SENT, the store says that it is closed",
+            "the reservation k1: its entries say SENT, the store says that it is closed",
         ),
         (
             "UPDATE budgets SET settled = settled - 1 WHERE settled > 0",
@@ -203,7 +203,7 @@ def test_a_sound_ledger_passes(stoker):
         ("DELETE FROM budgets", "the total is 0 and 0"),
         (
             "UPDATE holds SET phase = 'RELEASED' WHERE key = 'k2'",
-            "the promise k2: its entries say SENT, the store says that it is closed",
+            "the reservation k2: its entries say SENT, the store says that it is closed",
         ),
     ],
 )

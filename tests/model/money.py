@@ -199,7 +199,7 @@ class MemoryBudgetStore:
         moment = self._build_state().to_ledger_time(now)
         before = self._reservations.get(validate_name(key, what="a key"))
         if before is None:
-            raise ConflictError(f"nothing was promised under {key}; reserve first")
+            raise ConflictError(f"nothing was reserved under {key}; reserve first")
         after = rule(before, moment)
         if after != before:
             note = build_status_entry(before, after, now=moment)

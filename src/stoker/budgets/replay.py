@@ -141,7 +141,7 @@ class Replay:
     def _add_reservation(self, entry: LedgerEntry) -> None:
         key = entry.subject
         if key in self.open or key in self._returned or key in self._settled:
-            self._add_fault(entry, f"promises {key} a second time")
+            self._add_fault(entry, f"reserves {key} a second time")
             return
         reservation = ReplayedReservation(
             key=key,
@@ -150,7 +150,7 @@ class Replay:
             shared=_parse_charges(_said_replaying(entry).get("shared", [])),
         )
         self.open[key] = reservation
-        self._add_totals(reservation, {}, promised=1)
+        self._add_totals(reservation, {}, direction=1)
 
     def _change_status(self, entry: LedgerEntry) -> None:
         key, phase = entry.subject, ReservationStatus(entry.kind)
@@ -162,7 +162,7 @@ class Replay:
             reservation, counted = self._returned.get(key), 0
         if reservation is None:
             known = key in self._settled or key in self._returned
-            what = "was closed before" if known else "was never promised"
+            what = "was closed before" if known else "was never reserved"
             self._add_fault(entry, f"says {phase} of {key}, which {what}")
             return
         actual = (
@@ -178,17 +178,17 @@ class Replay:
             self._settled.add(key)
         else:
             self._returned[key] = reservation
-        self._add_totals(reservation, actual, promised=(phase in OPEN_STATUSES) - counted)
+        self._add_totals(reservation, actual, direction=(phase in OPEN_STATUSES) - counted)
 
     def _add_totals(
-        self, reservation: ReplayedReservation, actual: Mapping[str, int], *, promised: int
+        self, reservation: ReplayedReservation, actual: Mapping[str, int], *, direction: int
     ) -> None:
         for charges, totals in ((reservation.charges, self.own), (reservation.shared, self.shared)):
             for place, amount in charges.items():
                 there = totals.get(place, Totals())
                 totals[place] = Totals(
                     settled=there.settled + actual.get(get_cap_unit(place[0]), 0),
-                    reserved=there.reserved + promised * amount,
+                    reserved=there.reserved + direction * amount,
                 )
 
     def _add_fault(self, entry: LedgerEntry, what: str) -> None:

@@ -106,13 +106,13 @@ def settle_reservation(
     without a number cost zero. A reservation that had been released and still cost something is
     settled late: the money is gone and is counted. If it cost nothing, it stays released.
     """
-    said = {
+    amounts = {
         validate_unit(name): validate_amount(number, what=f"{reservation.key}: {name}")
         for name, number in actual.items()
     }
-    if unknown := set(said) - set(reservation.amounts):
-        raise ConflictError(f"{reservation.key} was not promised any {', '.join(sorted(unknown))}")
-    cost = {name: said.get(name, 0) for name in reservation.amounts}
+    if unknown := set(amounts) - set(reservation.amounts):
+        raise ConflictError(f"{reservation.key} did not reserve any {', '.join(sorted(unknown))}")
+    cost = {name: amounts.get(name, 0) for name in reservation.amounts}
     if reservation.status is ReservationStatus.SETTLED:
         if dict(reservation.actual) == cost:
             return reservation
@@ -181,8 +181,8 @@ def compute_totals(reservation: Reservation) -> dict[tuple[str, str], tuple[int,
             if reservation.status is ReservationStatus.SETTLED
             else 0
         )
-        promised = charge.amount if reservation.status in OPEN_STATUSES else 0
-        added[charge.cap, charge.window] = (used, promised)
+        reserved = charge.amount if reservation.status in OPEN_STATUSES else 0
+        added[charge.cap, charge.window] = (used, reserved)
     return added
 
 
@@ -193,12 +193,12 @@ def compute_overrun(reservation: Reservation) -> dict[str, int]:
     """
     if reservation.status is not ReservationStatus.SETTLED:
         return {}
-    promised = (
+    reserved = (
         dict.fromkeys(reservation.amounts, 0)
         if is_settled_late(reservation)
         else reservation.amounts
     )
-    over = {name: cost - promised[name] for name, cost in reservation.actual.items()}
+    over = {name: cost - reserved[name] for name, cost in reservation.actual.items()}
     return {name: more for name, more in over.items() if more > 0}
 
 

@@ -55,7 +55,7 @@ def parse_reservation(row: tuple[Any, ...]) -> Reservation:
     """Return the reservation in a row of `RESERVATION_COLUMNS`."""
     key, connector, fingerprint, phase, owner, until_at, reserved_at, closed_at = row[:8]
     run, account, reason, amounts, charges, actual = row[8:]
-    with wrap_row_errors(f"the promise {key}"):
+    with wrap_row_errors(f"the reservation {key}"):
         return Reservation(
             key=key,
             connector=connector,
@@ -80,7 +80,7 @@ def parse_cap_change(row: tuple[Any, ...]) -> CapChange:
     Raises TransientError when it makes no sense: a cap that cannot be read refuses.
     """
     cap, limit, raised_to, raised_until = row
-    with wrap_row_errors(f"what was said about the cap {cap}"):
+    with wrap_row_errors(f"the change of the cap {cap}"):
         return CapChange(
             cap=cap,
             limit=limit,

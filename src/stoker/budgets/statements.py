@@ -138,17 +138,17 @@ def find_mismatches(
 
     Caps that tenants share are passed over: one tenant's reservations cannot explain them.
     """
-    promised: dict[CapWindow, int] = {}
+    reserved_amounts: dict[CapWindow, int] = {}
     for reservation in reservations:
         for charge in reservation.charges if reservation.status in OPEN_STATUSES else ():
             if not charge.shared:
                 place = (charge.cap, charge.window)
-                promised[place] = promised.get(place, 0) + charge.amount
+                reserved_amounts[place] = reserved_amounts.get(place, 0) + charge.amount
     return [
         f"{place[0]} in {place[1]}: {used.get(place, Totals()).reserved} is reserved, but its open "
-        f"promises add up to {promised.get(place, 0)}"
-        for place in sorted(promised.keys() | used.keys())
-        if promised.get(place, 0) != used.get(place, Totals()).reserved
+        f"reservations add up to {reserved_amounts.get(place, 0)}"
+        for place in sorted(reserved_amounts.keys() | used.keys())
+        if reserved_amounts.get(place, 0) != used.get(place, Totals()).reserved
     ]
 
 

@@ -307,7 +307,7 @@ class SqlBudgetStore(SqlLimitStore):
         def move(tx: Transaction, **_: bool) -> Reservation:
             rows = tx.query(SELECT_RESERVATION_AND_TIME, tenant=self._tenant, key=key)
             if not rows:
-                raise ConflictError(f"nothing was promised under {key}; reserve first")
+                raise ConflictError(f"nothing was reserved under {key}; reserve first")
             with wrap_row_errors(LAST_ENTRY_TIME):
                 moment = BudgetState(latest=from_optional_db_time(rows[0][0])).to_ledger_time(now)
             before = parse_reservation(rows[0][1:])

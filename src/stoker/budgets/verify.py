@@ -87,7 +87,7 @@ async def find_shared_mismatches(
         for place, used in verdict.shared.items():
             taken[place] = taken.get(place, 0) + used.settled
     # Only what is settled is compared: it never becomes less. So ledgers have at least what totals
-    # said before they were read, and at most what totals say after, whoever spends meanwhile. What
+    # had before they were read, and at most what totals have after, also if others spend. What
     # is reserved comes and goes.
     first, last = to_totals(before or ()), to_totals(await shared.list_usage())
     found = []
@@ -174,8 +174,8 @@ def _find_reservation_mismatches(
 ) -> list[str]:
     truth = {key: reservation.status for key, reservation in replay.open.items()}
     return [
-        f"the promise {key}: its entries say {truth.get(key, 'that it is closed')}, the store says "
-        f"{phases.get(key, 'that it is closed')}"
+        f"the reservation {key}: its entries say {truth.get(key, 'that it is closed')}, the store "
+        f"says {phases.get(key, 'that it is closed')}"
         for key in sorted(truth.keys() | phases.keys())
         if truth.get(key) != phases.get(key)
     ]

@@ -72,7 +72,7 @@ def append_checked(
     """Append entries that were validated already, as `append_entries`."""
     if not notes:
         return []
-    # Whoever inserts the next seq first has the turn; the others wait for its commit and look
+    # The first to insert the next seq goes on; the others wait for its commit and look
     # again. Where transactions already wait for each other (SQLite), the first try succeeds.
     while True:
         last = [_LastLink(*row) for row in tx.query(SELECT_LAST, tenant=tenant)]

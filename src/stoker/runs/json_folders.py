@@ -150,7 +150,7 @@ class RunFolders:
     def list_problems(self) -> list[str]:
         """Return a sentence for each problem that a person should look at."""
         troubles = [
-            f"{path} was damaged and is kept aside; look at it, then delete it"
+            f"{path} was damaged and moved aside; look at it, then delete it"
             for pattern in ("index.json.damaged-*", "runs/*/*.torn-*")
             for path in sorted(self.folder.glob(pattern))
         ]
@@ -165,7 +165,7 @@ class RunFolders:
                 troubles.append(str(error))
         try:
             if read_index(self._index) is None and self._index.exists():
-                troubles.append(f"{self._index} is damaged; the next write makes it anew")
+                troubles.append(f"{self._index} is damaged; the next write rebuilds it")
         except ConfigError as error:
             troubles.append(str(error))
         return troubles
