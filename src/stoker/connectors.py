@@ -1,13 +1,8 @@
-"""This process's connectors, each built from settings when first asked for; which are off, and why.
+"""This process's vendor clients, each built from settings when first used; which are off, and why.
 
-All of them share one HTTP client, so that all of them pass the same guard. A connector without its
-key is off: a sentence for whoever looks, an error only for whoever asks for it. What a connector
-does is its own module's business; what may be spent on it is not known here.
-
-Which connectors there are, what settings each needs to be on, and where they send it.
-
-A connector without its key is off, and that is a sentence, not an error. Who builds them is not
-known here.
+All of them share one HTTP client, and so the same address checks. A vendor without its key is
+off: a sentence for a caller who lists vendors, an error for one who uses it. What may be spent is
+decided by budgets.
 """
 
 from __future__ import annotations

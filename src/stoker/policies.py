@@ -1,6 +1,6 @@
-"""What settings mean to those who act: caps, resets, retention, ways to vendors and hosts.
+"""Builds what settings describe: caps, reset times, retention, vendor limits, host delays.
 
-Turns settings into the values and clocks the engine works with. Nothing is opened here.
+Nothing is opened here.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 # ruff: noqa: RUF009 - `_is` and `_each` return dataclass fields, made once and never changed
-"""What there is to set: every setting with its default, its kind, its names and one sentence.
+"""Every setting: default, type, names in the environment, and one sentence of help.
 
-This is the one list; the reference page, `stoker init`, `config show` and the error messages are
-all made from it. How values get here is `config`'s business.
-
-Settings: one frozen value, read once, every field explained and its origin known.
-
-What there is to set stands in `config.sections`, what a value may be in `config.values`. Where
-values come from, and which of several counts, is the business of `config.loading`.
+The reference page, `stoker init`, `config show` and error messages all come from this list.
+`Settings` is one frozen value that also knows where each value came from; `config/` reads it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,7 @@
-"""What the engine needs from the world, and nothing more.
+"""The clock: what one is, the machine's own, one for tests, and how far a clock is trusted.
 
-Every verb on a store is written once per backend, so a verb earns its place: it says what the
-product means, it is atomic, and it happens wholly or not at all. Stores are told the time; they
-never ask for it. All moments are aware; what comes back is in UTC.
-
-The machine's clock, and one that is turned by hand. Everything else is told the time.
-
-How far clocks are believed, and what is said when one cannot be.
-
-A clock that is earlier than what is already written down would start things a second time or open
-yesterday's budget again. A person can say that it is right all the same, and that is an entry too.
+Every other module is passed the time. A clock earlier than the newest ledger entry would start
+runs twice or reopen yesterday's budget; an operator can confirm that it is right nevertheless.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""What a run is: its one timestamp, how it can end, and the manifest that explains it.
+"""Canonical JSON text and its digest, and lenient reading of fields from foreign JSON.
 
-A run belongs to one tenant. One UTC timestamp, whole seconds, names it everywhere: rows, file
-names, manifest, logs. Which runs may be forgotten is `retention`'s business.
-
-Values taken out of JSON that somebody else wrote: what has the wrong type is as good as absent.
-
-Nothing here raises for what is in the JSON. What is missing and must not be is the caller's to say.
+A field of the wrong type counts as absent; nothing here raises for what the JSON holds. The
+caller decides which fields are required.
 """
 
 from __future__ import annotations

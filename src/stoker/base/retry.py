@@ -1,11 +1,7 @@
-"""How long to wait before trying again: what a server asked for, and what we would wait anyway.
+"""How long to wait before a retry: Retry-After, backoff with jitter, and quota headers.
 
-Both are bounded. Chance is passed in. Whether to try again at all is decided elsewhere.
-
-What a vendor says is left of its quota, read from its headers: numbers, durations, windows.
-
-Headers are somebody else's text: what is no plain number, or speaks of no time, says nothing. How
-much slower we go for it is decided where paces are kept.
+Every wait is bounded and randomness is passed in. A header that is not a plain number or
+duration is ignored. Callers decide whether to retry at all.
 """
 
 from __future__ import annotations

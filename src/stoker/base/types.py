@@ -1,9 +1,4 @@
-"""One pull as it is handed to whoever carries it out, under an id that follows from what it is.
-
-The same account, connector and depth in the same stretch of time is the same pull, however often
-it is planned. When and whether it runs, and what it pays, is the engine's business.
-
-The nouns everyone shares, and the few checks that make them safe to pass around.
+"""Types that every room uses, and the checks that make their values safe to pass around.
 
 Plain frozen values: they know their own shape and nothing about where they came from.
 """

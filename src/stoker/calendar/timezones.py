@@ -1,9 +1,7 @@
-"""Which moments a cron line stands for in a time zone, when clocks are set forward or back.
+"""Which moments a cron line means in a time zone, and how a moment is shown in one.
 
-A wall time that is jumped over is a gap, one that comes twice a fold; a schedule says what it
-wants in either case. Knows zones and cron lines, and nothing about runs. All moments are UTC.
-
-How a moment looks on a wall in some time zone, for people to read.
+A local time that clocks skip is a gap, one that comes twice a fold; a schedule says what it wants
+in either case. Knows zones and cron lines, and nothing about runs. All moments are UTC.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""What a setting's value may be: how each kind is read from text or TOML, and what is allowed.
+"""What a setting's value may be, how it is read from text or TOML, and how it is described.
 
-A kind turns what was given into a value, or raises: ValueError when what is allowed says it all,
-ConfigError when there is more to say. `Secret` is here because being secret is a property of a
-value, wherever it goes.
-
-What is known about one setting besides its value, and how a section says it.
-
-Sections are dataclasses whose fields carry this along; everything shown about settings is made
-from it. Which settings there are is not known here.
+A field type returns the value or raises: ValueError if the allowed values explain the problem,
+ConfigError if there is more to say. Sections are dataclasses whose fields carry a `FieldInfo`;
+everything shown about settings comes from it. `Secret` hides its value wherever it goes.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""Which of several given values counts, and what is wrong with those that cannot be used.
+"""Loads settings, weakest source first: defaults, stoker.toml, .env, environment, flags.
 
-Each given value is matched to the setting it speaks of and read; a stronger source replaces a
-weaker one. Every problem becomes one line: where it stands, what was given, what is allowed.
-
-Settings from their sources, weakest first: defaults, stoker.toml, .env, environment, flags.
-
-How a source is read stands in `config.sources`, which value counts in `config.merging`; here the
-whole is put together and held against itself. Nothing looks at this process's environment; wiring
-hands it in.
+Each value is matched to its setting and read; a stronger source replaces a weaker one. Every
+problem becomes one line: where it is, what was given, what is allowed. The caller passes the
+environment.
 """
 
 from __future__ import annotations

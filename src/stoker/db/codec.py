@@ -75,7 +75,7 @@ def validate_job(job: Job) -> Job:
 def validate_enriched_job(enriched: EnrichedJob) -> EnrichedJob:
     """Return the enriched posting as a store gives it back."""
     texts = "".join((enriched.job, enriched.title, enriched.seniority, *enriched.stack))
-    if len(texts) > MAX_TEXT_LENGTH or not texts.isascii() or "\0" in texts:  # as in kept_job
+    if len(texts) > MAX_TEXT_LENGTH or not texts.isascii() or "\0" in texts:  # as in validate_job
         for text in (enriched.job, enriched.title, enriched.seniority, *enriched.stack):
             validate_text(text, what="an enriched posting")
     return enriched
@@ -85,7 +85,7 @@ def validate_job_score(score: JobScore) -> JobScore:
     """Return the score as a store gives it back."""
     parts: Mapping[str, Json] = score.components
     texts = "".join((score.job, score.bucket, *parts))
-    if len(texts) > MAX_TEXT_LENGTH or not texts.isascii() or "\0" in texts:  # as in kept_job
+    if len(texts) > MAX_TEXT_LENGTH or not texts.isascii() or "\0" in texts:  # as in validate_job
         validate_text(score.job, what="a score")
         validate_text(score.bucket, what="a score's bucket")
     elif {*map(type, parts.values())} <= {float} and isfinite(sum(score.components.values())):

@@ -1,14 +1,8 @@
-"""What the engine needs from the world, and nothing more.
+"""What SQLite and Postgres share: transactions, health checks, and how values are stored.
 
-Every verb on a store is written once per backend, so a verb earns its place: it says what the
-product means, it is atomic, and it happens wholly or not at all. Stores are told the time; they
-never ask for it. All moments are aware; what comes back is in UTC.
-
-What SQLite and Postgres share: the verbs of a store, written once over a small transaction.
-
-The two databases differ in how a transaction is opened, how its rows are fenced off by tenant
-and how their failures are named; those live in `sqlite.py` and `postgres.py`. A query here names
-its values `:like_this`; each backend says them in its own way.
+The two differ in how a transaction opens, how tenants are separated and how errors are named;
+`sqlite.py` and `postgres.py` know that. Queries name their values `:like_this`; each database
+translates them. All moments are aware and come back in UTC.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""Many workers, one server, and row security between tenants.
+"""Postgres for many workers: one transaction per verb, and row security between tenants.
 
-A tenant's verbs run in transactions that begin by saying which tenant they are for, and end with
-that forgotten: nothing about a tenant outlives a transaction, so a connection may serve anybody
-next, also behind a pooler. No transaction begins before row security was seen to hold.
-What a verb says in SQL is shared with SQLite; what the server's failures mean is `postgres_link`'s.
-
-One transaction on a Postgres connection: how it begins, speaks and ends.
-
-It begins by saying which tenant it is for, and whatever was said on the connection before is
-forgotten. It ends with COMMIT, and with it may go the one statement that must not wait for us.
+A transaction begins by setting its tenant, after resetting everything set on the connection
+before, so a connection can serve any tenant next, also behind a pooler. None begins before row
+security was checked. It ends with COMMIT, sent together with the one statement that must not
+wait for a round trip. `postgres_connection.py` translates the server's errors.
 """
 
 from __future__ import annotations

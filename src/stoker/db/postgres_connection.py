@@ -1,14 +1,9 @@
-"""How a Postgres server is reached, and what its failures mean for the caller.
+"""Connections to Postgres on threads of their own, with deadlines and translated errors.
 
-Every wait has an end: connecting, a peer that stops answering, a lock, a statement. The driver's
-errors stop here; what leaves is one of our five kinds, one line, never with a password in it.
-Who may see which rows is the business of `postgres.py` and `row_security.py`.
-
-A few threads, each with a connection of its own, so that waiting for Postgres blocks nobody.
-
-A connection belongs to its thread, so whoever has the thread has the connection: there is no
-second queue, a failure to connect is seen by the one who asked, and work that never got a lane
-was certainly not done. Every call ends by its deadline, also when the peer has gone silent.
+Each thread owns its connection, so there is no second queue: the caller sees a failure to
+connect, and work that got no thread was certainly not done. Every call ends by its deadline, also
+when the server is silent. Driver errors become one of the five kinds, one line, never with a
+password in it.
 """
 
 from __future__ import annotations

@@ -79,12 +79,12 @@ class SqliteDatabase:
         self._closed = False
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
-        """Run work in the next group commit; see `SqlDatabase`."""
+        """Run work in the next group commit; see `Database`."""
         asked = self._writer.submit(lambda connection: work(SqliteTransaction(connection)))
         return await asyncio.wrap_future(asked)
 
     async def read(self, work: Callable[[Transaction], Result]) -> Result:
-        """Run work against one consistent view; see `SqlDatabase`."""
+        """Run work against one consistent view; see `Database`."""
         return await self._read(lambda: self._run_in_view(work))
 
     async def migrate(self) -> list[str]:

@@ -1,13 +1,8 @@
-"""One vendor's API over HTTP: the key goes along, statuses become the five kinds of error.
+"""One vendor's API over HTTP: sends the key, turns statuses into the five kinds of error.
 
-A vendor's own meanings stand in its failure table; what most vendors mean is here. What questions
-and answers look like, each connector knows. Nothing a vendor says is repeated in an error, and no
-header either: either could hold a key.
-
-What every paid vendor has in common: our key, the credits it takes, and saying how it is.
-
-A vendor's word on what it charged is believed as far as a number can be; without one, what was
-promised counts, so that nothing is counted too low. Which vendor wants what is not known here.
+A vendor's own meanings are in its failure table; what most vendors mean is here. The cost a
+vendor reports counts; without one, the reserved cost does, so that nothing is counted too low. No
+vendor text or header appears in an error: either could hold a key.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Files of the register on disk: plain, gzipped or zipped, looked through once before anything
-is taken from them, then read row by row.
+"""Register and classification files on disk: plain, gzipped or zipped, checked before use.
 
-The first pass finds a file that breaks off, is no register or is another letter's before a row of
-it is kept, and names it by the digest of what it says: packed or not, it is the same file.
-
-A file with a classification of industries: CSV with codes and titles, read whole.
+A first pass finds a file that is truncated, is no register, or holds another part, before any of
+its rows is stored. The digest of the content names a file, packed or not.
 """
 
 from __future__ import annotations

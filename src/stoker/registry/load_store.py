@@ -1,11 +1,7 @@
-"""How rows of the register are put in: compared with what is known, and written if they differ.
+"""Writes a batch of register rows: compares digests and writes only what differs.
 
-A batch is compared by digests, so what it would replace is never read, and what is the same is
-never written. Everything here is part of somebody's transaction that has the register to itself.
-
-How entities, loads, rejected rows and industry codes stand in the rows of the register's tables.
-
-Rows that come out are read as either database's driver gives them: moments, days and JSON as
+Rows that would be replaced are never read. Every function runs in the caller's transaction, which
+holds the register's lock. Rows come back as either driver returns them: moments, days and JSON as
 text or decoded, 0 or False.
 """
 

@@ -1,13 +1,6 @@
-"""What the engine needs from those it asks: connectors, and a memory of what they said.
+"""A registered entity, the loads that brought it, and the store of the public register.
 
-A connector answers one need through one vendor and says what it cost; it decides nothing, pays
-nothing and waits for nobody's turn. Memories are a tenant's own, except the registry, which is
-public and the same for everybody. Stores are told the time; what comes back is in UTC.
-
-An entity of the public register, and the loads that brought it here.
-
-Plain values. How a register's file is read is its connector's business; which entities a tenant
-wants is not known here.
+The register is the same for all tenants. Callers pass the time; moments come back in UTC.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""Which files of the register are read: which were before, which are refused, and why.
+"""Names of register files, parts and releases; which file is loaded, skipped or refused.
 
-Decided over what is known of earlier loads, before a row is written. How a file is read is its
-connector's business, and what is done with its rows the engine's.
-
-What an entity's number, a file's name and a release look like.
-
-A number that is odd is a doubt and no more: new kinds of entities come with new numbers. A part of
-the register is believed only under the name its publisher gives it, because what is missing from
-all parts together counts as gone.
+Decided from earlier loads before a row is written. An odd entity number is only a doubt: new
+kinds of entities bring new numbers. A part counts only under its publisher's name, because an
+entity missing from all parts together counts as gone.
 """
 
 from __future__ import annotations
