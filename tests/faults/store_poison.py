@@ -13,18 +13,13 @@ from datetime import UTC, datetime, timedelta
 from contracts.backends import ACME
 from faults.tally import Tally
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Company, CompanyId, User
+from stoker.accounts.model import Company, CompanyId
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.context import Backend, TenantStores
 from stoker.crawl.model import PageState
 from stoker.vendors.model import CachedAnswer
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
-
-
-async def user(store: TenantStores, text: str, nth: int) -> AsyncIterator[object]:
-    yield await store.accounts.save_user(User(id=f"u{nth}", name=text, role="viewer"))
-    yield next(each.name for each in await store.accounts.list_users() if each.id == f"u{nth}")
 
 
 async def company(store: TenantStores, text: str, nth: int) -> AsyncIterator[object]:
@@ -56,7 +51,7 @@ async def page(store: TenantStores, text: str, nth: int) -> AsyncIterator[object
     yield (await store.pages.list_pages("a.test"))[0].etag
 
 
-PLACES = {"user": user, "company": company, "rule": rule, "answer": answer, "page": page}
+PLACES = {"company": company, "rule": rule, "answer": answer, "page": page}
 
 
 def kept(name: str, opening: AbstractAsyncContextManager[Backend], texts: Iterable[str]) -> Tally:

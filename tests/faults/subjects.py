@@ -106,7 +106,7 @@ class Stored:
             case "end":
                 await store.runs.finish_run(_ended(at))
 
-    async def find_plan(self, lane: int) -> int:
+    async def kept(self, lane: int) -> int:
         store = self.store(lane)
         entries = await _whole_ledger(store)
         if (seq := find_first_break(entries)) is not None:

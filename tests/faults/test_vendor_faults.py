@@ -27,7 +27,7 @@ def test_a_thousand_calls_to_a_lying_vendor_stay_within_cap_ledger_and_once(tmp_
     assert tally.broken == []
     assert tally.n == CALLS
     assert ends["unknown"] > 100
-    assert ends["Refused"] > 0
+    assert ends["Refusal"] > 0
 
 
 def test_a_naive_twin_pays_twice_and_goes_over_its_cap(tmp_path):
@@ -46,7 +46,7 @@ def test_addresses_are_charged_once_however_their_batches_fail_and_meet(tmp_path
     tally, ends = batched(tmp_path, count=1_000)
     report(f"C2 addresses in batches, {dict(ends)}", tally)
     assert tally.broken == []
-    assert ends["Answered"] > ends["unknown"] > 0
+    assert ends["QueryResult"] > ends["unknown"] > 0
 
 
 @pytest.mark.parametrize("percent", [150, 200, 700])

@@ -66,12 +66,12 @@ class Bill:
             handler = maker(world, dials, tallies)
 
             def answered(asked):
-                before = tallies.charged(vendor)
+                before = tallies.get_charged(vendor)
                 told = handler(asked)
                 questions = read(asked)
                 self.asked.update(questions)
                 # A batch is charged as a whole; each of its addresses may have been.
-                taken = tallies.charged(vendor) - before
+                taken = tallies.get_charged(vendor) - before
                 if taken:
                     self.by_question.update(questions)
                 if taken and told.status >= 500:
@@ -206,7 +206,7 @@ def lied_to(home, *, calls, cap, seed=1):
             return first
 
     first = asyncio.run(trial())
-    judge.tally.n, judge.tally.acked = calls, outcomes(first)["Answered"]
+    judge.tally.n, judge.tally.acked = calls, outcomes(first)["QueryResult"]
     return judge.tally, outcomes(first)
 
 
@@ -242,8 +242,8 @@ def batched(home, *, count, seed=1):
             return told
 
     ends = outcomes(asyncio.run(trial()).values())
-    judge.holds(f"ends that cannot be: {dict(ends)}", ends.keys() <= {"Answered", "unknown"})
-    judge.tally.n, judge.tally.acked = count, ends["Answered"]
+    judge.holds(f"ends that cannot be: {dict(ends)}", ends.keys() <= {"QueryResult", "unknown"})
+    judge.tally.n, judge.tally.acked = count, ends["QueryResult"]
     return judge.tally, ends
 
 
@@ -268,8 +268,10 @@ def dearer(home, *, percent, calls=50, cap=20, seed=1):
     answers, charged, overruns = asyncio.run(trial())
     times = -(-percent // 100)
     judge.holds(f"charged {charged} of {cap} at {percent} %", cap <= charged < cap + times)
-    judge.holds("an overrun nobody was told of", len(overruns) == outcomes(answers)["Answered"] - 5)
-    judge.tally.n, judge.tally.acked = calls, outcomes(answers)["Answered"]
+    judge.holds(
+        "an overrun nobody was told of", len(overruns) == outcomes(answers)["QueryResult"] - 5
+    )
+    judge.tally.n, judge.tally.acked = calls, outcomes(answers)["QueryResult"]
     return judge.tally, charged
 
 
