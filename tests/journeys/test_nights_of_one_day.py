@@ -107,8 +107,8 @@ def test_the_days_cap_counts_whoever_was_looked_at_whatever_the_rule_says_now(at
     rest, again, looked, after = asyncio.run(journey())
 
     assert (len(rest.manifest.selected), len(looked)) == (1, 3)
-    assert {unit.company for unit in again.units} == looked
-    assert (after.units, after.over_cap) == ((), 3)
+    assert {unit.company for unit in again.items} == looked
+    assert (after.items, after.over_cap) == ((), 3)
     assert "the day's cap on companies is reached" in after.empty_reason
 
 
@@ -140,7 +140,7 @@ def test_what_is_gone_on_with_is_quoted_at_what_it_still_costs(at):
 
     paid, without = asyncio.run(journey())
 
-    assert len(paid.units) == len(without.units) == 4
+    assert len(paid.items) == len(without.items) == 4
     assert paid.quote.cost["crawl/pull_units"] == without.quote.cost["crawl/pull_units"] == 0
     assert "crawl" not in without.quote.refused
 
@@ -154,7 +154,7 @@ def test_what_was_chosen_and_not_begun_is_quoted_as_far_as_pull_units_go(at):
 
     plan = asyncio.run(journey())
 
-    assert len(plan.units) == 4
+    assert len(plan.items) == 4
     assert plan.quote.cost["crawl/pull_units"] == 7  # two deep looks and a shallow one
     assert plan.quote.refused["crawl"] == 1
 
@@ -172,7 +172,7 @@ def test_a_look_that_can_ask_nobody_costs_nothing_and_says_so(at):
     assert run.manifest.cost == {}
     assert {(each.looked_at, each.score) for each in known} == {(None, None)}
     assert not any(charged.get(name) for name in ("tavily", "openai", "lusha", "zerobounce"))
-    assert all("no look was paid for" in unit.reasons[0] for unit in units)
+    assert all("no lookup was paid for" in unit.reasons[0] for unit in units)
 
 
 def test_a_limit_in_between_takes_nothing_away_from_what_the_day_left(at):
@@ -188,11 +188,11 @@ def test_a_limit_in_between_takes_nothing_away_from_what_the_day_left(at):
     everybody = chosen.manifest.selected
 
     assert short.manifest.selected == everybody[:3]
-    assert rest.manifest.selected == tuple(unit.company for unit in plan.units)
+    assert rest.manifest.selected == tuple(unit.company for unit in plan.items)
     assert rest.manifest.selected == (*everybody[3:], *everybody[:3])
     assert rest.manifest.counts["units_done"] == 8
-    assert len(after.units) == 4
-    assert not {unit.company for unit in after.units} & {*everybody}
+    assert len(after.items) == 4
+    assert not {unit.company for unit in after.items} & {*everybody}
 
 
 def test_who_did_without_something_is_made_up_for_whatever_limit_came_in_between(at):
@@ -207,7 +207,7 @@ def test_who_did_without_something_is_made_up_for_whatever_limit_came_in_between
 
     assert (short.state, rest.state) == (RunState.DONE, RunState.DONE)
     assert (*short.manifest.selected, *rest.manifest.selected) == first.manifest.selected
-    assert after.units == ()
+    assert after.items == ()
 
 
 def test_what_is_tried_in_vain_keeps_nobody_else_waiting_and_is_made_good_once_it_can_be(at):
@@ -242,8 +242,8 @@ def test_others_are_chosen_before_what_was_tried_in_vain(at, cap):
     first, four, third = asyncio.run(journey())
     vain = first.manifest.selected
 
-    assert [unit.rank for unit in four.units] == [0, 1, 2, 3]
-    assert [unit.company in vain for unit in four.units] == [False, False, False, True]
+    assert [unit.rank for unit in four.items] == [0, 1, 2, 3]
+    assert [unit.company in vain for unit in four.items] == [False, False, False, True]
     assert third.manifest.selected[3:] == vain
     assert (third.manifest.counts["selected"], third.manifest.counts["candidates"]) == (5, 5)
 
@@ -263,7 +263,7 @@ def test_taking_over_and_naming_a_run_are_no_way_around_the_cap_of_the_day(at, n
     first, chosen, plan, rest, after, again, looked = asyncio.run(journey())
 
     assert len(chosen.manifest.selected) == 3
-    assert (len(plan.units), plan.over_cap) == (1, 2)
+    assert (len(plan.items), plan.over_cap) == (1, 2)
     assert rest.manifest.selected == chosen.manifest.selected[:1]
     assert "the day's cap on companies is reached" in after.reason or named
     assert (len(looked), looked) == (3, {*first.manifest.selected, *rest.manifest.selected})
