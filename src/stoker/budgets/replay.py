@@ -145,9 +145,9 @@ class Replay:
             return
         reservation = ReplayedReservation(
             key=key,
-            status=ReservationStatus(_said_replaying(entry)["phase"]),
-            charges=_parse_charges(_said_replaying(entry)["charges"]),
-            shared=_parse_charges(_said_replaying(entry).get("shared", [])),
+            status=ReservationStatus(_get_data(entry)["phase"]),
+            charges=_parse_charges(_get_data(entry)["charges"]),
+            shared=_parse_charges(_get_data(entry).get("shared", [])),
         )
         self.open[key] = reservation
         self._add_totals(reservation, {}, direction=1)
@@ -166,9 +166,7 @@ class Replay:
             self._add_fault(entry, f"says {phase} of {key}, which {what}")
             return
         actual = (
-            _parse_actual(_said_replaying(entry)["actual"])
-            if phase is ReservationStatus.SETTLED
-            else {}
+            _parse_actual(_get_data(entry)["actual"]) if phase is ReservationStatus.SETTLED else {}
         )
         self.open.pop(key, None)
         self._returned.pop(key, None)
@@ -234,7 +232,7 @@ def find_differences(
     return found
 
 
-def _said_replaying(entry: LedgerEntry) -> Mapping[str, Any]:
+def _get_data(entry: LedgerEntry) -> Mapping[str, Any]:
     return entry.data
 
 

@@ -98,7 +98,7 @@ _AGENT = re.compile(r"\s{0,50}user[ -]?agent\s{0,50}(?::|\s)\s{0,50}(.{0,200})",
 
 _MAPS = re.compile(r"\s{0,50}site-?maps?\s{0,50}:\s{0,50}(\S{1,2000})", re.IGNORECASE)
 
-_RULE_ROBOTS = re.compile(
+_ROBOTS_RULE = re.compile(
     r"\s{0,50}((?:dis+al+[oa]w|diasllow|allow|crawl[ -]delay|request[ -]rate)\s{0,50}:.{0,2000})",
     re.IGNORECASE,
 )
@@ -220,7 +220,7 @@ def _split_groups(
     ours = everybodys = ended = False
     for whole in lines:
         line = whole[:_MAX_LINE_LENGTH].partition("#")[0]
-        if (rule := _RULE_ROBOTS.match(line)) is not None:
+        if (rule := _ROBOTS_RULE.match(line)) is not None:
             ended = True
             text = rule[1].strip()
             if ours and for_us is not None:

@@ -94,7 +94,7 @@ class FaultSettingsTable:
             raise ConfigError(f"there are no dials of {vendor[:40]!r}; there are those of {known}")
         before = self.get_settings(vendor)
         if dial.startswith("fault."):
-            kind = _draw_fault(dial.removeprefix("fault."))
+            kind = _parse_fault(dial.removeprefix("fault."))
             share = _parse_share(name, value)
             self._settings[vendor] = replace(before, faults={**before.faults, kind: share})
         elif dial == "latency":
@@ -152,7 +152,7 @@ def _parse_text(_: str, value: str | float | timedelta) -> str:
     return " ".join(str(value).split())[:200]
 
 
-def _draw_fault(kind: str) -> Fault:
+def _parse_fault(kind: str) -> Fault:
     try:
         return Fault(kind)
     except ValueError as error:
@@ -235,7 +235,7 @@ def wrap_with_faults(
         )
         draws = Draws(seed, vendor, content, meter.count_request(content))
         wait = _draw_latency(draws, dial)
-        fault = _fault_dialling(draws, dial)
+        fault = _draw_fault(draws, dial)
         response = answer(request) if fault is None or fault in _CHARGED_FAULTS else Response()
         if fault is not None:
             response = _apply_fault(response, fault, dial, refused)
@@ -270,7 +270,7 @@ def _draw_latency(draws: Draws, dial: FaultSettings) -> timedelta:
     return dial.latency_low + spread * draws.draw_share()
 
 
-def _fault_dialling(draws: Draws, dial: FaultSettings) -> Fault | None:
+def _draw_fault(draws: Draws, dial: FaultSettings) -> Fault | None:
     left = draws.draw_share()
     for fault, share in dial.faults.items():
         left -= share

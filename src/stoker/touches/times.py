@@ -182,7 +182,7 @@ def _find_counting_hour(at: datetime, zone: str) -> datetime:
     return compute_window(WindowKind.HOUR, at, reset=ResetRule(zone)).start
 
 
-_TICK_TIMING = 1e-6  # seconds
+_TICK_SECONDS = 1e-6  # seconds
 
 _MAX_ROUNDS = 40  # of thinning; each accepts a part of what it drew, so one or two are usual
 
@@ -194,7 +194,7 @@ def get_grain(rule: PlanRule) -> int:
 
 def get_gap(rule: PlanRule) -> int:
     """Return the minimum gap in ticks."""
-    return round(rule.gap.total_seconds() / _TICK_TIMING)
+    return round(rule.gap.total_seconds() / _TICK_SECONDS)
 
 
 def draw_day_times(
@@ -264,7 +264,7 @@ def add_jitter(
     at: Ints, stretches: Sequence[TimeSpan], rule: PlanRule, *, chance: RandomStream
 ) -> Ints:
     """Return moments moved by up to the jitter, turned back at the ends of the day."""
-    reach = rule.jitter.total_seconds() / _TICK_TIMING
+    reach = rule.jitter.total_seconds() / _TICK_SECONDS
     first, last = stretches[0].start, stretches[-1].end - 1
     moved = at + ((2 * chance.draw(len(at)) - 1) * reach).astype(np.int64)
     # Turned back, not stopped: at an end where all are stopped they would stand in a heap.

@@ -193,12 +193,12 @@ def to_greenhouse_posting(company: Company, opening: Opening, *, full: bool) -> 
         "language": "en",
     }
     if full:
-        place = _number_board_postings(opening.location)
+        place = _parse_text_number(opening.location)
         posting |= {
             "content": escape(f"<p>{escape(opening.words)}</p>"),
             "departments": [
                 {
-                    "id": _number_board_postings(opening.department),
+                    "id": _parse_text_number(opening.department),
                     "name": opening.department,
                     "child_ids": [],
                     "parent_id": None,
@@ -327,7 +327,7 @@ def _to_commitment(opening: Opening) -> str:
     return "Full-time" if opening.full_time else "Part-time"
 
 
-def _number_board_postings(text: str) -> int:
+def _parse_text_number(text: str) -> int:
     return int(sha256(text.encode()).hexdigest()[:8], 16) % 10**8
 
 
@@ -383,7 +383,7 @@ def _build_board_handler(
         found = list_openings(world, company, night=night) if company else []
         if public:
             return _build_listing_page(company, found)
-        return _unless_known_boards(request, tell(request, company, found, parts[3:]))
+        return _answer_unless_changed(request, tell(request, company, found, parts[3:]))
 
     return wrap_with_faults(name, answer, seed=world.seed, dials=dials, meter=meter)
 
@@ -444,7 +444,7 @@ def _build_listing_page(company: Company | None, openings: list[Opening]) -> Res
     )
 
 
-def _unless_known_boards(request: Request, response: Response) -> Response:
+def _answer_unless_changed(request: Request, response: Response) -> Response:
     if response.status != 200:
         return response
     tag = f'W/"{sha256(response.body).hexdigest()[:32]}"'

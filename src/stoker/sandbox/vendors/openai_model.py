@@ -35,7 +35,7 @@ _DIGITS = re.compile(r"[+\d][\d -]{7,14}")
 
 _PHONE = re.compile(r"(?:\+65[ -]?)?[3689]\d{3}[ -]?\d{4}")
 
-_ROLE_MODEL_READING = (
+_ROLE_PATTERN = (
     r"(?:Founder|Chief|Managing|Director|Manager|Head of|Officer|CEO|CTO|CFO|COO|VP|Engineer|"
     r"Executive|President|Partner)"
 )
@@ -68,7 +68,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 _PERSON = re.compile(
     rf"^[#*\- ]{{0,4}}([A-Z][\w'.]{{1,30}}(?: [A-Z][\w'.]{{1,30}}){{1,3}})(?:,| -| –| \|) "
-    rf"([^\n]{{0,20}}{_ROLE_MODEL_READING}[^\n]{{0,40}})$",
+    rf"([^\n]{{0,20}}{_ROLE_PATTERN}[^\n]{{0,40}})$",
     re.MULTILINE,
 )
 
