@@ -54,7 +54,7 @@ async def read(order: Order, say: Say) -> None:
     subject = STORES[order["subject"]](Path(order["path"]))
     subject.look()
     try:
-        say("kept", await subject.find_plan(0))
+        say("kept", await subject.kept(0))
     finally:
         await subject.close()
 
