@@ -105,7 +105,7 @@ async def _kept(path: Path) -> int:
     subject = Stored(lambda: _Reading(path))
     subject.look()
     try:
-        return await subject.find_plan(0)
+        return await subject.kept(0)
     finally:
         await subject.close()
 
