@@ -20,7 +20,7 @@ before, small, large = resident(), [], []
 for _ in range(50):
     large.append(bytearray(1_000_000))
     large[-1][::1000] = bytes(1000)
-    small.append(bytearray(5_000))  # stays, and keeps the heap from shrinking
+    small.append(bytearray(100_000))  # stays, and keeps the heap from shrinking
 large.clear()
 print(resident() - before)
 """

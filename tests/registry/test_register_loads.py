@@ -42,7 +42,7 @@ def offers(draw):
 def read_loads(draw):
     offered, rejected = draw(offers()), draw(st.integers(0, 1))
     return Load(
-        id=offered.load,
+        id=offered.load_id,
         release=offered.release,
         part=format_loaded_part(offered.part, rejected=rejected),
         source="file.csv",

@@ -64,7 +64,7 @@ class Window:
 class Cron:
     """Due when the wall clock of a zone shows a minute that the cron line names.
 
-    With fold `first` or `last_statement` a repeated hour counts once, also for a line that runs
+    With fold `first` or `last` a repeated hour counts once, also for a line that runs
     every few
     minutes; such a line usually wants `both`.
     """
@@ -167,9 +167,9 @@ def compute_due(
 ) -> DueOccurrences:
     """Decide every instant after the last decided one, up to now, as run or missed.
 
-    Never decided (`last_statement` is None) runs once, for the latest instant, whatever `catch_up`
+    Never decided (`last` is None) runs once, for the latest instant, whatever `catch_up`
     says.
-    A `last_statement` ahead of now means that the clock went back: nothing is due until it catches
+    A `last` ahead of now means that the clock went back: nothing is due until it catches
     up.
     `at_most` is how many `CatchUp.ALL` runs; `grace` is how late an instant may be for
     `CatchUp.NONE` to run it. An interval's run answers for the moment it starts, so that the next
