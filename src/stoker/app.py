@@ -534,6 +534,10 @@ async def open_app(
     What libraries log meanwhile goes where our own lines go, and is redacted like them.
     """
     trim_memory()
+    if not only_to_read:
+        from stoker.backends.stores import import_stores
+
+        import_stores()
     logs = build_observer(settings, sys.stderr)
     backend = build_backend(settings)
     try:

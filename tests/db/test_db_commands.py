@@ -49,7 +49,7 @@ def test_a_memory_store_is_always_ready(stoker):
     code, out, _ = stoker("--set", "storage.backend=memory", "db", "status")
 
     assert code == Exit.OK
-    assert "gone when the process ends" in out
+    assert "lost when the process ends" in out
 
 
 @pytest.mark.parametrize("command", ["setup", "migrate", "status"])

@@ -16,7 +16,10 @@ import time
 from typing import Any
 
 from faults import tasks
+from stoker.backends.stores import import_stores
 from stoker.base.errors import StokerError
+
+import_stores()
 
 _GATE = {signal.SIGUSR1}
 _PR_SET_PTRACER, _ANYBODY = 0x59616D61, -1

@@ -262,7 +262,7 @@ def test_a_page_is_asked_for_again_when_a_kept_connection_turns_out_closed():
     assert web(work) == ([b"ok"] * 10, 10)
 
 
-@pytest.mark.parametrize("changes", [{"method": "POST", "body": b"x"}, {"charged": True}])
+@pytest.mark.parametrize("changes", [{"method": "POST", "body": b"x"}, {"billable": True}])
 def test_what_may_cost_is_never_sent_twice(changes):
     async def work(http, server):
         ended = []

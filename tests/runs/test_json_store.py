@@ -374,7 +374,7 @@ def test_on_a_full_disk_nothing_is_written_and_later_the_same_batch_goes_in(star
     program = """
 import asyncio, resource, sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = [sys.argv[2], str(Path(sys.argv[2]).parent)]
 from test_json_store import KEY, ended, postings, run, runs_in
 from stoker.base.errors import TransientError
 store = runs_in(Path(sys.argv[1]))
@@ -401,7 +401,7 @@ def test_processes_writing_into_one_run_at_once_lose_and_repeat_nothing(started)
     program = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = [sys.argv[2], str(Path(sys.argv[2]).parent)]
 from test_json_store import KEY, postings, run, runs_in
 store = runs_in(Path(sys.argv[1]))
 print(sum(run(store.insert_jobs(KEY, postings(10 * n))) for n in range(1, 11)))

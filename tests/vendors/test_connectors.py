@@ -70,7 +70,6 @@ def test_without_keys_what_needs_one_is_off_and_says_what_is_missing(on_app):
         "reading",
         "people",
         "reveal",
-        "companies",
         "verifier",
         "extractor",
         "rationales",

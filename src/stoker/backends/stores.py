@@ -5,6 +5,7 @@ A command that reads runs then imports the store of runs and no other room.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from stoker.base.types import TenantId, parse_tenant_id
@@ -23,6 +24,33 @@ if TYPE_CHECKING:
     from stoker.scheduling.store import SqlScheduleStore
     from stoker.touches.store import SqlTouchStore
     from stoker.vendors.answer_cache import SqlAnswers
+
+
+STORE_MODULES = (
+    "stoker.accounts.store",
+    "stoker.backends.shared",
+    "stoker.budgets.store",
+    "stoker.crawl.store",
+    "stoker.discovery.store",
+    "stoker.heat.store",
+    "stoker.ledger.store",
+    "stoker.nightly.store",
+    "stoker.registry.store",
+    "stoker.runs.store",
+    "stoker.scheduling.store",
+    "stoker.touches.store",
+    "stoker.vendors.answer_cache",
+)
+
+
+def import_stores() -> None:
+    """Import every store now.
+
+    A process that writes for hours calls this first: an import later could fail, for example
+    when no file can be opened any more.
+    """
+    for name in STORE_MODULES:
+        import_module(name)
 
 
 def build_tenant_stores(
