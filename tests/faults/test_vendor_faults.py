@@ -46,7 +46,9 @@ def test_addresses_are_charged_once_however_their_batches_fail_and_meet(tmp_path
     tally, ends = batched(tmp_path, count=1_000)
     report(f"C2 addresses in batches, {dict(ends)}", tally)
     assert tally.broken == []
-    assert ends["QueryResult"] > ends["unknown"] > 0
+    assert (
+        min(ends["QueryResult"], ends["unknown"]) > 100
+    )  # either would show little without the other
 
 
 @pytest.mark.parametrize("percent", [150, 200, 700])
