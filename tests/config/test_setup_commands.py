@@ -138,6 +138,18 @@ def test_doctor_tells_every_problem_of_the_settings_and_exits_with_1(stoker, tmp
     assert [check["ok"] for check in json.loads(out)["checks"]] == [False, False]
 
 
+def test_doctor_warns_of_vendors_that_are_off_and_does_not_call_that_all_in_place(stoker):
+    code, out, _ = stoker("doctor", "--json")
+    levels = {check["what"]: check["level"] for check in json.loads(out)["checks"]}
+    assert code == Exit.OK
+    assert levels["settings"] == "ok"
+    assert levels["keys.tavily"] == levels["connectors, default"] == "warning"
+
+    shown = stoker("doctor")[1]
+    assert "connectors list" in shown
+    assert "All is in place" not in shown
+
+
 def test_doctor_finds_a_store_that_is_none(stoker, tmp_path):
     (tmp_path / "stoker.db").write_bytes(b"these are my notes, not a database\n" * 100)
     code, out, _ = stoker("doctor")

@@ -63,7 +63,9 @@ def doctor(asked: CommandContext, *, as_json: bool) -> Exit:
         }
     healthy = all(check.ok for check in checks)
     if as_json:
-        found: Json = [{"what": c.what, "ok": c.ok, "detail": c.detail} for c in checks]
+        found: Json = [
+            {"what": c.what, "ok": c.ok, "level": c.level, "detail": c.detail} for c in checks
+        ]
         print_json({"ok": healthy, "checks": found, "caps": caps})
     else:
         _print_checks(checks, caps)
@@ -146,7 +148,7 @@ def _check_sandbox(settings: Settings) -> list[Check]:
     address = settings.sandbox.address
     if address is None:
         return []
-    loud = f"ON, at {address}: vendors are make-believe and real keys stay here; to work for real, "
+    loud = f"ON, at {address}: vendors are fake and real keys stay here; to work for real, "
     return [Check(what="SANDBOX", ok=True, detail=f"{loud}unset sandbox.address")]
 
 
@@ -157,7 +159,7 @@ def _check_connectors(settings: Settings, tenant: TenantId) -> Check:
     on = [name for name in NEEDS if name not in off]
     told = f"on: {', '.join(on)}"
     if off:
-        told += f"; off: {', '.join(off)} (why: stoker connector list)"
+        told += f"; off: {', '.join(off)} (why: stoker connectors list)"
     real = [
         name
         for name in on
@@ -165,13 +167,14 @@ def _check_connectors(settings: Settings, tenant: TenantId) -> Check:
     ]
     if settings.sandbox.address is not None and real:
         told += f"; REAL although the sandbox is on: {', '.join(real)}"
-    return Check(what=f"connectors, {tenant}", ok=True, detail=told)
+    return Check(what=f"connectors, {tenant}", ok=True, detail=told, is_warning=bool(off))
 
 
 def _check_key(settings: Settings, vendor: str) -> Check:
     key = f"keys.{vendor}"
     if settings.get_value(key) is None:
-        return Check(what=key, ok=True, detail="not set; the vendor is not called")
+        detail = f"not set; {vendor} is not called"
+        return Check(what=key, ok=True, detail=detail, is_warning=True)
     return Check(what=key, ok=True, detail=f"set, from {settings.get_origin(key)}")
 
 
@@ -217,12 +220,21 @@ def _format_next_run(settings: Settings, tenant: TenantId, now: datetime) -> str
 
 
 def _print_checks(checks: list[Check], caps: dict[str, dict[str, int]]) -> None:
-    marks = {True: "ok", False: "WRONG"}
-    print_table(("check", "", "detail"), ((c.what, marks[c.ok], c.detail) for c in checks))
+    marks = {"ok": "ok", "warning": "warning", "wrong": "WRONG"}
+    print_table(("check", "", "detail"), ((c.what, marks[c.level], c.detail) for c in checks))
     for tenant, own in caps.items():
         print_text(f"\nCaps that will be enforced for {tenant}:")
         print_table(("cap", "at most"), own.items())
-    wrong = sum(not check.ok for check in checks)
-    print_text(
-        f"\n{wrong} of {len(checks)} checks found a problem." if wrong else "\nAll is in place."
-    )
+    print_text(f"\n{_format_summary(checks)}")
+
+
+def _format_summary(checks: list[Check]) -> str:
+    """Return how many checks are wrong or warn; all in place only if none does."""
+    wrong = sum(check.level == "wrong" for check in checks)
+    warnings = sum(check.level == "warning" for check in checks)
+    if not wrong and not warnings:
+        return "All is in place."
+    found = [f"{wrong} wrong"] if wrong else ["nothing wrong"]
+    if warnings:
+        found.append(f"{warnings} {'warning' if warnings == 1 else 'warnings'}")
+    return f"{len(checks)} checks: {', '.join(found)}."

@@ -25,6 +25,14 @@ class Check:
     what: str
     ok: bool
     detail: str
+    is_warning: bool = False  # works, but something is off; the detail names the next command
+
+    @property
+    def level(self) -> str:
+        """`ok`, `warning` or `wrong`."""
+        if not self.ok:
+            return "wrong"
+        return "warning" if self.is_warning else "ok"
 
 
 CONFLICT_SQLSTATE = "SK001"  # the SQLSTATE of what `WriteConflict` means
