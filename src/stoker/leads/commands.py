@@ -66,7 +66,7 @@ def leads(
         print_json([_lead_to_json(tenant, dossier) for tenant, dossier in found])
     else:
         print_table(
-            ["score", "tenant", "company", "name", "write to", "because"],
+            ["score", "tenant", "company", "name", "email", "reason"],
             [_to_table_row(tenant, dossier) for tenant, dossier in found],
             empty="no leads yet; find some with: stoker nightly",
         )

@@ -263,7 +263,7 @@ def _print_result(
         for dossier in report.top_leads
         if dossier.score
     ]
-    print_table(["score", "tenant", "a lead", "write to"], rows, empty="no leads")
+    print_table(["score", "tenant", "company", "email"], rows, empty="no leads")
     for dossier in done[0].top_leads[:1]:
         print_text(f"\nWhy the first of them? {dossier.score.rationale if dossier.score else ''}")
     ours, theirs = (
