@@ -33,11 +33,11 @@ def grown(word):
     return int(done.stdout)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux is told")
+@pytest.mark.skipif(sys.platform != "linux", reason="the C library of Linux only")
 def test_a_heap_that_is_told_gives_back_what_it_was_lent():
     assert grown("told") < 10_000_000
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux is told")
+@pytest.mark.skipif(sys.platform != "linux", reason="the C library of Linux only")
 def test_one_that_is_not_told_is_caught():
     assert grown("untold") > 30_000_000
