@@ -14,9 +14,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import Job, TenantId
-from stoker.db.schema_sqlite import MIGRATIONS
 from stoker.ledger.chain import NewEntry
 from stoker.runs.model import Run, RunKey
 
@@ -47,7 +47,7 @@ def bare(path: Path) -> sqlite3.Connection:
         db.execute(f"PRAGMA {pragma}")
     for pragma in ("trusted_schema = OFF", "cell_size_check = ON"):
         db.execute(f"PRAGMA {pragma}")
-    for step in MIGRATIONS:
+    for step in SCHEMA.sqlite:
         db.executescript(step.script)
     return db
 

@@ -22,8 +22,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from stoker.accounts.model import Company, CompanyId
+from stoker.backends.schema import SCHEMA
 from stoker.base.types import TenantId
-from stoker.db.schema_sqlite import MIGRATIONS
 
 ROWS, FEW, ROUNDS = 100_000, 10_000, 3
 EMPLOYERS, ACCOUNTS = 2_000, 200
@@ -81,7 +81,7 @@ def bare(home: Path) -> float:
     db = sqlite3.connect(home / "bare.db", isolation_level=None)
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         db.execute(f"PRAGMA {pragma}")
-    for step in MIGRATIONS[:1]:
+    for step in SCHEMA.sqlite[:1]:
         db.executescript(step.script)
     at = "2026-11-16T01:30:00.000000+00:00"
     run = ("default", at, "discovery", "RUNNING", None, 1, None, "", "", "{}")

@@ -16,8 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from stoker.heat.tiers import Tier
-from stoker.pulls.columns import PullRule
-from stoker.pulls.worth import Objective
+from stoker.pulls.settings import Objective, PullRule
 from stoker.simulation.metrics import FreshnessTally
 from stoker.simulation.policies import (
     TIER_INTERVALS,

@@ -27,7 +27,7 @@ from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import Refusal, SpendRequest
 from stoker.budgets.reservations import Reservation
-from stoker.budgets.rows import to_reservation_values
+from stoker.budgets.schema import RESERVATIONS
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.context import Backend
 
@@ -117,7 +117,7 @@ def sample_hold() -> Reservation:
 
 def sqlite_bare(count: int, hold: Reservation) -> float:
     values, at = (
-        list(to_reservation_values(hold).values()),
+        list(RESERVATIONS.to_row(hold)),
         START.isoformat(timespec="microseconds"),
     )
     windows = [(charge.cap, charge.window) for charge in hold.charges]
@@ -195,7 +195,7 @@ def postgres_bare(
     import psycopg
 
     values, at = (
-        list(to_reservation_values(hold).values()),
+        list(RESERVATIONS.to_row(hold)),
         START.isoformat(timespec="microseconds"),
     )
     windows = [(charge.cap, charge.window) for charge in hold.charges]

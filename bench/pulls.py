@@ -1,10 +1,9 @@
 """A day's pulls: how fast they are planned, in how much memory, and how near the best.
 
-Every size has tenants with budgets, five connectors with caps each, domains that tenants share,
-depth, signals, the floor, and a reason for every account. Time is of one process's own processor:
-cold is a first plan, warm one with an earlier plan's prices; memory is the most that a process of
-its own ever held, accounts included. The baseline sorts one random number per account and takes
-the first, as many as there are units: no tenants, caps, depth or reasons.
+Every size is one tenant with a budget, a connector's cap, depth with a cap of its own, signals, the
+floor, and a reason for every account. Time is of one process's own processor; memory is the most
+that a process of its own ever held, accounts included. The baseline sorts one random number per
+account and takes the first, as many as there are units: no caps, depth or reasons.
 
     python -m bench.pulls 10000000      one size
 """
@@ -19,31 +18,21 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from stoker.files.columns import encode_columns
 from stoker.heat.beliefs import ChangeRates
-from stoker.pulls.columns import (
-    PlanAccounts,
-    PullLimits,
-    PullRule,
-    to_epoch_days,
-    validate_accounts,
-    validate_limits,
-)
-from stoker.pulls.plan_record import PlanDecisions, encode_decisions
+from stoker.pulls.columns import PlanAccounts, PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import PullPlan, plan_pulls
+from stoker.pulls.saved_plans import PlanDecisions
+from stoker.pulls.settings import PullRule
 
 NOW = datetime(2026, 11, 16, 6, tzinfo=UTC)
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 TURNS = 3
-CONNECTORS = 5
 
 
 def asked(number: int) -> tuple[PlanAccounts, PullLimits]:
-    """Return accounts of a few large and many small tenants, with caps that bind."""
+    """Return accounts of one tenant, with caps that bind."""
     chance = np.random.default_rng(7)
-    tenants, domains = max(number // 1000, 1), max(number // 200, 1)
-    sizes = chance.pareto(1.1, tenants) + 0.2
-    sizes = np.maximum((sizes / sizes.sum() * number).astype(np.int64), 1)
-    sizes[0] += number - sizes.sum()
     today = to_epoch_days(NOW)
     days = chance.gamma(2, 10, number) + 1
     changes = np.exp(chance.normal(np.log(0.05), 1.4, number)) * days
@@ -56,47 +45,32 @@ def asked(number: int) -> tuple[PlanAccounts, PullLimits]:
         looked=today - chance.exponential(8, number) - 0.6,
         deep_looked=today - chance.exponential(30, number) - 0.6,
         signals=np.where(chance.random(number) < 0.02, chance.random(number), 0),
-        tenant=np.repeat(np.arange(tenants), sizes),
-        connector=chance.integers(0, CONNECTORS, number),
-        domain=np.where(chance.random(number) < 0.5, chance.integers(0, domains, number), -1),
         tier=chance.integers(0, 3, number),
         heat=chance.random(number),
         posture=chance.random(number),
     )
-    shares = np.array([0.02, 0.05, 0.1, 0.1, 0.1])
-    return accounts, validate_limits(
-        np.maximum(sizes * 15 // 100, 1),
-        connector_cap=np.maximum((sizes[:, None] * shares).astype(np.int64), 1),
-        domain_cap=np.full(domains, 20),
+    return accounts, PullLimits(
+        budget=number * 15 // 100, connector_cap=number * 14 // 100, deep_cap=number // 100
     )
 
 
 def broken(accounts: PlanAccounts, limits: PullLimits, plan: PullPlan) -> int:
     """Return how many caps a plan exceeds."""
     units = np.where(plan.depth == 2, accounts.deep_units, accounts.units) * (plan.depth > 0)
-    leaf = accounts.tenant.astype(np.int64) * CONNECTORS + accounts.connector
-    some = accounts.domain >= 0
-    return int(
-        (np.bincount(accounts.tenant, units, limits.tenants) > limits.budget).sum()
-        + (np.bincount(leaf, units, limits.connector_cap.size) > limits.connector_cap.ravel()).sum()
-        + (np.bincount(accounts.domain[some], units[some]) > limits.domain_cap).sum()
-    )
+    spent, deep = int(units.sum()), int((plan.depth == 2).sum())
+    return (spent > limits.budget) + (spent > limits.connector_cap) + (deep > limits.deep_cap)
 
 
 def timed(number: int) -> tuple[float, ...]:
-    """Return seconds cold and warm, megabytes, gap, caps exceeded, budget used, kept bytes."""
+    """Return seconds, megabytes, gap, caps exceeded, share of the cap used, kept bytes."""
     accounts, limits = asked(number)
-    rule = PullRule()
-    cold, warm = [], []
+    took = []
     for _ in range(TURNS):
         began = time.process_time()
-        plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
-        cold.append(time.process_time() - began)
-        began = time.process_time()
-        plan_pulls(accounts, limits, now=NOW, rule=rule, price=plan.reference)
-        warm.append(time.process_time() - began)
+        plan = plan_pulls(accounts, limits, now=NOW, rule=PullRule())
+        took.append(time.process_time() - began)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    used = float(plan.spent.sum() / limits.budget.sum())
+    used = plan.spent / min(limits.budget, limits.connector_cap)
     some = slice(0, min(number, 200_000))
     decisions = PlanDecisions(
         account=[f"{nth:09d}K" for nth in range(some.stop)],
@@ -105,9 +79,8 @@ def timed(number: int) -> tuple[float, ...]:
         score=plan.score[some],
         age=(to_epoch_days(NOW) - accounts.looked[some]).astype(np.float32),
     )
-    per_account = sum(map(len, encode_decisions(decisions))) / some.stop
-    wrong = broken(accounts, limits, plan)
-    return min(cold), min(warm), most, plan.gap, wrong, used, per_account
+    per_account = sum(map(len, encode_columns(decisions.to_columns()))) / some.stop
+    return min(took), most, plan.gap, broken(accounts, limits, plan), used, per_account
 
 
 def baseline(number: int) -> float:
@@ -134,15 +107,15 @@ def alone(number: int) -> list[float]:
 
 def row(number: int) -> tuple[str, str, str, float]:
     """Return one line of the table."""
-    cold, warm, megabytes, gap, wrong, used, per_account = alone(number)
+    took, megabytes, gap, wrong, used, per_account = alone(number)
     plain = baseline(number)
     return (
         f"a day's pulls of {number:,} accounts, all caps, depth and reasons: {wrong:.0f} caps "
-        f"exceeded, {used:.1%} of budgets used, gap {gap:.2%}, {megabytes:.0f} MB, "
+        f"exceeded, {used:.1%} of the cap used, gap {gap:.2%}, {megabytes:.0f} MB, "
         f"{per_account:.1f} bytes kept an account (n={TURNS})",
-        f"{cold:.3f} s, {warm:.3f} s warm",
+        f"{took:.3f} s",
         f"{plain:.3f} s, a bare sort",
-        cold / plain,
+        took / plain,
     )
 
 

@@ -18,9 +18,9 @@ import time
 from hashlib import sha256
 from pathlib import Path
 
+from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
-from stoker.db.schema_sqlite import MIGRATIONS
 from stoker.registry.files import open_register_files
 from stoker.registry.load import RegistryLoader, RegistrySource
 from stoker.registry.load_store import UPSERT_COMPANY, UPSERT_RAW, UPSERT_SEEN
@@ -71,7 +71,7 @@ def bare(home: Path, path: Path) -> float:
     db = sqlite3.connect(home / "bare.db", isolation_level=None)
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         db.execute(f"PRAGMA {pragma}")
-    for step in MIGRATIONS:
+    for step in SCHEMA.sqlite:
         db.executescript(step.script)
     began = time.perf_counter()
     seen, companies, raws = [], [], []

@@ -10,8 +10,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from kit.old_files import changed_rows, dump, make_file
+from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
-from stoker.db.schema_sqlite import MIGRATIONS
 
 ROWS = 100_000
 
@@ -28,7 +28,7 @@ async def migrate(path: Path) -> list[str]:
 def main(scale: float = 1.0) -> int:
     """Print n for each version; return how many rows were lost or changed."""
     rows, wrong = max(1, int(ROWS * scale)), 0
-    for version in range(1, len(MIGRATIONS) + 1):
+    for version in range(1, SCHEMA.version + 1):
         with tempfile.TemporaryDirectory() as home:
             path = Path(home) / "stoker.db"
             make_file(path, version=version, rows=rows)

@@ -27,6 +27,7 @@ from faults.pg_proxy import Fate, Proxy
 from faults.pg_trials import Cuts
 from faults.tally import Tally
 from stoker.backends.postgres import PostgresBackend
+from stoker.backends.schema import SCHEMA
 from stoker.db.row_security import find_role_problems, find_table_problems
 
 AT_COMMIT = (Fate.LOST, Fate.UNANSWERED)
@@ -129,7 +130,7 @@ def _storm(server: pg.Server, n: int, rng: random.Random) -> Tally:
 def _lint(server: pg.Server) -> Tally:
     _, url = pg.fresh_database(server)
     with psycopg.connect(url) as link:
-        found = find_table_problems(link) + find_role_problems(link)
+        found = find_table_problems(link, SCHEMA.shared_tables) + find_role_problems(link)
     return Tally(n=1, broken=[str(finding) for finding in found])
 
 

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from pull_cases import NOW, case, slowly
 from pull_trials import counted
-from stoker.pulls.columns import Policy
 from stoker.pulls.planner import plan_pulls
+from stoker.pulls.settings import Policy
 
 
 def unlike(days: int) -> int:
@@ -27,7 +27,7 @@ def unlike(days: int) -> int:
         policy, short = list(Policy)[seed % 2], seed % 3 == 0
         accounts, limits, rule = case(seed, policy=policy, deep_caps=short, **long)
         plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
-        wrong += plan.depth.tolist() != slowly(accounts, limits, rule, plan.reference).tolist()
+        wrong += plan.depth.tolist() != slowly(accounts, limits, rule).tolist()
     return wrong
 
 

@@ -34,7 +34,7 @@ from faults.poison import POISON, made_up
 from faults.tally import Tally
 from faults.web_lab import STATUSES, trial, why_no_lab
 from stoker.backends.postgres import PostgresBackend
-from stoker.http.strict_json import parse_json
+from stoker.base.strict_json import parse_json
 
 Counts = Iterator[tuple[str, Tally]]
 A_NIGHT = 1_000  # calls on one store, so that no trial grows without end

@@ -6,10 +6,14 @@ of every fault injected, told at the end.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import random
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -51,6 +55,39 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Seed `random` with the test's name, unless a search chose a seed of its own."""
     if not item.config.pluginmanager.hasplugin("randomly"):
         random.seed(item.nodeid)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let hypothesis run each example of a coroutine test in an event loop of its own."""
+    for item in items:
+        given = getattr(getattr(item, "obj", None), "hypothesis", None)
+        if given and inspect.iscoroutinefunction(given.inner_test):
+            given.inner_test = _in_own_loop(given.inner_test)
+
+
+def _in_own_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    return lambda *args, **kwargs: asyncio.run(test(*args, **kwargs))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine test, in the event loop of the fixtures it uses."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
+    if runner := pyfuncitem.funcargs.get("runner"):
+        runner.run(test)
+    else:
+        asyncio.run(test)
+    return True
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """The test's event loop, for fixtures that open something in it."""
+    with asyncio.Runner() as runner:
+        yield runner
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from urllib.parse import quote, urlencode
 
 import psycopg
 
+from stoker.backends.schema import SCHEMA
 from stoker.db.postgres_setup import create_roles_and_schema
 
 HOME = "TESTS_POSTGRES"  # the environment tells worker processes where the session's server is
@@ -165,7 +166,7 @@ def fresh_database(server: Server) -> tuple[str, str]:
     if server.home == Path(os.environ.get(HOME, "")):  # others hardly make a second one
         template = migrated_template(server)
     admin_url, app_url = empty_database(server, template=template)
-    create_roles_and_schema(admin_url, app_url)
+    create_roles_and_schema(admin_url, app_url, SCHEMA.postgres)
     return admin_url, app_url
 
 
@@ -177,7 +178,7 @@ def migrated_template(server: Server) -> str:
         known = server.home / "template"
         if not known.exists():
             admin_url, app_url = empty_database(server)
-            create_roles_and_schema(admin_url, app_url)
+            create_roles_and_schema(admin_url, app_url, SCHEMA.postgres)
             name = admin_url.rpartition("/")[2].partition("?")[0]
             with psycopg.connect(admin_url, autocommit=True) as admin:
                 admin.execute(f"DROP OWNED BY app_{name}")

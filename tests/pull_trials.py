@@ -7,7 +7,7 @@ import numpy as np
 
 from pull_cases import NOW, case
 from stoker.budgets.caps import Scope
-from stoker.pulls.columns import Policy
+from stoker.pulls.columns import NO_CAP
 from stoker.pulls.flips import (
     MINUTE,
     STEP,
@@ -16,22 +16,20 @@ from stoker.pulls.flips import (
     replace_posture,
 )
 from stoker.pulls.planner import NOT, plan_pulls
+from stoker.pulls.settings import Policy
 
 
-def apply_increases(limits, accounts, row, raises):
-    """Return the limits with an account's caps raised."""
-    budget, connector = limits.budget.copy(), limits.connector_cap.copy()
-    domain, deep = limits.domain_cap.copy(), limits.deep_cap.copy()
+def apply_increases(limits, raises):
+    """Return the limits with caps raised."""
     for each in raises:
         if each.deep:
-            deep[accounts.tenant[row]] += each.units
+            limits = replace(limits, deep_cap=limits.deep_cap + each.units)
         elif each.scope is Scope.TENANT:
-            budget[accounts.tenant[row]] += each.units
-        elif each.scope is Scope.TENANT_CONNECTOR:
-            connector[accounts.tenant[row], accounts.connector[row]] += each.units
+            limits = replace(limits, budget=limits.budget + each.units)
         else:
-            domain[accounts.domain[row]] += each.units
-    return replace(limits, budget=budget, connector_cap=connector, domain_cap=domain, deep_cap=deep)
+            cap = min(limits.connector_cap + each.units, NO_CAP)
+            limits = replace(limits, connector_cap=cap)
+    return limits
 
 
 def refusals(seed=0):
@@ -40,7 +38,7 @@ def refusals(seed=0):
         seed += 1
         policy = Policy.TIERS if seed % 4 == 0 else Policy.OPTIMAL
         deep_caps = seed % 3 == 0
-        accounts, limits, rule = case(seed, most=16, tenants=2, policy=policy, deep_caps=deep_caps)
+        accounts, limits, rule = case(seed, most=16, policy=policy, deep_caps=deep_caps)
         plan = plan_pulls(accounts, limits, now=NOW, rule=rule)
         rows = np.flatnonzero(plan.depth == NOT)
         for row in np.random.default_rng(seed).permutation(rows)[:4].tolist():
@@ -63,12 +61,11 @@ class Trial:
             self.limits if limits is None else limits,
             now=NOW,
             rule=self.rule,
-            price=self.plan.reference,
         )
         return again.depth[self.row] != NOT
 
     def chosen_with_raises(self, raises):
-        return self.chosen(limits=apply_increases(self.limits, self.accounts, self.row, raises))
+        return self.chosen(limits=apply_increases(self.limits, raises))
 
     def chosen_with_posture(self, posture):
         return self.chosen(

@@ -22,20 +22,23 @@ IMPURE = {
     "time",
 }
 CLOCKS = {"now", "utcnow", "today"}
-READ_THE_ENVIRONMENT = {"app", "cli/main"}
+READ_THE_ENVIRONMENT = {"app", "cli/main", "cli/output"}
 ACTS = re.compile(  # modules that may do I/O; every other module is a decision or a value
     r"(service|store|commands.*|setup|json_.*|sqlite.*|postgres.*|delivery|state_file|sync_api)$"
 )
 ACT_TOO = {
-    "app", "backends/json", "base/cancellation", "base/clock", "base/telemetry", "budgets/reserver",
-    "cli/export", "cli/main", "cli/output", "cli/reference", "config/fields", "config/load",
+    "app", "backends/json", "base/cancellation", "base/clock", "base/telemetry", "base/heartbeat",
+    "cli/main", "cli/options", "cli/output", "cli/reference", "config/fields",
+    "config/load",
     "config/sandbox", "config/sources", "crawl/crawler", "crawl/fetch", "crawl/politeness",
     "crm/export", "crm/odoo", "discovery/boards", "discovery/export", "discovery/job_files",
-    "discovery/reader", "discovery/settings", "enrichment/enrich", "enrichment/work_queue",
-    "enrichment/worker_pool", "files/durable", "heat/signal_files", "http/client", "http/pool",
-    "http/ssrf", "nightly/progress", "policies", "rate_limits/limiter", "rate_limits/rate_limit",
+    "discovery/reader", "discovery/settings", "enrichment/enrich",     "enrichment/worker_pool",
+    "files/durable", "files/export", "heat/import_signals", "http/client",
+    "http/pool", "http/ssrf", "nightly/progress", "policies", "rate_limits/limiter",
+    "rate_limits/rate_limit",
     "registry/download", "registry/files", "registry/importing", "registry/load",
-    "runs/cancel_watcher", "runs/leases", "settings", "simulation/world", "touches/channels",
+    "runs/cancel_watcher", "runs/leases", "runs/parallel", "settings", "simulation/world",
+    "touches/channels",
     "touches/profile_import",
     "touches/settings", "vendors/client", "vendors/email_batches",
 }  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections import Counter
@@ -14,8 +13,7 @@ from model.backend import MemoryBackend
 from stoker.base.clock import SystemClock
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.gate import BudgetService
-from stoker.budgets.reserver import Reservations
+from stoker.budgets.service import BudgetService
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.http.client import HttpClient
 from stoker.rate_limits.limiter import CallLimiter, VendorLimit, VendorLimits
@@ -107,7 +105,7 @@ class Desk:
         self.verifier = ZeroBounce(
             http, key=key, base_url="http://zerobounce.test", deadline=patience
         )
-        self.promises = Reservations(
+        self.budget = BudgetService(
             self.store.money,
             caps=[cap for vendor in capped for cap in caps_for(vendor, limit)],
             reset=ResetRule(),
@@ -124,7 +122,7 @@ class Desk:
         self.get_limiter = CallLimiter(self.vendor_limits, tenant, clock=clock)
         self.get_vendor_client = VendorClient(
             self.store,
-            gate=BudgetService(self.promises, clock=clock),
+            gate=self.budget,
             passages=self.get_limiter,
             clock=clock,
             observer=self.told,
@@ -176,11 +174,8 @@ async def desk(dials=None, *, says=None, backend=None, companies=200, **how) -> 
         yield Desk(box, http, backend or MemoryBackend(), clock, **how)
 
 
-def at_desk(work, dials=None, **how):
+async def at_desk(work, dials=None, **how):
     """Do something at a desk, and return what it returns."""
 
-    async def whole():
-        async with desk(dials, **how) as here:
-            return await work(here)
-
-    return asyncio.run(whole())
+    async with desk(dials, **how) as here:
+        return await work(here)

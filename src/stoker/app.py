@@ -33,8 +33,7 @@ from stoker.settings import Settings
 if TYPE_CHECKING:
     from stoker.accounts.model import Tenant
     from stoker.budgets.caps import Cap
-    from stoker.budgets.gate import BudgetService
-    from stoker.budgets.reserver import Reservations
+    from stoker.budgets.service import BudgetService
     from stoker.budgets.windows import ResetRule
     from stoker.connectors import VendorFactory
     from stoker.crawl.model import HostPacer
@@ -43,7 +42,8 @@ if TYPE_CHECKING:
     from stoker.heat.sweep import HeatSweep
     from stoker.maintenance.service import CachedHealthChecks
     from stoker.nightly.service import NightlyRun
-    from stoker.pulls.service import PlanningResult, PullPlanner
+    from stoker.pulls.saved_plans import PlanningResult
+    from stoker.pulls.service import PullPlanner
     from stoker.rate_limits.limiter import CallLimiter, FairQueue, VendorLimits
     from stoker.rate_limits.rate_limit import ConcurrencyLimiter, RateLimiter
     from stoker.scheduling.service import Scheduler, Task
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 LEASE_LENGTH = timedelta(seconds=30)
 RESERVATION_LEASE = timedelta(seconds=60)  # then the reservations of a dead process expire
-# Signals are deleted after this long per hour of their half-life: nothing is left of them.
-SIGNAL_AGE_PER_HALF_LIFE_HOUR = timedelta(hours=40)
+# Signals are deleted after so many half-lives: nothing is left of them.
+SIGNAL_AGE_PER_HALF_LIFE = 40
 CONFIG_FILE, ENV_FILE = "stoker.toml", ".env"
 CLOCK_AHEAD = "STOKER_TEST_CLOCK_AHEAD_S"
 _TRIM_ABOVE, _MAP_FROM, _POOLS = -1, -3, -8  # parameters of mallopt(3)
@@ -67,24 +67,20 @@ class Gates:
     While open, each renews the leases of its tenant's reservations.
     """
 
-    def __init__(self, reservations: Callable[[TenantId], Reservations], *, clock: Clock) -> None:
-        self._build_reservations = reservations
-        self._clock = clock
+    def __init__(self, build: Callable[[TenantId], BudgetService]) -> None:
+        self._build = build
         self._gates: dict[TenantId, BudgetService] = {}
         self._open = AsyncExitStack()
         self._closed = False
 
     async def get_gate(self, tenant: TenantId) -> BudgetService:
         """Return a tenant's budget service, the same each time. Raises ConfigError once closed."""
-        from stoker.budgets.gate import BudgetService
-
         if self._closed:
             raise ConfigError("this process is closing; it can reserve nothing more")
         if tenant not in self._gates:
-            reservations = self._build_reservations(tenant)
             # Before the first await, so that a concurrent caller gets this one.
-            self._gates[tenant] = BudgetService(reservations, clock=self._clock)
-            await self._open.enter_async_context(reservations)
+            self._gates[tenant] = self._build(tenant)
+            await self._open.enter_async_context(self._gates[tenant])
         return self._gates[tenant]
 
     async def __aenter__(self) -> Gates:
@@ -261,7 +257,7 @@ class App:
                 zone=own.scheduling.timezone,
                 rule=build_retention_rule(own),
                 deletes_old_runs=own.retention.enabled,
-                signal_retention=SIGNAL_AGE_PER_HALF_LIFE_HOUR * own.heat.half_life_hours,
+                signal_retention=SIGNAL_AGE_PER_HALF_LIFE * own.heat.half_life,
             ),
             schedule=schedule,
             manifest=Manifest(
@@ -315,11 +311,11 @@ class App:
         from stoker.heat.sweep import HeatSweep
 
         own = self.settings.for_tenant(tenant)
-        return HeatSweep(heat=own.heat.rule(), tiers=own.heat.tiers(), icp_rule=own.icp.rule_name)
+        return HeatSweep(heat=own.heat, tiers=own.heat, icp_rule=own.icp.rule_name)
 
     def build_sweep_task(self, tenant: TenantId) -> Task:
         """Return a tenant's sweep as a task, due every so often, whatever its nights are."""
-        every = timedelta(minutes=self.settings.heat.sweep_minutes)
+        every = self.settings.heat.sweep_every
         return replace(
             self.build_maintenance_task(tenant),
             job=self.build_heat_sweep(tenant),
@@ -404,7 +400,7 @@ class App:
         pulls = [
             replace(
                 self.build_nightly_task(tenant, self.build_pull_run(tenant)),
-                schedule=Interval(every=timedelta(hours=said.tick_hours)),
+                schedule=Interval(every=said.tick),
                 catch_up=CatchUp.LATEST,
             )
             for tenant in tenants
@@ -557,8 +553,8 @@ async def open_app(
             )
             owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
             events = EventBus(observer)
-            build = _ReservationBuilder(settings, backend, owner=owner, clock=clock, events=events)
-            async with Gates(build, clock=clock) as gates, AsyncExitStack() as exits:
+            build = _BudgetBuilder(settings, backend, owner=owner, clock=clock, events=events)
+            async with Gates(build) as gates, AsyncExitStack() as exits:
                 yield App(
                     settings=settings,
                     backend=backend,
@@ -574,7 +570,7 @@ async def open_app(
 
 
 @dataclass(frozen=True)
-class _ReservationBuilder:
+class _BudgetBuilder:
     settings: Settings
     backend: Backend
     _: KW_ONLY
@@ -582,12 +578,12 @@ class _ReservationBuilder:
     clock: Clock
     events: EventBus
 
-    def __call__(self, tenant: TenantId) -> Reservations:
-        from stoker.budgets.reserver import Reservations
+    def __call__(self, tenant: TenantId) -> BudgetService:
+        from stoker.budgets.service import BudgetService
         from stoker.policies import build_caps, build_reset_rule
 
         own = self.settings.for_tenant(tenant)
-        return Reservations(
+        return BudgetService(
             self.backend.tenant(tenant).money,
             caps=build_caps(own),
             reset=build_reset_rule(own),

@@ -15,17 +15,18 @@ from stoker.db.database import Check
 
 if TYPE_CHECKING:
     from stoker.accounts.model import AccountStore, TenantDirectory
-    from stoker.budgets.model import BudgetStore, SharedStore
-    from stoker.crawl.model import PageStore
+    from stoker.backends.shared import SharedStore
+    from stoker.budgets.store import BudgetStore
+    from stoker.crawl.store import PageStore
     from stoker.discovery.sources import ListingStore
     from stoker.enrichment.model import WorkStore
     from stoker.heat.model import PullStore
-    from stoker.ledger.chain import LedgerStore
+    from stoker.ledger.store import LedgerStore
     from stoker.registry.model import RegistryStore
     from stoker.runs.model import RunStore
-    from stoker.scheduling.model import ScheduleStore
+    from stoker.scheduling.store import ScheduleStore
     from stoker.touches.model import TouchStore
-    from stoker.vendors.model import AnswerStore
+    from stoker.vendors.answer_cache import AnswerStore
 
 
 @dataclass(frozen=True, kw_only=True)

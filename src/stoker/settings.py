@@ -1,4 +1,3 @@
-# ruff: noqa: RUF009 - `_is` and `_each` return dataclass fields, made once and never changed
 """Every setting: default, type, names in the environment, and one sentence of help.
 
 The reference page, `stoker init`, `config show` and error messages all come from this list.
@@ -8,7 +7,7 @@ The reference page, `stoker init`, `config show` and error messages all come fro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import time, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -34,12 +33,12 @@ from stoker.config.fields import (
     ZONE,
     FieldInfo,
     Secret,
+    Section,
     choice,
-    format_value,
     integer,
+    list_settings,
     member,
     number,
-    to_json_value,
 )
 from stoker.config.fields import (
     setting as _is,
@@ -48,9 +47,10 @@ from stoker.config.fields import (
     tenant_setting as _each,
 )
 from stoker.discovery.settings import DiscoverySettings
+from stoker.heat.settings import HeatSettings
 from stoker.http.fields import LOOPBACK
 from stoker.leads.scoring import DEFAULT_WEIGHTS, ScoreRule
-from stoker.pulls.settings import Heat, Pulls
+from stoker.pulls.settings import PullSettings
 from stoker.touches.settings import TouchSettings
 from stoker.vendors.settings import (
     BoardsSettings,
@@ -69,8 +69,8 @@ _MAX_AMOUNT = 1_000_000_000
 _WEIGHT = number(0, 1000)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduling:
+@dataclass(frozen=True, kw_only=True)
+class Scheduling(Section):
     """When runs start, and how many go on at once."""
 
     enabled: bool = _each(BOOLEAN, True, "Whether the schedule starts runs.", "SCHED_ENABLED")
@@ -131,8 +131,8 @@ class Scheduling:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+@dataclass(frozen=True, kw_only=True)
+class Storage(Section):
     """Where Stoker remembers."""
 
     backend: str = _is(
@@ -148,8 +148,8 @@ class Storage:
     json_dir: Path = _is(PATH, Path("stoker-data"), "The directory of the JSON files.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+@dataclass(frozen=True, kw_only=True)
+class Retention(Section):
     """Which runs are forgotten."""
 
     enabled: bool = _is(BOOLEAN, False, "Whether upkeep forgets old runs.")
@@ -159,8 +159,8 @@ class Retention:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Logging:
+@dataclass(frozen=True, kw_only=True)
+class Logging(Section):
     """What is written down while it works."""
 
     format: str = _is(
@@ -172,8 +172,8 @@ class Logging:
     no_color: bool = _is(FLAG_IF_SET, False, "Whether lines stay plain on a terminal.", "NO_COLOR")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
+@dataclass(frozen=True, kw_only=True)
+class Caps(Section):
     """What a tenant may use in a day, and when its day begins."""
 
     openai_daily_tokens: int = _each(
@@ -214,8 +214,8 @@ class Caps:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pacing:
+@dataclass(frozen=True, kw_only=True)
+class Pacing(Section):
     """Who shares the vendors' rates, and how tenants share busy vendors."""
 
     processes: str = _is(
@@ -229,8 +229,8 @@ class Pacing:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sandbox:
+@dataclass(frozen=True, kw_only=True)
+class Sandbox(Section):
     """A make-believe internet to rehearse on; `stoker sandbox serve` is one."""
 
     address: str | None = _is(
@@ -242,8 +242,8 @@ class Sandbox:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crawl:
+@dataclass(frozen=True, kw_only=True)
+class Crawl(Section):
     """How company sites are read."""
 
     gap_s: float = _is(
@@ -275,8 +275,8 @@ class Crawl:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extract:
+@dataclass(frozen=True, kw_only=True)
+class Extract(Section):
     """How facts are taken from texts."""
 
     corpus_char_limit: int = _is(
@@ -287,8 +287,8 @@ class Extract:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+@dataclass(frozen=True, kw_only=True)
+class Score(Section):
     """What counts for a lead, and when its score is good enough."""
 
     min_export: float = _each(
@@ -331,15 +331,15 @@ class Score:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Icp:
+@dataclass(frozen=True, kw_only=True)
+class Icp(Section):
     """Which companies fit."""
 
     rule_name: str = _each(TEXT, "default", "The name of the rule to use.", "ICP_RULE_NAME")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+@dataclass(frozen=True, kw_only=True)
+class Keys(Section):
     """The vendors' keys. Each is optional; without one, that vendor is not called."""
 
     openai: Secret | None = _each(SECRET, None, "OpenAI's key.", "OPENAI_API_KEY")
@@ -355,8 +355,8 @@ class Keys:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tenancy:
+@dataclass(frozen=True, kw_only=True)
+class Tenancy(Section):
     """Whose work it is when nobody says."""
 
     default_tenant_id: TenantId | None = _is(
@@ -364,8 +364,8 @@ class Tenancy:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TenantTable:
+@dataclass(frozen=True, kw_only=True)
+class TenantTable(Section):
     """What `[tenants.ID]` says besides overriding settings."""
 
     name: str = _is(TEXT, "", "What people call the tenant; its id, if not given.")
@@ -373,15 +373,15 @@ class TenantTable:
     enabled: bool = _is(BOOLEAN, True, "Whether the tenant is active.")
 
 
-SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
+SECTIONS: Mapping[str, type[Section]] = MappingProxyType(
     {
         "scheduling": Scheduling,
         "storage": Storage,
         "retention": Retention,
         "logging": Logging,
         "caps": Caps,
-        "heat": Heat,
-        "pulls": Pulls,
+        "heat": HeatSettings,
+        "pulls": PullSettings,
         "pacing": Pacing,
         "sandbox": Sandbox,
         "tavily": TavilySettings,
@@ -405,11 +405,10 @@ SECTIONS: Mapping[str, type[Any]] = MappingProxyType(
 """The sections by name, in the order people read about them."""
 
 
-def _list_fields(prefix: str, section: type[Any]) -> Iterator[tuple[str, FieldInfo]]:
-    for setting in fields(section):
-        about: FieldInfo = setting.metadata["about"]
-        env = about.env or (f"STOKER_{prefix}_{setting.name}".upper(),)
-        yield setting.name, replace(about, env=env)
+def _list_fields(prefix: str, section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
+    for about in list_settings(section):
+        env = about.env or (f"STOKER_{prefix}_{about.key}".upper(),)
+        yield about.key, replace(about, env=env)
 
 
 CONNECTORS = tuple(
@@ -427,7 +426,7 @@ FIELDS: Mapping[str, FieldInfo] = MappingProxyType(
 """Every setting by its dotted key."""
 
 TENANT_KEYS: Mapping[str, FieldInfo] = MappingProxyType(
-    {setting.name: setting.metadata["about"] for setting in fields(TenantTable)}
+    {about.key: about for about in list_settings(TenantTable)}
     | {key: about for key, about in FIELDS.items() if about.per_tenant}
 )
 """What may stand in a tenant's table; other settings are the installation's own."""
@@ -464,8 +463,8 @@ class Settings:
     retention: Retention = field(default_factory=Retention)
     logging: Logging = field(default_factory=Logging)
     caps: Caps = field(default_factory=Caps)
-    heat: Heat = field(default_factory=Heat)
-    pulls: Pulls = field(default_factory=Pulls)
+    heat: HeatSettings = field(default_factory=HeatSettings)
+    pulls: PullSettings = field(default_factory=PullSettings)
     pacing: Pacing = field(default_factory=Pacing)
     sandbox: Sandbox = field(default_factory=Sandbox)
     tavily: TavilySettings = field(default_factory=TavilySettings)
@@ -490,20 +489,32 @@ class Settings:
 
     def get_value(self, key: str) -> Any:
         """Return the value of a dotted key."""
-        section, _, name = key.partition(".")
-        return getattr(getattr(self, section), name)
+        section, _, _ = key.partition(".")
+        return getattr(getattr(self, section), FIELDS[key].attribute)
 
     def get_origin(self, key: str) -> str:
         """Return where a dotted key's value came from."""
         return self.origins.get(key, "default")
 
     def with_values(self, values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
-        """Return these settings with other values, by dotted key, from other origins."""
+        """Return these settings with other values, by dotted key, from other origins.
+
+        Raises ConfigError with one line for every section whose values contradict each other.
+        """
         changed: dict[str, dict[str, Any]] = {}
         for key, value in values.items():
-            section, _, name = key.partition(".")
-            changed.setdefault(section, {})[name] = value
-        sections = {name: replace(getattr(self, name), **new) for name, new in changed.items()}
+            section, _, _ = key.partition(".")
+            changed.setdefault(section, {})[FIELDS[key].attribute] = value
+        sections, problems = {}, []
+        for section, new in changed.items():
+            try:
+                sections[section] = replace(getattr(self, section), **new)
+            except ConfigError as error:
+                own = (key for key in values if key.startswith(f"{section}."))
+                where = next((origins[key] for key in own if key in origins), "default")
+                problems.append(f"{where}: {section}: {error}")
+        if problems:
+            raise ConfigError("\n".join(problems))
         merged = MappingProxyType({**self.origins, **origins})
         return replace(self, **sections, origins=merged)
 
@@ -602,18 +613,15 @@ class Settings:
     def snapshot(self) -> dict[str, Json]:
         """Return all of it as plain JSON for a manifest; of a secret, only whether it is set."""
         sections: dict[str, dict[str, Json]] = {}
-        for key in FIELDS:
+        for key, about in FIELDS.items():
             section, _, name = key.partition(".")
-            sections.setdefault(section, {})[name] = to_json_value(
-                self.get_value(key), secret=FIELDS[key].kind.secret
-            )
+            sections.setdefault(section, {})[name] = about.to_json(self.get_value(key))
         tenants: dict[str, Json] = {
             tenant.id: {
                 "name": tenant.name,
                 "enabled": tenant.enabled,
                 "overrides": {
-                    key: to_json_value(value, secret=FIELDS[key].kind.secret)
-                    for key, value in tenant.overrides.items()
+                    key: FIELDS[key].to_json(value) for key, value in tenant.overrides.items()
                 },
             }
             for tenant in self.tenants
@@ -625,7 +633,7 @@ class Settings:
         lines = [
             ShownSetting(
                 key=key,
-                value=format_value(self.get_value(key)),
+                value=about.format(self.get_value(key)),
                 origin=self.get_origin(key),
                 help=about.help,
             )
@@ -635,12 +643,12 @@ class Settings:
             own = f"tenants.{tenant.id}."
             said = {"name": tenant.name, "enabled": tenant.enabled, **tenant.overrides}
             for key, value in said.items():
-                about = FIELDS[key].help if key in FIELDS else ""
+                about = FIELDS.get(key) or TENANT_KEYS[key]
                 line = ShownSetting(
                     key=own + key,
-                    value=format_value(value),
+                    value=about.format(value),
                     origin=self.get_origin(own + key),
-                    help=about,
+                    help=about.help,
                 )
                 lines.append(line)
         return lines

@@ -21,6 +21,7 @@ from stoker.accounts.company_store import (
 )
 from stoker.accounts.model import UpsertCount
 from stoker.backends.postgres import PostgresBackend
+from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConfigError
 from stoker.db.database import split_into_batches
@@ -51,16 +52,13 @@ def on_postgres(app_url, scenario):
     return asyncio.run(whole())
 
 
-def on_sqlite(path, scenario):
-    async def whole():
-        backend = SqliteBackend(path)
-        try:
-            await backend.migrate()
-            return await scenario(backend)
-        finally:
-            await backend.close()
-
-    return asyncio.run(whole())
+async def on_sqlite(path, scenario):
+    backend = SqliteBackend(path)
+    try:
+        await backend.migrate()
+        return await scenario(backend)
+    finally:
+        await backend.close()
 
 
 NEXT_UNITS = CLAIM_ITEMS.format(passing_over="").split("(", 1)[1].split("\n)\n")[0]
@@ -136,11 +134,11 @@ def test_an_index_serves_each_question(database, what):
 
 
 @pytest.mark.parametrize("what", ASKED)
-def test_an_index_serves_each_question_in_sqlite_too(tmp_path, what):
+async def test_an_index_serves_each_question_in_sqlite_too(tmp_path, what):
     async def nothing(_):
         pass
 
-    on_sqlite(tmp_path / "stoker.db", nothing)
+    await on_sqlite(tmp_path / "stoker.db", nothing)
     question, index = ASKED[what]
     db = apsw.Connection(str(tmp_path / "stoker.db"))
     plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {spelled_out(question)}").fetchall()]
@@ -158,14 +156,14 @@ def test_a_page_by_score_walks_along_the_ids(database):
 
 def test_row_security_has_no_findings_with_the_tables_of_a_night(database):
     with psycopg.connect(database[0]) as admin:
-        assert find_table_problems(admin) == []
+        assert find_table_problems(admin, SCHEMA.shared_tables) == []
 
 
 @pytest.mark.parametrize("view", ["enrichment_runs", "email_verification_cache"])
 def test_a_view_that_runs_as_its_maker_is_found(database, view):
     with psycopg.connect(database[0]) as admin:
         admin.execute(f"ALTER VIEW stoker.{view} RESET (security_invoker)")
-        assert [str(finding) for finding in find_table_problems(admin)] == [
+        assert [str(finding) for finding in find_table_problems(admin, SCHEMA.shared_tables)] == [
             f"view without security_invoker (stoker.{view})"
         ]
         admin.commit()
@@ -197,9 +195,9 @@ def test_the_views_show_nights_and_verdicts_and_only_ones_own(database):
             app.execute("DELETE FROM stoker.enrichment_runs")
 
 
-def test_the_views_show_the_same_in_sqlite(tmp_path):
+async def test_the_views_show_the_same_in_sqlite(tmp_path):
     path = tmp_path / "stoker.db"
-    on_sqlite(path, two_nights)
+    await on_sqlite(path, two_nights)
     db = apsw.Connection(str(path))
     assert len(db.execute("SELECT * FROM enrichment_runs").fetchall()) == 2
     assert len(db.execute("SELECT * FROM email_verification_cache").fetchall()) == 2
@@ -312,7 +310,7 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 
 
 @pytest.mark.parametrize("ends", [0, 1, 4])
-def test_a_kill_in_an_end_leaves_the_unit_and_its_company_as_they_were(tmp_path, ends):
+async def test_a_kill_in_an_end_leaves_the_unit_and_its_company_as_they_were(tmp_path, ends):
     path = tmp_path / "stoker.db"
 
     async def ready(backend):
@@ -324,7 +322,7 @@ def test_a_kill_in_an_end_leaves_the_unit_and_its_company_as_they_were(tmp_path,
         found = [one.company.id for one in await store.accounts.list_company_records()]
         return [one.company for one in left], found
 
-    on_sqlite(path, ready)
+    await on_sqlite(path, ready)
     done = subprocess.run(
         [sys.executable, "-c", END_UNTIL_KILLED, str(path), str(ends)],
         check=False,
@@ -334,7 +332,7 @@ def test_a_kill_in_an_end_leaves_the_unit_and_its_company_as_they_were(tmp_path,
     assert done.returncode == -9, done.stderr.decode()
     acked = done.stdout.decode().split()
     assert len(acked) == ends
-    assert on_sqlite(path, look) == ([f"T{n}" for n in range(ends, 6)], acked)
+    assert await on_sqlite(path, look) == ([f"T{n}" for n in range(ends, 6)], acked)
 
 
 def test_an_end_is_durable_when_it_is_told(database):

@@ -94,7 +94,7 @@ def test_nothing_is_run_for_a_tenant_that_is_switched_off(stoker, box, words):
 
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert "zeta is switched off" in err
-    assert err.endswith("stoker tenant enable zeta\n")
+    assert err.endswith("stoker tenants enable zeta\n")
     assert stoker.told("runs", "list", "--tenant", "zeta")[1] == []
     assert box.meter.requests == asked
 
@@ -124,7 +124,6 @@ def test_nothing_is_run_for_a_tenant_that_settings_leave_out_though_it_is_named(
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert f"zeta {told}" in err
     assert "stoker.toml:1" in err
-    assert "if it is meant to run" in err
     assert stoker.told("runs", "list", "--tenant", "zeta")[1] == []
     assert box.meter.requests == asked
 
@@ -157,7 +156,7 @@ def test_a_tenant_switched_off_by_settings_is_switched_on_there(stoker):
     file = stoker.directory / "stoker.toml"
     file.write_text(file.read_text() + "[tenants.acme]\n[tenants.zeta]\nenabled = false\n")
 
-    assert "stoker tenant enable zeta" in stoker("upkeep", "--tenant", "zeta")[2]
+    assert "stoker tenants enable zeta" in stoker("upkeep", "--tenant", "zeta")[2]
     code, _, err = stoker("tenant", "enable", "zeta")
     assert (code, "zeta is switched off by" in err, "stoker.toml" in err) == (2, True, True)
 

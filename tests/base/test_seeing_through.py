@@ -18,7 +18,7 @@ async def tries_to_stop(task, *, times):
 
 
 @pytest.mark.parametrize("times", [0, 1, 2, 5])
-def test_work_is_seen_through_however_often_one_is_cancelled_meanwhile(times):
+async def test_work_is_seen_through_however_often_one_is_cancelled_meanwhile(times):
     done = []
 
     async def writing():
@@ -27,27 +27,24 @@ def test_work_is_seen_through_however_often_one_is_cancelled_meanwhile(times):
             done.append(step)
         return "written"
 
-    async def work():
-        waiting = asyncio.create_task(finish_despite_cancel(writing()))
-        await tries_to_stop(waiting, times=times)
-        await asyncio.wait({waiting})
-        return waiting
-
-    ended = asyncio.run(work())
+    waiting = asyncio.create_task(finish_despite_cancel(writing()))
+    await tries_to_stop(waiting, times=times)
+    await asyncio.wait({waiting})
+    ended = waiting
     assert done == list(range(20))
     assert ended.cancelled() is bool(times)
     assert times or ended.result() == "written"
 
 
-def test_what_goes_wrong_while_nobody_is_impatient_is_raised():
+async def test_what_goes_wrong_while_nobody_is_impatient_is_raised():
     async def breaking():
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        asyncio.run(finish_despite_cancel(breaking()))
+        await finish_despite_cancel(breaking())
 
 
-def test_whoever_is_impatient_cancels_once_more_and_waits_all_the_same():
+async def test_whoever_is_impatient_cancels_once_more_and_waits_all_the_same():
     cancelled = 0
 
     async def stubborn():
@@ -57,34 +54,28 @@ def test_whoever_is_impatient_cancels_once_more_and_waits_all_the_same():
                 await asyncio.Event().wait()
             cancelled += 1
 
-    async def work():
-        doing = asyncio.create_task(stubborn())
-        await asyncio.sleep(0)
-        cutting = asyncio.create_task(cancel_and_wait(doing))
-        await tries_to_stop(cutting, times=2)
-        await asyncio.wait({cutting})
-        return doing.done(), cutting.cancelled()
-
-    assert asyncio.run(work()) == (True, True)
+    doing = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+    cutting = asyncio.create_task(cancel_and_wait(doing))
+    await tries_to_stop(cutting, times=2)
+    await asyncio.wait({cutting})
+    assert (doing.done(), cutting.cancelled()) == (True, True)
     assert cancelled == 3
 
 
-def complaints_about(scenario):
+async def complaints_about(scenario):
     """Run something; return what asyncio complains of once nobody remembers it any more."""
 
-    async def whole():
-        complaints = []
-        asyncio.get_running_loop().set_exception_handler(
-            lambda _, about: complaints.append(about["message"])
-        )
-        await scenario()
-        gc.collect()
-        return complaints
-
-    return asyncio.run(whole())
+    complaints = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, about: complaints.append(about["message"])
+    )
+    await scenario()
+    gc.collect()
+    return complaints
 
 
-def test_what_goes_wrong_after_one_became_impatient_is_not_complained_of():
+async def test_what_goes_wrong_after_one_became_impatient_is_not_complained_of():
     async def breaking():
         for _ in range(5):
             await asyncio.sleep(0)
@@ -96,7 +87,7 @@ def test_what_goes_wrong_after_one_became_impatient_is_not_complained_of():
         await asyncio.wait({waiting})
         assert waiting.cancelled()
 
-    assert complaints_about(scenario) == []
+    assert await complaints_about(scenario) == []
 
 
 class Waiting:
@@ -123,63 +114,57 @@ class Waiting:
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_what_comes_to_its_end_before_anybody_looks_is_returned(ours):
+async def test_what_comes_to_its_end_before_anybody_looks_is_returned(ours):
     work = Waiting(steps=5)
-    got = asyncio.run(run_while(lambda: ours, work(), otherwise=NOT_OURS))
+    got = await run_while(lambda: ours, work(), otherwise=NOT_OURS)
     assert (got, work.came_to) == ("a turn", "its end")
 
 
-def test_what_is_waited_for_is_looked_after_as_long_as_it_is_ours():
+async def test_what_is_waited_for_is_looked_after_as_long_as_it_is_ours():
     looks = []
 
-    async def work():
-        enough = asyncio.Event()
+    enough = asyncio.Event()
 
-        def ours():
-            looks.append("ours")
-            enough.set()
-            return True
+    def ours():
+        looks.append("ours")
+        enough.set()
+        return True
 
-        async def waiting():
-            await asyncio.wait_for(enough.wait(), LONG)
-            return "a turn"
+    async def waiting():
+        await asyncio.wait_for(enough.wait(), LONG)
+        return "a turn"
 
-        return await run_while(ours, waiting(), otherwise=NOT_OURS)
-
-    assert asyncio.run(work()) == "a turn"
+    assert await run_while(ours, waiting(), otherwise=NOT_OURS) == "a turn"
     assert looks == ["ours"]
 
 
-def test_what_is_not_ours_any_more_is_cut_off_and_said_so():
+async def test_what_is_not_ours_any_more_is_cut_off_and_said_so():
     work = Waiting()
     with pytest.raises(TransientError) as raised:
-        asyncio.run(run_while(lambda: False, work(), otherwise=NOT_OURS))
+        await run_while(lambda: False, work(), otherwise=NOT_OURS)
     assert raised.value is NOT_OURS
     assert work.came_to == "cut off"
 
 
-def test_what_comes_to_its_end_although_it_is_cut_off_is_returned():
+async def test_what_comes_to_its_end_although_it_is_cut_off_is_returned():
     work = Waiting(clings=True)
-    got = asyncio.run(run_while(lambda: False, work(), otherwise=NOT_OURS))
+    got = await run_while(lambda: False, work(), otherwise=NOT_OURS)
     assert (got, work.came_to) == ("a turn", "cut off")
 
 
-def test_what_goes_wrong_while_it_is_ours_is_raised_as_it_is():
+async def test_what_goes_wrong_while_it_is_ours_is_raised_as_it_is():
     async def breaking():
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        asyncio.run(run_while(lambda: True, breaking(), otherwise=NOT_OURS))
+        await run_while(lambda: True, breaking(), otherwise=NOT_OURS)
 
 
-def test_a_waiter_that_is_cancelled_cuts_the_work_off_and_passes_that_on():
+async def test_a_waiter_that_is_cancelled_cuts_the_work_off_and_passes_that_on():
     work = Waiting()
 
-    async def scenario():
-        waiter = asyncio.create_task(run_while(lambda: True, work(), otherwise=NOT_OURS))
-        await work.began.wait()
-        waiter.cancel()
-        await asyncio.wait({waiter})
-        return waiter.cancelled(), work.came_to
-
-    assert asyncio.run(scenario()) == (True, "cut off")
+    waiter = asyncio.create_task(run_while(lambda: True, work(), otherwise=NOT_OURS))
+    await work.began.wait()
+    waiter.cancel()
+    await asyncio.wait({waiter})
+    assert (waiter.cancelled(), work.came_to) == (True, "cut off")

@@ -1,6 +1,5 @@
 """What a gate lets people know: costs above their promise, and outcomes nobody knows."""
 
-import asyncio
 from contextlib import suppress
 from datetime import timedelta
 
@@ -12,9 +11,8 @@ from stoker.base.events import OutcomeUncertain, Overrun
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import SpendRequest
-from stoker.budgets.gate import BudgetService
 from stoker.budgets.model import Paid
-from stoker.budgets.reserver import Reservations
+from stoker.budgets.service import BudgetService
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.testing import EventRecorder, FakeClock
 
@@ -30,8 +28,8 @@ class Desk:
         self.clock, self.told = FakeClock(), EventRecorder()
         self.money = MemoryBackend().tenant(ACME).money
 
-    def promises(self, owner):
-        return Reservations(
+    def budget(self, owner):
+        return BudgetService(
             self.money,
             caps=[CAP],
             reset=ResetRule(),
@@ -49,7 +47,7 @@ class Desk:
             return Paid(answer="found", cost={"credits": cost})
 
         request = SpendRequest(key="k", connector="lusha", amounts={"credits": 5})
-        return await BudgetService(self.promises("me"), clock=self.clock).spend(request, step)
+        return await self.budget("me").spend(request, step)
 
 
 @pytest.fixture
@@ -57,17 +55,17 @@ def desk():
     return Desk()
 
 
-def test_a_cost_above_its_promise_is_told_with_how_much(desk):
-    asyncio.run(desk.pay(cost=7))
+async def test_a_cost_above_its_promise_is_told_with_how_much(desk):
+    await desk.pay(cost=7)
 
     [event] = desk.told.of_type(Overrun)
     assert (event.tenant, event.connector, event.at) == (ACME, "lusha", desk.clock.now())
     assert event.message() == "lusha charged 2 credits more than was promised for k"
 
 
-def test_an_outcome_nobody_knows_is_told_with_the_reason(desk):
+async def test_an_outcome_nobody_knows_is_told_with_the_reason(desk):
     with suppress(UncertainError):
-        asyncio.run(desk.pay(raises=UncertainError("timed out after 30 s")))
+        await desk.pay(raises=UncertainError("timed out after 30 s"))
 
     [event] = desk.told.of_type(OutcomeUncertain)
     assert (event.tenant, event.key) == (ACME, "k")
@@ -76,26 +74,23 @@ def test_an_outcome_nobody_knows_is_told_with_the_reason(desk):
 
 
 @pytest.mark.parametrize("cost", [0, 4, 5])
-def test_what_cost_no_more_than_promised_is_no_news(desk, cost):
-    asyncio.run(desk.pay(cost=cost))
+async def test_what_cost_no_more_than_promised_is_no_news(desk, cost):
+    await desk.pay(cost=cost)
     assert desk.told.of_type(Overrun) + desk.told.of_type(OutcomeUncertain) == []
 
 
-def test_what_was_given_back_is_no_news(desk):
+async def test_what_was_given_back_is_no_news(desk):
     with suppress(TransientError):
-        asyncio.run(desk.pay(raises=TransientError("busy")))
+        await desk.pay(raises=TransientError("busy"))
     assert desk.told.of_type(Overrun) + desk.told.of_type(OutcomeUncertain) == []
 
 
-def test_what_a_dead_process_may_have_sent_is_told_by_whoever_finds_it(desk):
+async def test_what_a_dead_process_may_have_sent_is_told_by_whoever_finds_it(desk):
     request = SpendRequest(key="k", connector="lusha", amounts={"credits": 5})
 
-    async def found():
-        await desk.promises("dead").reserve(request)
-        desk.clock.advance(timedelta(days=1))
-        await desk.promises("alive").heartbeat()
-        await desk.promises("alive").heartbeat()
-
-    asyncio.run(found())
+    await (await desk.budget("dead").reserve(request)).mark_sent()
+    desk.clock.advance(timedelta(days=1))
+    await desk.budget("alive").heartbeat()
+    await desk.budget("alive").heartbeat()
     [event] = desk.told.of_type(OutcomeUncertain)
     assert event.key == "k"

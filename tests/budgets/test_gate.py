@@ -7,17 +7,15 @@ import pytest
 
 from stoker.base.errors import ConfigError, ConflictError, PermanentError
 from stoker.budgets.caps import Cap, CapChange, Scope
-from stoker.budgets.charges import Refusal, SpendRequest
-from stoker.budgets.gate import (
+from stoker.budgets.charges import (
     BudgetState,
-    check_repeat,
+    Refusal,
+    SpendRequest,
     evaluate_request,
     find_stop_refusal,
-    validate_change,
-    validate_request,
-    validate_stop,
 )
-from stoker.budgets.reservations import build_reservation
+from stoker.budgets.reservations import build_reservation, check_repeat
+from stoker.budgets.schema import validate_change, validate_request, validate_stop
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.db.codec import validate_name, validate_owner
 

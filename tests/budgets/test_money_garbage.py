@@ -22,7 +22,7 @@ from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import SpendRequest
 from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
-from stoker.budgets.reserver import Reservations
+from stoker.budgets.service import BudgetService
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.rate_limits.rate_limit import Rate
 
@@ -183,7 +183,7 @@ async def the_promise_is_refused(backend):
     before = {usage.cap: usage.used for usage in await money.list_usage()}
     assert before[DAILY.id].reserved == 20
     assert "b" in [hold.key for hold in await money.expire_reservations(now=LATER)]
-    promises = Reservations(
+    budget = BudgetService(
         money,
         tenant=ACME,
         caps=[DAILY, SHARED],
@@ -192,7 +192,7 @@ async def the_promise_is_refused(backend):
         clock=VirtualClock(NOW),
         lease=timedelta(minutes=1),
     )
-    refused = await promises.reserve(
+    refused = await budget.reserve(
         SpendRequest(key="a", connector="lusha", amounts={"credits": 10})
     )
     assert refused.reason == Reason.BUDGET_UNREADABLE
@@ -316,7 +316,7 @@ def test_a_last_entry_without_a_moment_grants_and_moves_nothing(request, where, 
 def test_an_entry_that_cannot_be_read_is_named(in_file, text):
     async def then(backend):
         kind, told = await said_by(backend.tenant(ACME).ledger.list_entries())
-        assert (kind, "entry 1 of the ledger cannot be read" in told) == (TransientError, True)
+        assert (kind, "the ledger entry 1 cannot be read" in told) == (TransientError, True)
 
     in_file("UPDATE ledger SET data = ? WHERE seq = 1", text, then=then)
 

@@ -11,6 +11,7 @@ import pytest
 
 import pg
 from stoker.backends.postgres import PostgresBackend
+from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.types import TenantId
@@ -19,7 +20,7 @@ from stoker.budgets.charges import Refusal, SpendRequest, Totals
 from stoker.budgets.limits_store import LOCK_CAP
 from stoker.budgets.postgres_writes import write_changes_on_server
 from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
-from stoker.budgets.store import SqlBudgetStore
+from stoker.budgets.store import BudgetStore
 from stoker.budgets.verify import verify_ledger
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.db.database import WriteConflict
@@ -97,15 +98,12 @@ def test_a_total_below_zero_is_refused_by_the_file_itself(sqlite_file, table, co
 
 @pytest.mark.parametrize("column", ["settled", "reserved"])
 @pytest.mark.parametrize("table", ["budgets", "shared_budgets"])
-def test_a_total_below_zero_is_refused_by_the_server_itself(database, table, column):
+async def test_a_total_below_zero_is_refused_by_the_server_itself(database, table, column):
     admin_url, app_url = database
 
-    async def scenario():
-        backend = PostgresBackend(app_url)
-        await reserve(backend.tenant(ACME).money, "k")
-        await backend.close()
-
-    asyncio.run(scenario())
+    backend = PostgresBackend(app_url)
+    await reserve(backend.tenant(ACME).money, "k")
+    await backend.close()
     with (
         psycopg.connect(admin_url) as admin,
         pytest.raises(psycopg.errors.CheckViolation),
@@ -137,7 +135,7 @@ def test_a_total_that_was_tampered_with_is_told_by_the_ledger(sqlite_file):
 
 def test_row_security_has_no_findings_with_the_money_tables(database):
     with psycopg.connect(database[0]) as admin:
-        assert find_table_problems(admin) == []
+        assert find_table_problems(admin, SCHEMA.shared_tables) == []
 
 
 @pytest.mark.parametrize(
@@ -146,7 +144,7 @@ def test_row_security_has_no_findings_with_the_money_tables(database):
 def test_a_shared_table_that_comes_to_name_tenants_is_found(database, table):
     with psycopg.connect(database[0]) as admin:
         admin.execute(f"ALTER TABLE stoker.{table} ADD COLUMN tenant_id text")
-        assert [str(finding) for finding in find_table_problems(admin)] == [
+        assert [str(finding) for finding in find_table_problems(admin, SCHEMA.shared_tables)] == [
             f"shared table with a tenant_id ({table})"
         ]
         admin.rollback()
@@ -161,45 +159,37 @@ def test_the_function_that_writes_moves_runs_as_its_caller_on_a_pinned_path(data
     assert (definer, settings, owner) == (False, ["search_path=pg_catalog"], "stoker_owner")
 
 
-def test_no_door_leads_from_what_is_shared_to_what_tenants_own(database):
-    async def scenario():
-        backend = PostgresBackend(database[1])
-        await reserve(backend.tenant(ACME).money, "k")
-        for table in ("holds", "budgets", "cap_changes", "stops", "ledger"):
-            with pytest.raises(PermanentError, match="tenant"):
-                await backend.transact(
-                    None, BEGIN_WRITE, lambda tx, table=table: tx.query(f"SELECT * FROM {table}")
-                )
-        await backend.close()
-
-    asyncio.run(scenario())
+async def test_no_door_leads_from_what_is_shared_to_what_tenants_own(database):
+    backend = PostgresBackend(database[1])
+    await reserve(backend.tenant(ACME).money, "k")
+    for table in ("holds", "budgets", "cap_changes", "stops", "ledger"):
+        with pytest.raises(PermanentError, match="tenant"):
+            await backend.transact(
+                None, BEGIN_WRITE, lambda tx, table=table: tx.query(f"SELECT * FROM {table}")
+            )
+    await backend.close()
 
 
-def test_one_tenant_cannot_move_anothers_promise_even_by_the_function(database):
+async def test_one_tenant_cannot_move_anothers_promise_even_by_the_function(database):
     stolen = (
         '{"holds": [{"key": "k", "phase": "RELEASED", "reason": "", "actual": {}, '
         '"seen_phase": "SENT", "seen_until_at": "2026-02-07T01:31:00+00:00"}], '
         '"totals": [], "notes": []}'
     )
 
-    async def scenario():
-        backend = PostgresBackend(database[1])
-        await reserve(backend.tenant(ACME).money, "k")
-        with pytest.raises(WriteConflict):
-            await backend.transact(
-                UMBRELLA,
-                BEGIN_WRITE,
-                lambda tx: tx.query("SELECT write_moves(:asked)", asked=stolen),
-            )
-        assert (
-            await backend.tenant(ACME).money.find_reservation("k")
-        ).status is ReservationStatus.SENT
-        await backend.close()
-
-    asyncio.run(scenario())
+    backend = PostgresBackend(database[1])
+    await reserve(backend.tenant(ACME).money, "k")
+    with pytest.raises(WriteConflict):
+        await backend.transact(
+            UMBRELLA,
+            BEGIN_WRITE,
+            lambda tx: tx.query("SELECT write_moves(:asked)", asked=stolen),
+        )
+    assert (await backend.tenant(ACME).money.find_reservation("k")).status is ReservationStatus.SENT
+    await backend.close()
 
 
-def test_moves_written_one_by_one_and_at_once_leave_the_same_rows(database):
+async def test_moves_written_one_by_one_and_at_once_leave_the_same_rows(database):
     async def story(money):
         for key in "abcdef":
             await reserve(money, key)
@@ -218,7 +208,7 @@ def test_moves_written_one_by_one_and_at_once_leave_the_same_rows(database):
         # The shared cap is used by both, so each in its own time.
         for key in "def":
             await backend.tenant(ACME).money.release(key, reason="", now=NOW)
-        one_by_one = SqlBudgetStore(TenantDatabase(backend, UMBRELLA), UMBRELLA)
+        one_by_one = BudgetStore(TenantDatabase(backend, UMBRELLA))
         assert await story(one_by_one) == at_once
         for tenant in (ACME, UMBRELLA):
             assert (await verify_ledger(backend.tenant(tenant))).problems == ()
@@ -227,7 +217,7 @@ def test_moves_written_one_by_one_and_at_once_leave_the_same_rows(database):
         assert umbrella == acme[: len(umbrella)]
         await backend.close()
 
-    asyncio.run(scenario())
+    await scenario()
 
 
 class NoDoors:
@@ -265,7 +255,7 @@ async def overspent(url, database_of):
     for number in range(ROUNDS):
         tenant = TenantId(f"t{number}")
         database = database_of(TenantDatabase(backend, tenant))
-        money = SqlBudgetStore(database, tenant, write=write_changes_on_server)
+        money = BudgetStore(database, write=write_changes_on_server)
         answers = await asyncio.gather(
             *(
                 money.reserve(
@@ -285,14 +275,14 @@ async def overspent(url, database_of):
     return spent
 
 
-def test_many_at_once_who_reset_by_different_rules_open_one_budget(database, record_property):
-    found = asyncio.run(overspent(database[1], lambda door: door))
+async def test_many_at_once_who_reset_by_different_rules_open_one_budget(database, record_property):
+    found = await overspent(database[1], lambda door: door)
     record_property("fault", f"rules for resetting at once: n={ROUNDS} budgets, {found} overspent")
     assert found == 0
 
 
-def test_a_database_without_doors_is_caught(database):
-    assert asyncio.run(overspent(database[1], NoDoors)) > 0
+async def test_a_database_without_doors_is_caught(database):
+    assert await overspent(database[1], NoDoors) > 0
 
 
 def test_promises_survive_closing_and_opening(sqlite_file):

@@ -1,4 +1,3 @@
-import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -57,12 +56,9 @@ class Busy:
         return usage
 
 
-def test_a_sound_store_has_no_problems_and_tells_what_was_taken_of_shared_caps():
-    async def look():
-        store = await used(MemoryBackend().tenant(TenantId("acme")))
-        return await verify_ledger(store)
-
-    verdict = asyncio.run(look())
+async def test_a_sound_store_has_no_problems_and_tells_what_was_taken_of_shared_caps():
+    store = await used(MemoryBackend().tenant(TenantId("acme")))
+    verdict = await verify_ledger(store)
     assert (verdict.entries, verdict.problems) == (11, ())
     assert verdict.shared == {
         (SHARED.id, "day 2030-01-01T00:00:00+00:00"): Totals(
@@ -71,42 +67,33 @@ def test_a_sound_store_has_no_problems_and_tells_what_was_taken_of_shared_caps()
     }
 
 
-def test_a_store_in_use_is_judged_at_a_moment_at_which_it_stood_still():
-    async def look():
-        store = await used(MemoryBackend().tenant(TenantId("acme")))
-        return await verify_ledger(replace(store, money=Busy(store, looks=7)))
-
-    verdict = asyncio.run(look())
+async def test_a_store_in_use_is_judged_at_a_moment_at_which_it_stood_still():
+    store = await used(MemoryBackend().tenant(TenantId("acme")))
+    verdict = await verify_ledger(replace(store, money=Busy(store, looks=7)))
     assert (verdict.entries, verdict.problems) == (18, ())
 
 
-def test_a_store_that_never_stands_still_is_not_judged():
+async def test_a_store_that_never_stands_still_is_not_judged():
     async def look():
         store = MemoryBackend().tenant(TenantId("acme"))
         await verify_ledger(replace(store, money=Busy(store, looks=1000)))
 
     with pytest.raises(TransientError, match="try when it is quieter"):
-        asyncio.run(look())
+        await look()
 
 
-def test_the_naive_twin_that_looks_only_once_takes_use_for_damage():
-    async def look():
-        store = await used(MemoryBackend().tenant(TenantId("acme")))
-        truth = rebuild_totals(await store.ledger.list_entries())
-        await spend(store, "meanwhile", 1)
-        return find_differences(truth, to_totals(await store.money.list_usage()))
-
-    assert len(asyncio.run(look())) == 1
+async def test_the_naive_twin_that_looks_only_once_takes_use_for_damage():
+    store = await used(MemoryBackend().tenant(TenantId("acme")))
+    truth = rebuild_totals(await store.ledger.list_entries())
+    await spend(store, "meanwhile", 1)
+    assert len(find_differences(truth, to_totals(await store.money.list_usage()))) == 1
 
 
-def test_an_entry_that_cannot_follow_is_a_problem():
-    async def look():
-        store = await used(MemoryBackend().tenant(TenantId("acme")))
-        forged = NewEntry(at=NOW, kind="SETTLED", subject="nobody", reason="", data={"actual": {}})
-        await store.ledger.append([forged])
-        return await verify_ledger(store)
-
-    assert asyncio.run(look()).problems == (
+async def test_an_entry_that_cannot_follow_is_a_problem():
+    store = await used(MemoryBackend().tenant(TenantId("acme")))
+    forged = NewEntry(at=NOW, kind="SETTLED", subject="nobody", reason="", data={"actual": {}})
+    await store.ledger.append([forged])
+    assert (await verify_ledger(store)).problems == (
         "entry 12 says SETTLED of nobody, which was never reserved",
     )
 
@@ -123,15 +110,12 @@ class Said:
 
 
 @pytest.mark.parametrize(("total", "problems"), [(13, 1), (14, 0), (15, 0)])
-def test_tenants_cannot_have_taken_more_of_a_shared_cap_than_its_total(total, problems):
-    async def look():
-        backend = MemoryBackend()
-        stores = [await used(backend.tenant(TenantId(name))) for name in ("acme", "bolt")]
-        verdicts = [await verify_ledger(store) for store in stores]
-        assert await find_shared_mismatches(backend.shared(), verdicts) == []
-        return await find_shared_mismatches(Said(total), verdicts)
-
-    found = asyncio.run(look())
+async def test_tenants_cannot_have_taken_more_of_a_shared_cap_than_its_total(total, problems):
+    backend = MemoryBackend()
+    stores = [await used(backend.tenant(TenantId(name))) for name in ("acme", "bolt")]
+    verdicts = [await verify_ledger(store) for store in stores]
+    assert await find_shared_mismatches(backend.shared(), verdicts) == []
+    found = await find_shared_mismatches(Said(total), verdicts)
     assert len(found) == problems
     assert all("tenants took 14, its total says 13" in line for line in found)
 
@@ -149,38 +133,31 @@ def test_tenants_cannot_have_taken_more_of_a_shared_cap_than_its_total(total, pr
         (13, 13, "tenants took 14, its total says 13"),
     ],
 )
-def test_a_shared_total_is_neither_more_nor_less_than_all_tenants_took(before, after, problem):
-    async def look():
-        backend = MemoryBackend()
-        stores = [await used(backend.tenant(TenantId(name))) for name in ("acme", "bolt")]
-        verdicts = [await verify_ledger(store) for store in stores]
-        first = await Said(before).list_usage()
-        return await find_shared_mismatches(Said(after), verdicts, before=first)
-
-    found = asyncio.run(look())
+async def test_a_shared_total_is_neither_more_nor_less_than_all_tenants_took(
+    before, after, problem
+):
+    backend = MemoryBackend()
+    stores = [await used(backend.tenant(TenantId(name))) for name in ("acme", "bolt")]
+    verdicts = [await verify_ledger(store) for store in stores]
+    first = await Said(before).list_usage()
+    found = await find_shared_mismatches(Said(after), verdicts, before=first)
     assert len(found) == (problem is not None)
     assert all(problem in line for line in found)
 
 
-def test_a_shared_total_that_no_tenant_ever_took_from_is_told():
-    async def look():
-        first = await Said(1).list_usage()
-        return await find_shared_mismatches(Said(1), [], before=first)
-
-    assert len(asyncio.run(look())) == 1
+async def test_a_shared_total_that_no_tenant_ever_took_from_is_told():
+    first = await Said(1).list_usage()
+    assert len(await find_shared_mismatches(Said(1), [], before=first)) == 1
 
 
-def test_the_naive_twin_that_reads_totals_only_afterwards_takes_use_for_damage():
-    async def look():
-        backend = MemoryBackend()
-        store = await used(backend.tenant(TenantId("acme")))
-        before = await backend.shared().list_usage()
-        verdict = await verify_ledger(store)
-        await store.money.settle("k4", {"calls": 4}, now=NOW)
-        naive = await find_shared_mismatches(
-            backend.shared(), [verdict], before=await backend.shared().list_usage()
-        )
-        return naive, await find_shared_mismatches(backend.shared(), [verdict], before=before)
-
-    naive, sound = asyncio.run(look())
+async def test_the_naive_twin_that_reads_totals_only_afterwards_takes_use_for_damage():
+    backend = MemoryBackend()
+    store = await used(backend.tenant(TenantId("acme")))
+    before = await backend.shared().list_usage()
+    verdict = await verify_ledger(store)
+    await store.money.settle("k4", {"calls": 4}, now=NOW)
+    naive = await find_shared_mismatches(
+        backend.shared(), [verdict], before=await backend.shared().list_usage()
+    )
+    naive, sound = naive, await find_shared_mismatches(backend.shared(), [verdict], before=before)
     assert (len(naive), sound) == (1, [])

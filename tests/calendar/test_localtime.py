@@ -2,7 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.calendar.timezones import compute_clock_change, format_duration, format_local_time
+from stoker.base.formats import format_duration
+from stoker.calendar.timezones import compute_clock_change, format_local_time
 
 
 def test_a_moment_is_shown_as_the_wall_in_that_zone_shows_it():

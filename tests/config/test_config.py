@@ -551,3 +551,21 @@ def test_whatever_is_given_the_answer_is_settings_or_one_line_per_problem(flags)
     else:
         json.dumps(settings.snapshot(), allow_nan=False)
     assert all(line.startswith("flag: ") for line in problems.splitlines())
+
+
+def test_a_section_that_contradicts_itself_is_told_with_its_place(tmp_path):
+    file = tmp_path / "stoker.toml"
+    file.write_text(
+        "[heat]\nwarm_from = 0.9\n[pulls]\nfloor_days = 0.5\n"
+        "[tenants.acme.heat]\nwarm_from = 0.2\n[tenants.beta]\n"
+    )
+    with pytest.raises(ConfigError) as told:
+        load_settings(file=file, env_file=None, environment={}, flags={})
+    assert str(told.value).splitlines() == [
+        "stoker.toml:2: heat: HOT begins where WARM does or above, not 0.9 and 0.7",
+        "stoker.toml:4: pulls: plans 1 day, 0:00:00 apart cannot make a look every 12:00:00 "
+        "for all accounts",
+    ]
+    file.write_text("[tenants.acme.heat]\nhot_every_hours = 30\n[tenants.beta]\n")
+    with pytest.raises(ConfigError, match=r"stoker.toml:2: heat: a colder tier's looks are"):
+        load_settings(file=file, env_file=None, environment={}, flags={})

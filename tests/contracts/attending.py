@@ -3,10 +3,10 @@
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 
-from stoker.heat.beliefs import ChangeRateRule, LookupObservation
-from stoker.heat.heat import HeatRule, Signal, SignalKind, score_heats
+from stoker.heat.beliefs import LookupObservation
+from stoker.heat.heat import Signal, SignalKind, score_heats
 from stoker.heat.model import PlanRecord
-from stoker.heat.tiers import TierRule
+from stoker.heat.settings import ChangeRateRule, HeatRule, TierRule
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

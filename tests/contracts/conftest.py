@@ -1,6 +1,4 @@
-"""How a promise is tried on every backend: as a scenario, given a fresh and empty one."""
-
-import asyncio
+"""Every promise is tried on every backend, fresh and empty."""
 
 import pytest
 
@@ -8,27 +6,14 @@ from contracts.backends import ACME, BACKENDS
 
 
 @pytest.fixture(params=BACKENDS)
-def on_backend(request, tmp_path):
-    """Run an async scenario on a backend."""
-
-    def run(scenario):
-        async def whole():
-            async with BACKENDS[request.param](tmp_path) as backend:
-                return await scenario(backend)
-
-        return asyncio.run(whole())
-
-    return run
+def backend(request, tmp_path, runner):
+    """Each backend in turn, open in the test's own event loop."""
+    opening = BACKENDS[request.param](tmp_path)
+    yield runner.run(opening.__aenter__())
+    runner.run(opening.__aexit__(None, None, None))
 
 
 @pytest.fixture
-def on_store(on_backend):
-    """Run an async scenario on one tenant's store."""
-
-    def run(scenario):
-        async def behind_the_door(backend):
-            return await scenario(backend.tenant(ACME))
-
-        return on_backend(behind_the_door)
-
-    return run
+def store(backend):
+    """One tenant's store."""
+    return backend.tenant(ACME)

@@ -45,408 +45,334 @@ async def looked_at(store, found, *, run=RUN):
     assert await store.nights.finish_item(run, ended(one), found)
 
 
-def test_the_directory_knows_who_the_tenants_are_in_id_order(on_backend):
-    async def scenario(backend):
-        directory = backend.directory()
-        assert await directory.list_tenants() == []
-        assert await directory.save_tenant(tenant("umbrella"))
-        assert await directory.save_tenant(tenant())
-        assert not await directory.save_tenant(tenant())
-        assert await directory.save_tenant(tenant("umbrella", active=False))
-        assert await directory.save_tenant(tenant("umbrella", active=False, name=""))
-        assert await backend.directory().list_tenants() == [
-            tenant(),
-            tenant("umbrella", active=False, name=""),
-        ]
-
-    on_backend(scenario)
+async def test_the_directory_knows_who_the_tenants_are_in_id_order(backend):
+    directory = backend.directory()
+    assert await directory.list_tenants() == []
+    assert await directory.save_tenant(tenant("umbrella"))
+    assert await directory.save_tenant(tenant())
+    assert not await directory.save_tenant(tenant())
+    assert await directory.save_tenant(tenant("umbrella", active=False))
+    assert await directory.save_tenant(tenant("umbrella", active=False, name=""))
+    assert await backend.directory().list_tenants() == [
+        tenant(),
+        tenant("umbrella", active=False, name=""),
+    ]
 
 
-def test_who_cannot_be_a_tenant_is_not_listed(on_backend):
-    async def scenario(backend):
-        directory = backend.directory()
-        for name in ("", "ACME", "a b", "0-operators", "a\0"):
-            await refused(directory.save_tenant(tenant(name)), ConfigError)
-        await refused(directory.save_tenant(tenant(name="half \ud800")))
-        assert await directory.list_tenants() == []
-
-    on_backend(scenario)
+async def test_who_cannot_be_a_tenant_is_not_listed(backend):
+    directory = backend.directory()
+    for name in ("", "ACME", "a b", "0-operators", "a\0"):
+        await refused(directory.save_tenant(tenant(name)), ConfigError)
+    await refused(directory.save_tenant(tenant(name="half \ud800")))
+    assert await directory.list_tenants() == []
 
 
-def test_people_rules_and_the_connection_come_back_as_they_were_last_put(on_store):
-    async def scenario(store):
-        accounts = store.accounts
-        assert await accounts.find_rule("default") is None
-        assert await accounts.find_connection() is None
-        plain, narrow = IcpRule(), IcpRule(name="narrow", industries=("62011",), years=(2010, 2020))
-        await accounts.save_rule(plain)
-        await accounts.save_rule(replace(narrow, industries=()))
-        await accounts.save_rule(narrow)
-        assert await accounts.find_rule("default") == plain
-        assert await accounts.find_rule("narrow") == narrow
+async def test_people_rules_and_the_connection_come_back_as_they_were_last_put(store):
+    accounts = store.accounts
+    assert await accounts.find_rule("default") is None
+    assert await accounts.find_connection() is None
+    plain, narrow = IcpRule(), IcpRule(name="narrow", industries=("62011",), years=(2010, 2020))
+    await accounts.save_rule(plain)
+    await accounts.save_rule(replace(narrow, industries=()))
+    await accounts.save_rule(narrow)
+    assert await accounts.find_rule("default") == plain
+    assert await accounts.find_rule("narrow") == narrow
 
-        await accounts.save_connection(connection())
-        await accounts.save_connection(connection(active=False, key_expires_at=None))
-        assert await accounts.find_connection() == connection(active=False, key_expires_at=None)
-
-    on_store(scenario)
+    await accounts.save_connection(connection())
+    await accounts.save_connection(connection(active=False, key_expires_at=None))
+    assert await accounts.find_connection() == connection(active=False, key_expires_at=None)
 
 
-def test_a_step_of_setting_up_is_done_when_it_was_first_done(on_store):
-    async def scenario(store):
-        await store.accounts.complete_setup_step("find_rule", at=LATER)
-        await store.accounts.complete_setup_step("crm", at=NOW)
-        await store.accounts.complete_setup_step("find_rule", at=NOW)
-        assert list((await store.accounts.list_setup_steps()).items()) == [
-            ("crm", NOW),
-            ("find_rule", LATER),
-        ]
-
-    on_store(scenario)
+async def test_a_step_of_setting_up_is_done_when_it_was_first_done(store):
+    await store.accounts.complete_setup_step("find_rule", at=LATER)
+    await store.accounts.complete_setup_step("crm", at=NOW)
+    await store.accounts.complete_setup_step("find_rule", at=NOW)
+    assert list((await store.accounts.list_setup_steps()).items()) == [
+        ("crm", NOW),
+        ("find_rule", LATER),
+    ]
 
 
-def test_the_mark_is_as_it_was_last_said_also_earlier(on_store):
-    async def scenario(store):
-        assert await store.accounts.find_registry_cursor() is None
-        await store.accounts.save_candidates(["T1"], rule="default")
-        assert await store.accounts.find_registry_cursor() is None
-        for at in (LATER, NOW):
-            await store.accounts.set_registry_cursor(at.astimezone(timezone(timedelta(hours=8))))
-            assert await store.accounts.find_registry_cursor() == at
-        await refused(store.accounts.set_registry_cursor(NOW.replace(tzinfo=None)), ConfigError)
-
-    on_store(scenario)
+async def test_the_mark_is_as_it_was_last_said_also_earlier(store):
+    assert await store.accounts.find_registry_cursor() is None
+    await store.accounts.save_candidates(["T1"], rule="default")
+    assert await store.accounts.find_registry_cursor() is None
+    for at in (LATER, NOW):
+        await store.accounts.set_registry_cursor(at.astimezone(timezone(timedelta(hours=8))))
+        assert await store.accounts.find_registry_cursor() == at
+    await refused(store.accounts.set_registry_cursor(NOW.replace(tzinfo=None)), ConfigError)
 
 
-def test_companies_are_counted_as_new_changed_and_the_same(on_store):
-    async def scenario(store):
-        accounts = store.accounts
-        first = [company("T2"), company("T1")]
-        assert await accounts.upsert_companies(first, now=NOW) == UpsertCount(new=2)
-        again = [company("T1"), company("T2", name="NEW"), company("T3")]
-        counts = await accounts.upsert_companies(again, now=LATER)
-        assert counts == UpsertCount(new=1, changed=1, same=1)
-        assert await accounts.list_companies() == [
-            company("T1", last_seen_at=NOW),
-            company("T2", name="NEW", last_seen_at=LATER),
-            company("T3", last_seen_at=LATER),
-        ]
-        assert await accounts.upsert_companies([], now=NOW) == UpsertCount()
-
-    on_store(scenario)
+async def test_companies_are_counted_as_new_changed_and_the_same(store):
+    accounts = store.accounts
+    first = [company("T2"), company("T1")]
+    assert await accounts.upsert_companies(first, now=NOW) == UpsertCount(new=2)
+    again = [company("T1"), company("T2", name="NEW"), company("T3")]
+    counts = await accounts.upsert_companies(again, now=LATER)
+    assert counts == UpsertCount(new=1, changed=1, same=1)
+    assert await accounts.list_companies() == [
+        company("T1", last_seen_at=NOW),
+        company("T2", name="NEW", last_seen_at=LATER),
+        company("T3", last_seen_at=LATER),
+    ]
+    assert await accounts.upsert_companies([], now=NOW) == UpsertCount()
 
 
-def test_what_is_empty_never_replaces_a_value(on_store):
-    async def scenario(store):
-        accounts = store.accounts
-        await accounts.upsert_companies([company()], now=NOW)
-        assert await accounts.upsert_companies([bare()], now=LATER) == UpsertCount(same=1)
-        assert await accounts.list_companies() == [company(last_seen_at=NOW)]
-        closed = bare(live=False, employees=0)
-        assert await accounts.upsert_companies([closed], now=LATER) == UpsertCount(changed=1)
-        assert await accounts.list_companies() == [
-            company(live=False, employees=0, last_seen_at=LATER),
-        ]
-
-    on_store(scenario)
+async def test_what_is_empty_never_replaces_a_value(store):
+    accounts = store.accounts
+    await accounts.upsert_companies([company()], now=NOW)
+    assert await accounts.upsert_companies([bare()], now=LATER) == UpsertCount(same=1)
+    assert await accounts.list_companies() == [company(last_seen_at=NOW)]
+    closed = bare(live=False, employees=0)
+    assert await accounts.upsert_companies([closed], now=LATER) == UpsertCount(changed=1)
+    assert await accounts.list_companies() == [
+        company(live=False, employees=0, last_seen_at=LATER),
+    ]
 
 
-def test_when_a_company_was_last_seen_is_the_stores_to_say_and_never_goes_back(on_store):
-    async def scenario(store):
-        accounts = store.accounts
-        await accounts.upsert_companies([company(last_seen_at=LATER + HOUR)], now=LATER)
-        assert await accounts.list_companies() == [company(last_seen_at=LATER)]
-        same = company(last_seen_at=NOW)
-        assert await accounts.upsert_companies([same], now=NOW) == UpsertCount(same=1)
-        await accounts.upsert_companies([company(year=2016)], now=NOW)
-        assert await accounts.list_companies() == [company(year=2016, last_seen_at=LATER)]
-
-    on_store(scenario)
+async def test_when_a_company_was_last_seen_is_the_stores_to_say_and_never_goes_back(store):
+    accounts = store.accounts
+    await accounts.upsert_companies([company(last_seen_at=LATER + HOUR)], now=LATER)
+    assert await accounts.list_companies() == [company(last_seen_at=LATER)]
+    same = company(last_seen_at=NOW)
+    assert await accounts.upsert_companies([same], now=NOW) == UpsertCount(same=1)
+    await accounts.upsert_companies([company(year=2016)], now=NOW)
+    assert await accounts.list_companies() == [company(year=2016, last_seen_at=LATER)]
 
 
-def test_the_same_company_twice_is_one_after_the_other(on_store):
-    async def scenario(store):
-        twice = [company("T2"), company(), company("T2", year=2016), bare("T2"), company("T2")]
-        counts = await store.accounts.upsert_companies(twice, now=NOW)
-        assert counts == UpsertCount(new=2, changed=2, same=1)
-        assert await store.accounts.list_companies() == [
-            company(last_seen_at=NOW),
-            company("T2", last_seen_at=NOW),
-        ]
-
-    on_store(scenario)
+async def test_the_same_company_twice_is_one_after_the_other(store):
+    twice = [company("T2"), company(), company("T2", year=2016), bare("T2"), company("T2")]
+    counts = await store.accounts.upsert_companies(twice, now=NOW)
+    assert counts == UpsertCount(new=2, changed=2, same=1)
+    assert await store.accounts.list_companies() == [
+        company(last_seen_at=NOW),
+        company("T2", last_seen_at=NOW),
+    ]
 
 
-def test_of_companies_one_of_which_cannot_be_kept_none_is(on_store):
-    async def scenario(store):
-        accounts = store.accounts
-        for bad in (
-            company(""),
-            company("x" * 501),
-            company(name="a\0b"),
-            company(website="half \ud800"),
-            company(employees=2**80),
-            company(year=-(2**80)),
-        ):
-            await refused(accounts.upsert_companies([company("T0"), bad], now=NOW))
-        await refused(
-            accounts.upsert_companies([company()], now=NOW.replace(tzinfo=None)), ConfigError
-        )
-        assert await accounts.list_companies() == []
-
-    on_store(scenario)
+async def test_of_companies_one_of_which_cannot_be_kept_none_is(store):
+    accounts = store.accounts
+    for bad in (
+        company(""),
+        company("x" * 501),
+        company(name="a\0b"),
+        company(website="half \ud800"),
+        company(employees=2**80),
+        company(year=-(2**80)),
+    ):
+        await refused(accounts.upsert_companies([company("T0"), bad], now=NOW))
+    await refused(accounts.upsert_companies([company()], now=NOW.replace(tzinfo=None)), ConfigError)
+    assert await accounts.list_companies() == []
 
 
-def test_companies_come_in_pages(on_store):
-    async def scenario(store):
-        uens = [f"T{n:04}" for n in range(1_203)]
-        await store.accounts.upsert_companies([company(uen) for uen in uens], now=NOW)
+async def test_companies_come_in_pages(store):
+    uens = [f"T{n:04}" for n in range(1_203)]
+    await store.accounts.upsert_companies([company(uen) for uen in uens], now=NOW)
+    found, after = [], ""
+    while page := await store.accounts.list_companies(after=after, limit=500):
+        found += [one.id for one in page]
+        after = page[-1].id
+    assert found == uens
+    again = await store.accounts.upsert_companies([company(uen) for uen in uens], now=NOW)
+    assert again == UpsertCount(same=1_203)
+
+
+async def test_what_comes_while_pages_are_read_breaks_none_of_them(store):
+    accounts, first = store.accounts, [f"T{n:03}" for n in range(60)]
+    await accounts.upsert_companies([company(uen) for uen in first], now=NOW)
+
+    async def read():
         found, after = [], ""
-        while page := await store.accounts.list_companies(after=after, limit=500):
+        while page := await accounts.list_companies(after=after, limit=7):
             found += [one.id for one in page]
             after = page[-1].id
-        assert found == uens
-        again = await store.accounts.upsert_companies([company(uen) for uen in uens], now=NOW)
-        assert again == UpsertCount(same=1_203)
+        return found
 
-    on_store(scenario)
+    async def write():
+        for n in range(20):
+            some = [company(f"T{n:03}x"), company(f"T{n:03}", year=1990 + n)]
+            await accounts.upsert_companies(some, now=LATER)
 
-
-def test_what_comes_while_pages_are_read_breaks_none_of_them(on_store):
-    async def scenario(store):
-        accounts, first = store.accounts, [f"T{n:03}" for n in range(60)]
-        await accounts.upsert_companies([company(uen) for uen in first], now=NOW)
-
-        async def read():
-            found, after = [], ""
-            while page := await accounts.list_companies(after=after, limit=7):
-                found += [one.id for one in page]
-                after = page[-1].id
-            return found
-
-        async def write():
-            for n in range(20):
-                some = [company(f"T{n:03}x"), company(f"T{n:03}", year=1990 + n)]
-                await accounts.upsert_companies(some, now=LATER)
-
-        found, _ = await asyncio.gather(read(), write())
-        assert found == sorted(set(found))
-        assert set(first) <= set(found)
-
-    on_store(scenario)
+    found, _ = await asyncio.gather(read(), write())
+    assert found == sorted(set(found))
+    assert set(first) <= set(found)
 
 
-def test_candidates_are_those_that_fit_now_and_no_longer_those_before(on_store):
-    async def scenario(store):
-        accounts = store.accounts
-        await accounts.upsert_companies([company(f"T{n}") for n in range(5)], now=NOW)
-        await accounts.save_candidates(["T3", "T1", "T1", "nobody"], rule="default")
-        await accounts.save_candidates(["T0"], rule="other")
-        await accounts.save_candidates(["T4", "T3", "T2"], rule="default")
+async def test_candidates_are_those_that_fit_now_and_no_longer_those_before(store):
+    accounts = store.accounts
+    await accounts.upsert_companies([company(f"T{n}") for n in range(5)], now=NOW)
+    await accounts.save_candidates(["T3", "T1", "T1", "nobody"], rule="default")
+    await accounts.save_candidates(["T0"], rule="other")
+    await accounts.save_candidates(["T4", "T3", "T2"], rule="default")
 
-        async def ids(**page):
-            return [one.id for one in await accounts.list_candidates(rule="default", **page)]
+    async def ids(**page):
+        return [one.id for one in await accounts.list_candidates(rule="default", **page)]
 
-        assert await ids() == ["T2", "T3", "T4"]
-        assert await ids(limit=2) == ["T2", "T3"]
-        assert await ids(after="T2", limit=1) == ["T3"]
-        await accounts.save_candidates([], rule="default")
-        assert await ids() == []
-        assert len(await accounts.list_candidates(rule="other")) == 1
-        assert await accounts.list_candidates(rule="nobody's") == []
-
-    on_store(scenario)
+    assert await ids() == ["T2", "T3", "T4"]
+    assert await ids(limit=2) == ["T2", "T3"]
+    assert await ids(after="T2", limit=1) == ["T3"]
+    await accounts.save_candidates([], rule="default")
+    assert await ids() == []
+    assert len(await accounts.list_candidates(rule="other")) == 1
+    assert await accounts.list_candidates(rule="nobody's") == []
 
 
-def test_candidates_can_be_put_page_by_page_and_only_those_between_change(on_store):
-    async def scenario(store):
-        accounts = store.accounts
-        await accounts.upsert_companies([company(f"T{n}") for n in range(6)], now=NOW)
+async def test_candidates_can_be_put_page_by_page_and_only_those_between_change(store):
+    accounts = store.accounts
+    await accounts.upsert_companies([company(f"T{n}") for n in range(6)], now=NOW)
 
-        async def ids():
-            return [one.id for one in await accounts.list_candidates(rule="default")]
+    async def ids():
+        return [one.id for one in await accounts.list_candidates(rule="default")]
 
-        await accounts.save_candidates(["T0", "T2", "T4"], rule="default")
-        await accounts.save_candidates(["T1", "T5"], rule="default", after="T0", upto="T2")
-        assert await ids() == ["T0", "T1", "T4"]
-        await accounts.save_candidates(["T3", "T1"], rule="default", after="T2")
-        assert await ids() == ["T0", "T1", "T3"]
-        await accounts.save_candidates([], rule="default", upto="T0")
-        assert await ids() == ["T1", "T3"]
-
-    on_store(scenario)
+    await accounts.save_candidates(["T0", "T2", "T4"], rule="default")
+    await accounts.save_candidates(["T1", "T5"], rule="default", after="T0", upto="T2")
+    assert await ids() == ["T0", "T1", "T4"]
+    await accounts.save_candidates(["T3", "T1"], rule="default", after="T2")
+    assert await ids() == ["T0", "T1", "T3"]
+    await accounts.save_candidates([], rule="default", upto="T0")
+    assert await ids() == ["T1", "T3"]
 
 
-def test_a_candidate_that_is_no_company_yet_is_one_once_it_is(on_store):
-    async def scenario(store):
-        await store.accounts.save_candidates(["T0", "T1"], rule="default")
-        assert await store.accounts.list_candidates(rule="default") == []
-        await store.accounts.upsert_companies([company()], now=NOW)
-        assert len(await store.accounts.list_candidates(rule="default")) == 1
-
-    on_store(scenario)
+async def test_a_candidate_that_is_no_company_yet_is_one_once_it_is(store):
+    await store.accounts.save_candidates(["T0", "T1"], rule="default")
+    assert await store.accounts.list_candidates(rule="default") == []
+    await store.accounts.upsert_companies([company()], now=NOW)
+    assert len(await store.accounts.list_candidates(rule="default")) == 1
 
 
-def test_a_candidate_says_what_choosing_needs(on_store):
-    async def scenario(store):
-        accounts = store.accounts
-        await accounts.upsert_companies([company("T0"), company("T1")], now=NOW)
-        await accounts.save_candidates(["T0", "T1"], rule="default")
-        never = Candidate(id="T0", scored=False, contacts=0, last_seen_at=NOW)
-        assert await accounts.list_candidates(rule="default") == [never, replace(never, id="T1")]
-        await looked_at(store, dossier("T1", looked_at=LATER))
-        seen = Candidate(id="T1", scored=True, contacts=2, last_seen_at=NOW, last_looked_at=LATER)
-        assert await accounts.list_candidates(rule="default") == [never, seen]
-
-    on_store(scenario)
+async def test_a_candidate_says_what_choosing_needs(store):
+    accounts = store.accounts
+    await accounts.upsert_companies([company("T0"), company("T1")], now=NOW)
+    await accounts.save_candidates(["T0", "T1"], rule="default")
+    never = Candidate(id="T0", scored=False, contacts=0, last_seen_at=NOW)
+    assert await accounts.list_candidates(rule="default") == [never, replace(never, id="T1")]
+    await looked_at(store, dossier("T1", looked_at=LATER))
+    seen = Candidate(id="T1", scored=True, contacts=2, last_seen_at=NOW, last_looked_at=LATER)
+    assert await accounts.list_candidates(rule="default") == [never, seen]
 
 
-def test_those_who_put_candidates_at_once_come_one_after_the_other(on_store):
-    async def scenario(store):
-        accounts = store.accounts
-        await accounts.upsert_companies([company(f"T{n:02}") for n in range(40)], now=NOW)
-        sets = [[f"T{n:02}" for n in range(5 * k, 5 * k + 10)] for k in range(6)]
-        await asyncio.gather(*(accounts.save_candidates(some, rule="default") for some in sets))
-        found = [one.id for one in await accounts.list_candidates(rule="default")]
-        assert found in sets
-
-    on_store(scenario)
+async def test_those_who_put_candidates_at_once_come_one_after_the_other(store):
+    accounts = store.accounts
+    await accounts.upsert_companies([company(f"T{n:02}") for n in range(40)], now=NOW)
+    sets = [[f"T{n:02}" for n in range(5 * k, 5 * k + 10)] for k in range(6)]
+    await asyncio.gather(*(accounts.save_candidates(some, rule="default") for some in sets))
+    found = [one.id for one in await accounts.list_candidates(rule="default")]
+    assert found in sets
 
 
-def test_a_company_nobody_looked_at_has_a_dossier_with_nothing_in_it(on_store):
-    async def scenario(store):
-        assert await store.accounts.find_company_record("T1") is None
-        await store.accounts.upsert_companies([company()], now=NOW)
-        found = await store.accounts.find_company_record("T1")
-        assert found == CompanyRecord(company=company(last_seen_at=NOW))
-        assert await store.accounts.list_company_records() == []
-
-    on_store(scenario)
+async def test_a_company_nobody_looked_at_has_a_dossier_with_nothing_in_it(store):
+    assert await store.accounts.find_company_record("T1") is None
+    await store.accounts.upsert_companies([company()], now=NOW)
+    found = await store.accounts.find_company_record("T1")
+    assert found == CompanyRecord(company=company(last_seen_at=NOW))
+    assert await store.accounts.list_company_records() == []
 
 
-def test_a_dossier_comes_back_as_it_was(on_store):
-    async def scenario(store):
-        for found in (
-            dossier("T1"),
-            dossier("T2", contacts=(contact(), contact(), contact(email="", verdict="valid"))),
-        ):
-            await looked_at(store, found, run=f"run of {found.company.id}")
-            assert await store.accounts.find_company_record(found.company.id) == found
-        assert [one.company.id for one in await store.accounts.list_company_records()] == [
-            "T1",
-            "T2",
-        ]
-
-    on_store(scenario)
+async def test_a_dossier_comes_back_as_it_was(store):
+    for found in (
+        dossier("T1"),
+        dossier("T2", contacts=(contact(), contact(), contact(email="", verdict="valid"))),
+    ):
+        await looked_at(store, found, run=f"run of {found.company.id}")
+        assert await store.accounts.find_company_record(found.company.id) == found
+    assert [one.company.id for one in await store.accounts.list_company_records()] == [
+        "T1",
+        "T2",
+    ]
 
 
-def test_a_newer_dossier_replaces_what_was_known_but_not_with_nothing(on_store):
-    async def scenario(store):
-        await looked_at(store, dossier())
-        empty = CompanyRecord(company=bare())
-        await looked_at(store, empty, run=LATER_RUN)
-        assert await store.accounts.find_company_record("T1") == dossier()
-        newer = dossier(
-            company=company(website="https://new.test", last_seen_at=LATER),
-            facts=(finding(value="2"),),
-            contacts=(contact(email="", phone="", verdict=EmailStatus.UNVERIFIED),),
-            score=score(0.1),
-            looked_at=LATER,
-            run=LATER_RUN,
-            extracted_from="new",
-            notes={"other": "note"},
-        )
-        await looked_at(store, newer, run="third")
-        assert await store.accounts.find_company_record("T1") == newer
-        earlier = replace(newer, company=company(website="https://new.test", last_seen_at=NOW))
-        await looked_at(store, earlier, run="fourth")
-        assert await store.accounts.find_company_record("T1") == newer
-
-    on_store(scenario)
+async def test_a_newer_dossier_replaces_what_was_known_but_not_with_nothing(store):
+    await looked_at(store, dossier())
+    empty = CompanyRecord(company=bare())
+    await looked_at(store, empty, run=LATER_RUN)
+    assert await store.accounts.find_company_record("T1") == dossier()
+    newer = dossier(
+        company=company(website="https://new.test", last_seen_at=LATER),
+        facts=(finding(value="2"),),
+        contacts=(contact(email="", phone="", verdict=EmailStatus.UNVERIFIED),),
+        score=score(0.1),
+        looked_at=LATER,
+        run=LATER_RUN,
+        extracted_from="new",
+        notes={"other": "note"},
+    )
+    await looked_at(store, newer, run="third")
+    assert await store.accounts.find_company_record("T1") == newer
+    earlier = replace(newer, company=company(website="https://new.test", last_seen_at=NOW))
+    await looked_at(store, earlier, run="fourth")
+    assert await store.accounts.find_company_record("T1") == newer
 
 
-def test_what_the_register_says_leaves_what_was_found_out_alone(on_store):
-    async def scenario(store):
-        await looked_at(store, dossier())
-        await store.accounts.upsert_companies([bare(name="RENAMED")], now=LATER)
-        renamed = company(name="RENAMED", last_seen_at=LATER)
-        assert await store.accounts.find_company_record("T1") == dossier(company=renamed)
-
-    on_store(scenario)
+async def test_what_the_register_says_leaves_what_was_found_out_alone(store):
+    await looked_at(store, dossier())
+    await store.accounts.upsert_companies([bare(name="RENAMED")], now=LATER)
+    renamed = company(name="RENAMED", last_seen_at=LATER)
+    assert await store.accounts.find_company_record("T1") == dossier(company=renamed)
 
 
-def test_dossiers_are_found_by_run_and_by_score_in_pages(on_store):
-    async def scenario(store):
-        for n, run in enumerate([RUN, LATER_RUN, RUN, RUN]):
-            made = dossier(f"T{n}", run=run, score=score(n / 4) if n else None)
-            await looked_at(store, made, run=f"by {n}")
+async def test_dossiers_are_found_by_run_and_by_score_in_pages(store):
+    for n, run in enumerate([RUN, LATER_RUN, RUN, RUN]):
+        made = dossier(f"T{n}", run=run, score=score(n / 4) if n else None)
+        await looked_at(store, made, run=f"by {n}")
 
-        async def ids(**asked):
-            return [one.company.id for one in await store.accounts.list_company_records(**asked)]
+    async def ids(**asked):
+        return [one.company.id for one in await store.accounts.list_company_records(**asked)]
 
-        assert await ids() == ["T0", "T1", "T2", "T3"]
-        assert await ids(run=RUN) == ["T0", "T2", "T3"]
-        assert await ids(run=RUN, limit=2) == ["T0", "T2"]
-        assert await ids(run=RUN, after="T0", limit=1) == ["T2"]
-        assert await ids(run="nobody's") == []
-        assert await ids(least=0.0) == ["T1", "T2", "T3"]
-        assert await ids(least=0.5) == ["T2", "T3"]
-        assert await ids(least=0.51, run=RUN) == ["T3"]
-        assert await ids(least=1.0) == []
-
-    on_store(scenario)
+    assert await ids() == ["T0", "T1", "T2", "T3"]
+    assert await ids(run=RUN) == ["T0", "T2", "T3"]
+    assert await ids(run=RUN, limit=2) == ["T0", "T2"]
+    assert await ids(run=RUN, after="T0", limit=1) == ["T2"]
+    assert await ids(run="nobody's") == []
+    assert await ids(least=0.0) == ["T1", "T2", "T3"]
+    assert await ids(least=0.5) == ["T2", "T3"]
+    assert await ids(least=0.51, run=RUN) == ["T3"]
+    assert await ids(least=1.0) == []
 
 
-def test_one_tenant_knows_nothing_of_anothers_accounts(on_backend):
-    async def scenario(backend):
-        ours, theirs = backend.tenant(ACME), backend.tenant(UMBRELLA)
-        await looked_at(ours, dossier())
-        await ours.accounts.save_rule(IcpRule())
-        await ours.accounts.save_connection(connection())
-        await ours.accounts.complete_setup_step("crm", at=NOW)
-        await ours.accounts.set_registry_cursor(NOW)
-        await ours.accounts.save_candidates(["T1"], rule="default")
+async def test_one_tenant_knows_nothing_of_anothers_accounts(backend):
+    ours, theirs = backend.tenant(ACME), backend.tenant(UMBRELLA)
+    await looked_at(ours, dossier())
+    await ours.accounts.save_rule(IcpRule())
+    await ours.accounts.save_connection(connection())
+    await ours.accounts.complete_setup_step("crm", at=NOW)
+    await ours.accounts.set_registry_cursor(NOW)
+    await ours.accounts.save_candidates(["T1"], rule="default")
 
-        for verb in (
-            "list_companies",
-            "list_company_records",
-            "find_registry_cursor",
-            "find_connection",
-            "list_setup_steps",
-        ):
-            assert not await getattr(theirs.accounts, verb)()
-        assert await theirs.accounts.find_rule("default") is None
-        assert await theirs.accounts.find_company_record("T1") is None
-        assert await theirs.accounts.list_candidates(rule="default") == []
+    for verb in (
+        "list_companies",
+        "list_company_records",
+        "find_registry_cursor",
+        "find_connection",
+        "list_setup_steps",
+    ):
+        assert not await getattr(theirs.accounts, verb)()
+    assert await theirs.accounts.find_rule("default") is None
+    assert await theirs.accounts.find_company_record("T1") is None
+    assert await theirs.accounts.list_candidates(rule="default") == []
 
-        await looked_at(theirs, dossier(contacts=(contact(name="Theirs"),), score=score(0.0)))
-        await theirs.accounts.save_candidates([], rule="default")
-        await theirs.accounts.upsert_companies([company(name="THEIRS")], now=LATER)
-        assert await ours.accounts.find_company_record("T1") == dossier()
-        assert len(await ours.accounts.list_candidates(rule="default")) == 1
-
-    on_backend(scenario)
+    await looked_at(theirs, dossier(contacts=(contact(name="Theirs"),), score=score(0.0)))
+    await theirs.accounts.save_candidates([], rule="default")
+    await theirs.accounts.upsert_companies([company(name="THEIRS")], now=LATER)
+    assert await ours.accounts.find_company_record("T1") == dossier()
+    assert len(await ours.accounts.list_candidates(rule="default")) == 1
 
 
-def test_those_who_upsert_the_same_companies_at_once_all_get_through(on_store):
-    async def scenario(store):
-        uens = [f"T{n}" for n in range(20)]
-        parts = [{"website": "https://w.test"}, {"employees": 7}, {"year": 1999}, {"name": "N"}]
-        counts = await asyncio.gather(
-            *(
-                store.accounts.upsert_companies(
-                    [bare(uen, **parts[n % 4]) for uen in uens[:: 1 if n % 2 else -1]], now=NOW
-                )
-                for n in range(8)
+async def test_those_who_upsert_the_same_companies_at_once_all_get_through(store):
+    uens = [f"T{n}" for n in range(20)]
+    parts = [{"website": "https://w.test"}, {"employees": 7}, {"year": 1999}, {"name": "N"}]
+    counts = await asyncio.gather(
+        *(
+            store.accounts.upsert_companies(
+                [bare(uen, **parts[n % 4]) for uen in uens[:: 1 if n % 2 else -1]], now=NOW
             )
+            for n in range(8)
         )
-        assert sum(count.new + count.changed + count.same for count in counts) == 160
-        whole = {"website": "https://w.test", "employees": 7, "year": 1999, "name": "N"}
-        assert await store.accounts.list_companies() == [
-            bare(uen, **whole, last_seen_at=NOW) for uen in sorted(uens)
-        ]
-
-    on_store(scenario)
+    )
+    assert sum(count.new + count.changed + count.same for count in counts) == 160
+    whole = {"website": "https://w.test", "employees": 7, "year": 1999, "name": "N"}
+    assert await store.accounts.list_companies() == [
+        bare(uen, **whole, last_seen_at=NOW) for uen in sorted(uens)
+    ]
 
 
 def texts_of(value):
@@ -474,31 +400,26 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("kind", "name"), TEXTS)
-def test_poison_in_a_dossier_is_kept_letter_for_letter_or_refused(
-    on_store, kind, name, record_property
+async def test_poison_in_a_dossier_is_kept_letter_for_letter_or_refused(
+    store, kind, name, record_property
 ):
-    async def scenario(store):
-        bad = []
-        for n, poison in enumerate(POISON.values()):
-            found, run = MADE[kind](**{name: poison}), f"run {n}"
-            await planned(store.nights, 2, run=run)
-            _, one = await taken(store.nights, run=run)
-            before = await store.accounts.find_company_record("T1")
-            try:
-                await store.nights.finish_item(run, ended(one), found)
-            except StokerError as error:
-                assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
-                assert await store.accounts.find_company_record("T1") == before
-                assert (await store.nights.list_items(run))[1] == one
-                bad.append(poison)
-            else:
-                kept = await store.accounts.find_company_record("T1")
-                assert kept == (
-                    found if poison or kind in ("notes", "features") else before or kept
-                )
-        return bad
+    bad = []
+    for n, poison in enumerate(POISON.values()):
+        found, run = MADE[kind](**{name: poison}), f"run {n}"
+        await planned(store.nights, 2, run=run)
+        _, one = await taken(store.nights, run=run)
+        before = await store.accounts.find_company_record("T1")
+        try:
+            await store.nights.finish_item(run, ended(one), found)
+        except StokerError as error:
+            assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
+            assert await store.accounts.find_company_record("T1") == before
+            assert (await store.nights.list_items(run))[1] == one
+            bad.append(poison)
+        else:
+            kept = await store.accounts.find_company_record("T1")
+            assert kept == (found if poison or kind in ("notes", "features") else before or kept)
 
-    bad = on_store(scenario)
     assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
     record_property("fault", f"poison in {kind}.{name}: n={len(POISON)}, {len(bad)} refused")
 
@@ -528,24 +449,21 @@ NAMED = {
 
 
 @pytest.mark.parametrize("what", NAMED)
-def test_poison_elsewhere_is_kept_letter_for_letter_or_refused(on_store, what, record_property):
+async def test_poison_elsewhere_is_kept_letter_for_letter_or_refused(store, what, record_property):
     put, read = NAMED[what]
 
-    async def scenario(store):
-        accounts, bad = store.accounts, []
-        for poison in POISON.values():
-            try:
-                await put(accounts, poison)
-            except StokerError as error:
-                assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
-                bad.append(poison)
-                continue
-            found = await (read(accounts, poison) if read else accounts.find_connection())
-            if "candidate" not in what:
-                assert poison in texts_in(found)
-        return bad
+    accounts, bad = store.accounts, []
+    for poison in POISON.values():
+        try:
+            await put(accounts, poison)
+        except StokerError as error:
+            assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
+            bad.append(poison)
+            continue
+        found = await (read(accounts, poison) if read else accounts.find_connection())
+        if "candidate" not in what:
+            assert poison in texts_in(found)
 
-    bad = on_store(scenario)
     assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
     record_property("fault", f"poison in {what}: n={len(POISON)}, {len(bad)} refused")
 

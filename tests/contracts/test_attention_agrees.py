@@ -31,9 +31,9 @@ async def compared(home, name, *, first, sequences, wrap=lambda backend: backend
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_random_sequences_leave_no_difference(name, tmp_path, record_property):
+async def test_random_sequences_leave_no_difference(name, tmp_path, record_property):
     first, n = random.randrange(10**9), SEQUENCES[name]
-    swept, differences = asyncio.run(compared(tmp_path, name, first=first, sequences=n))
+    swept, differences = await compared(tmp_path, name, first=first, sequences=n)
     counts = f"n={n} sequences of {STEPS} from seed {first}: {len(differences)} differences"
     record_property("fault", f"{name} has the heats the memory store has, {counts}, {swept} swept")
     assert not differences, differences[0]
@@ -64,10 +64,8 @@ class Overwriting(Wrapped):
         )
 
 
-def test_a_sweep_that_overwrites_what_moved_is_caught(tmp_path):
-    _, differences = asyncio.run(
-        compared(tmp_path, "sqlite", first=1, sequences=2, wrap=Overwriting)
-    )
+async def test_a_sweep_that_overwrites_what_moved_is_caught(tmp_path):
+    _, differences = await compared(tmp_path, "sqlite", first=1, sequences=2, wrap=Overwriting)
     assert differences
 
 
@@ -79,8 +77,8 @@ class Forgetful(Wrapped):
         return await self._get_inner_texts.record_lookups(again, rule=rule)
 
 
-def test_a_store_that_learns_from_a_look_twice_is_caught(tmp_path):
-    _, differences = asyncio.run(compared(tmp_path, "sqlite", first=1, sequences=2, wrap=Forgetful))
+async def test_a_store_that_learns_from_a_look_twice_is_caught(tmp_path):
+    _, differences = await compared(tmp_path, "sqlite", first=1, sequences=2, wrap=Forgetful)
     assert differences
 
 
@@ -96,14 +94,13 @@ class ReadThenPut(Wrapped):
 
 
 @pytest.mark.parametrize("wrap", [Wrapped, ReadThenPut])
-def test_signals_told_at_once_are_lost_where_reading_and_putting_are_two_steps(tmp_path, wrap):
-    async def scenario():
-        async with BACKENDS["sqlite"](tmp_path) as backend:
-            attention = wrap(backend.tenant(ACME).attention)
-            await attention.update_postures({"T1": 0.5}, **AT_ONCE)
-            told = ([signal(f"s{n}", strength=0.5)] for n in range(8))
-            await asyncio.gather(*(attention.add_signals(some, **AT_ONCE) for some in told))
-            return await attention.find_heat("T1")
-
-    counted = len(asyncio.run(scenario()).state.latest)
+async def test_signals_told_at_once_are_lost_where_reading_and_putting_are_two_steps(
+    tmp_path, wrap
+):
+    async with BACKENDS["sqlite"](tmp_path) as backend:
+        attention = wrap(backend.tenant(ACME).attention)
+        await attention.update_postures({"T1": 0.5}, **AT_ONCE)
+        told = ([signal(f"s{n}", strength=0.5)] for n in range(8))
+        await asyncio.gather(*(attention.add_signals(some, **AT_ONCE) for some in told))
+        counted = len((await attention.find_heat("T1")).state.latest)
     assert counted == 8 if wrap is Wrapped else counted < 8

@@ -69,12 +69,9 @@ async def bench_of(subject, *, key=KEY, vendors=None):
         yield Bench(subject, box, http, key)
 
 
-def on_bench(subject, work, **how):
-    async def whole():
-        async with bench_of(subject, **how) as bench:
-            return await work(bench)
-
-    return asyncio.run(whole())
+async def on_bench(subject, work, **how):
+    async with bench_of(subject, **how) as bench:
+        return await work(bench)
 
 
 def nothing_leaks(*things):
@@ -85,25 +82,25 @@ def nothing_leaks(*things):
         assert not any(CANARY in text for text in said)
 
 
-def test_its_name_is_one_that_caps_and_rates_go_by(subject):
+async def test_its_name_is_one_that_caps_and_rates_go_by(subject):
     async def work(bench):
         return bench.connector.name
 
-    assert validate_connector(on_bench(subject, work))
+    assert validate_connector(await on_bench(subject, work))
 
 
-def test_a_price_is_known_before_and_is_something_within_reason(subject):
+async def test_a_price_is_known_before_and_is_something_within_reason(subject):
     async def work(bench):
         return [bench.connector.price(question) for question in bench.questions]
 
-    for price in on_bench(subject, work):
+    for price in await on_bench(subject, work):
         assert price
         for name, number in price.items():
             assert validate_unit(name)
             assert 1 <= validate_amount(number) <= subject.most
 
 
-def test_a_cost_is_never_above_the_price_nor_below_what_was_charged(subject):
+async def test_a_cost_is_never_above_the_price_nor_below_what_was_charged(subject):
     async def work(bench):
         seen = []
         for question in bench.questions:
@@ -112,24 +109,24 @@ def test_a_cost_is_never_above_the_price_nor_below_what_was_charged(subject):
             seen.append((bench.connector.price(question), done.cost, bench.charged - before))
         return seen
 
-    for price, cost, charged in on_bench(subject, work):
+    for price, cost, charged in await on_bench(subject, work):
         assert cost.keys() == price.keys()
         assert all(cost[name] <= price[name] for name in price)
         assert cost.get(subject.unit, 0) >= charged
 
 
-def test_a_vendor_that_charges_more_than_its_price_is_counted_as_it_was(subject):
+async def test_a_vendor_that_charges_more_than_its_price_is_counted_as_it_was(subject):
     async def work(bench):
         bench.turn("price_percent", 700)
         done = await bench.connector.ask(bench.questions[0], key="a-key")
         return done.cost, bench.charged
 
-    cost, charged = on_bench(subject, work)
+    cost, charged = await on_bench(subject, work)
     if subject.tells_charges and subject.raises:
         assert cost[subject.unit] == charged
 
 
-def test_every_status_becomes_what_the_caller_does_next(subject):
+async def test_every_status_becomes_what_the_caller_does_next(subject):
     async def work(bench):
         seen = {}
         for status in subject.failures:
@@ -137,7 +134,7 @@ def test_every_status_becomes_what_the_caller_does_next(subject):
             seen[status] = await bench.ask()
         return seen, bench.charged
 
-    seen, charged = on_bench(subject, work)
+    seen, charged = await on_bench(subject, work)
     assert charged == 0
     for status, kind in subject.failures.items():
         if subject.raises:
@@ -148,7 +145,7 @@ def test_every_status_becomes_what_the_caller_does_next(subject):
         nothing_leaks(seen[status])
 
 
-def test_whatever_goes_wrong_on_the_wire_ends_in_time_and_in_a_kind(subject):
+async def test_whatever_goes_wrong_on_the_wire_ends_in_time_and_in_a_kind(subject):
     async def work(bench):
         seen = {}
         for fault in Fault:
@@ -157,7 +154,7 @@ def test_whatever_goes_wrong_on_the_wire_ends_in_time_and_in_a_kind(subject):
             bench.turn(f"fault.{fault}", 0)
         return seen, await bench.ask()
 
-    seen, at_last = on_bench(subject, work)
+    seen, at_last = await on_bench(subject, work)
     for fault, outcome in seen.items():
         if subject.in_part:
             assert type(outcome) in (Paid, TransientError, PermanentError), fault
@@ -219,7 +216,7 @@ def bounded(outcome, price):
 
 
 @pytest.mark.parametrize("status", [200, 429, 500])
-def test_odd_answers_end_in_a_kind_and_lose_nobody_a_thing(subject, status):
+async def test_odd_answers_end_in_a_kind_and_lose_nobody_a_thing(subject, status):
     parrot = Parrot()
     parrot.status = status
 
@@ -229,7 +226,7 @@ def test_odd_answers_end_in_a_kind_and_lose_nobody_a_thing(subject, status):
             parrot.says = body
             bounded(await bench.ask(), price)
 
-    on_bench(subject, work, vendors=parrot.everywhere())
+    await on_bench(subject, work, vendors=parrot.everywhere())
 
 
 numbers = st.integers(-5, 10**30) | st.floats(allow_nan=False, allow_infinity=False)
@@ -333,7 +330,7 @@ def test_no_shape_of_answer_breaks_a_connector():
             runner.run(stack.aclose())
 
 
-def test_the_key_is_shown_nowhere(subject, caplog):
+async def test_the_key_is_shown_nowhere(subject, caplog):
     async def work(bench):
         bench.turn("fault.garbage", 1.0)
         outcomes = [await bench.ask(), await bench.connector.check()]
@@ -342,22 +339,22 @@ def test_the_key_is_shown_nowhere(subject, caplog):
         return [bench.connector, vars(bench.connector).get("_vendor"), *outcomes]
 
     with caplog.at_level(logging.DEBUG):
-        shown = on_bench(subject, work)
+        shown = await on_bench(subject, work)
     nothing_leaks(*shown, caplog.text)
 
 
-def test_a_wrong_key_is_for_a_person_to_mend_and_costs_nothing(subject):
+async def test_a_wrong_key_is_for_a_person_to_mend_and_costs_nothing(subject):
     async def work(bench):
         return await bench.ask(), await bench.connector.check(), bench.charged
 
-    outcome, health, charged = on_bench(subject, work, key="a-wrong-key")
+    outcome, health, charged = await on_bench(subject, work, key="a-wrong-key")
     if subject.raises:
         assert (type(outcome) is ConfigError) is not subject.takes_any_key
         assert health.ok is subject.takes_any_key
     assert charged == 0
 
 
-def test_a_check_never_raises_never_costs_and_says_how_it_is(subject):
+async def test_a_check_never_raises_never_costs_and_says_how_it_is(subject):
     async def work(bench):
         healths = [await bench.connector.check()]
         for status in subject.failures:
@@ -370,7 +367,7 @@ def test_a_check_never_raises_never_costs_and_says_how_it_is(subject):
             bench.turn(f"fault.{fault}", 0)
         return healths, bench.charged
 
-    (well, *unwell), charged = on_bench(subject, work)
+    (well, *unwell), charged = await on_bench(subject, work)
     assert charged == 0
     assert well.ok
     assert all(health.detail for health in unwell)

@@ -1,6 +1,5 @@
 """Discovery on every store: the same files from all of them, and twice the same."""
 
-import asyncio
 from datetime import timedelta
 
 from contracts.backends import ACME
@@ -49,11 +48,11 @@ async def twice(backend, home, out):
     return counts, files, await store.attention.find_heat(CompanyId("T1"))
 
 
-def test_every_store_gives_the_same_files_counts_and_heat(on_backend, tmp_path):
+async def test_every_store_gives_the_same_files_counts_and_heat(backend, tmp_path):
     (tmp_path / "one.csv").write_text(ONE)
     (tmp_path / "two.jsonl").write_text(TWO)
-    expected = asyncio.run(twice(MemoryBackend(), tmp_path, tmp_path / "model"))
-    found = on_backend(lambda backend: twice(backend, tmp_path, tmp_path / "found"))
+    expected = await twice(MemoryBackend(), tmp_path, tmp_path / "model")
+    found = await twice(backend, tmp_path, tmp_path / "found")
 
     assert found == expected
     (first, second), files, _ = found

@@ -19,217 +19,170 @@ async def refused(verb, kind=PermanentError):
     assert "\n" not in str(caught.value)
 
 
-def test_pages_come_back_as_they_were_by_address(on_store):
-    async def scenario(store):
-        seen = [page("https://acme.test/b"), page(), page("https://acme.test/ü", status=404)]
-        await store.pages.save_pages(SITE, seen)
-        assert await store.pages.list_pages(SITE) == [seen[1], seen[0], seen[2]]
-        assert await store.pages.list_pages("other.test") == []
-
-    on_store(scenario)
+async def test_pages_come_back_as_they_were_by_address(store):
+    seen = [page("https://acme.test/b"), page(), page("https://acme.test/ü", status=404)]
+    await store.pages.save_pages(SITE, seen)
+    assert await store.pages.list_pages(SITE) == [seen[1], seen[0], seen[2]]
+    assert await store.pages.list_pages("other.test") == []
 
 
-def test_a_page_remembered_again_takes_the_place_of_what_was_known_of_it(on_store):
-    async def scenario(store):
-        await store.pages.save_pages(SITE, [page(), page("https://acme.test/team")])
-        newer = page(etag="", fingerprint="new", changed_at=NOW)
-        await store.pages.save_pages(SITE, [page(status=500), newer])
-        assert await store.pages.list_pages(SITE) == [newer, page("https://acme.test/team")]
-        await store.pages.save_pages(SITE, [])
-        assert len(await store.pages.list_pages(SITE)) == 2
-
-    on_store(scenario)
+async def test_a_page_remembered_again_takes_the_place_of_what_was_known_of_it(store):
+    await store.pages.save_pages(SITE, [page(), page("https://acme.test/team")])
+    newer = page(etag="", fingerprint="new", changed_at=NOW)
+    await store.pages.save_pages(SITE, [page(status=500), newer])
+    assert await store.pages.list_pages(SITE) == [newer, page("https://acme.test/team")]
+    await store.pages.save_pages(SITE, [])
+    assert len(await store.pages.list_pages(SITE)) == 2
 
 
-def test_one_address_may_be_known_of_two_sites(on_store):
-    async def scenario(store):
-        await store.pages.save_pages(SITE, [page(status=200)])
-        await store.pages.save_pages("other.test", [page(status=301)])
-        assert [seen.status for seen in await store.pages.list_pages(SITE)] == [200]
-
-    on_store(scenario)
+async def test_one_address_may_be_known_of_two_sites(store):
+    await store.pages.save_pages(SITE, [page(status=200)])
+    await store.pages.save_pages("other.test", [page(status=301)])
+    assert [seen.status for seen in await store.pages.list_pages(SITE)] == [200]
 
 
-def test_a_forgotten_site_is_gone_and_no_other(on_store):
-    async def scenario(store):
-        await store.pages.save_pages(SITE, [page(), page("https://acme.test/team")])
-        await store.pages.save_pages("other.test", [page()])
-        assert await store.pages.delete_site(SITE) == 2
-        assert await store.pages.delete_site(SITE) == 0
-        assert await store.pages.list_pages(SITE) == []
-        assert len(await store.pages.list_pages("other.test")) == 1
-
-    on_store(scenario)
+async def test_a_forgotten_site_is_gone_and_no_other(store):
+    await store.pages.save_pages(SITE, [page(), page("https://acme.test/team")])
+    await store.pages.save_pages("other.test", [page()])
+    assert await store.pages.delete_site(SITE) == 2
+    assert await store.pages.delete_site(SITE) == 0
+    assert await store.pages.list_pages(SITE) == []
+    assert len(await store.pages.list_pages("other.test")) == 1
 
 
-def test_of_pages_one_of_which_cannot_be_kept_none_is(on_store):
-    async def scenario(store):
-        for bad in (
-            page("https://acme.test/\0"),
-            page("https://acme.test/" + "x" * 2_000),
-            page(""),
-            page(status=2**80),
+async def test_of_pages_one_of_which_cannot_be_kept_none_is(store):
+    for bad in (
+        page("https://acme.test/\0"),
+        page("https://acme.test/" + "x" * 2_000),
+        page(""),
+        page(status=2**80),
+    ):
+        await refused(store.pages.save_pages(SITE, [page(), bad]))
+    unzoned = page(seen_at=NOW.replace(tzinfo=None))
+    await refused(store.pages.save_pages(SITE, [page(), unzoned]), ConfigError)
+    for site in ("", "x" * 301, "half \ud800"):
+        for verb in (
+            store.pages.save_pages(site, [page()]),
+            store.pages.list_pages(site),
+            store.pages.delete_site(site),
         ):
-            await refused(store.pages.save_pages(SITE, [page(), bad]))
-        unzoned = page(seen_at=NOW.replace(tzinfo=None))
-        await refused(store.pages.save_pages(SITE, [page(), unzoned]), ConfigError)
-        for site in ("", "x" * 301, "half \ud800"):
-            for verb in (
-                store.pages.save_pages(site, [page()]),
-                store.pages.list_pages(site),
-                store.pages.delete_site(site),
-            ):
-                await refused(verb)
-        assert await store.pages.list_pages(SITE) == []
-
-    on_store(scenario)
+            await refused(verb)
+    assert await store.pages.list_pages(SITE) == []
 
 
-def test_the_longest_site_and_address_still_fit_into_one_key(on_store):
-    async def scenario(store):
-        site, seen = "é" * 150, page("🙂" * 500)
-        await store.pages.save_pages(site, [seen])
-        assert await store.pages.list_pages(site) == [seen]
-
-    on_store(scenario)
+async def test_the_longest_site_and_address_still_fit_into_one_key(store):
+    site, seen = "é" * 150, page("🙂" * 500)
+    await store.pages.save_pages(site, [seen])
+    assert await store.pages.list_pages(site) == [seen]
 
 
-def test_answers_come_back_as_they_were_good_or_not(on_store):
-    async def scenario(store):
-        kept = [answer("b"), answer("a", expires_at=NOW - HOUR), answer("c")]
-        await store.answers.save_answers(kept)
-        found = await store.answers.find_answers(["c", "a", "a", "nobody's"])
-        assert list(found.items()) == [("a", kept[1]), ("c", kept[2])]
-        assert await store.answers.find_answers([]) == {}
-
-    on_store(scenario)
+async def test_answers_come_back_as_they_were_good_or_not(store):
+    kept = [answer("b"), answer("a", expires_at=NOW - HOUR), answer("c")]
+    await store.answers.save_answers(kept)
+    found = await store.answers.find_answers(["c", "a", "a", "nobody's"])
+    assert list(found.items()) == [("a", kept[1]), ("c", kept[2])]
+    assert await store.answers.find_answers([]) == {}
 
 
 @pytest.mark.parametrize(
     "said", [None, True, 0, -1.5, "", "text", '{"not": "parsed"}', [], {}, [[1, "a"], {"b": None}]]
 )
-def test_an_answer_may_be_any_json(on_store, said):
-    async def scenario(store):
-        await store.answers.save_answers([answer(answer=said)])
-        [kept] = (await store.answers.find_answers(["k"])).values()
-        assert (kept.answer, type(kept.answer)) == (said, type(said))
-
-    on_store(scenario)
+async def test_an_answer_may_be_any_json(store, said):
+    await store.answers.save_answers([answer(answer=said)])
+    [kept] = (await store.answers.find_answers(["k"])).values()
+    assert (kept.answer, type(kept.answer)) == (said, type(said))
 
 
-def test_an_answer_kept_again_takes_the_place_of_the_older(on_store):
-    async def scenario(store):
-        await store.answers.save_answers([answer(), answer("other")])
-        newer = answer(answer=[2], cost={}, connector="lusha", expires_at=NOW + 2 * HOUR)
-        await store.answers.save_answers([answer(answer=[1]), newer])
-        assert await store.answers.find_answers(["k", "other"]) == {
-            "k": newer,
-            "other": answer("other"),
-        }
-
-    on_store(scenario)
+async def test_an_answer_kept_again_takes_the_place_of_the_older(store):
+    await store.answers.save_answers([answer(), answer("other")])
+    newer = answer(answer=[2], cost={}, connector="lusha", expires_at=NOW + 2 * HOUR)
+    await store.answers.save_answers([answer(answer=[1]), newer])
+    assert await store.answers.find_answers(["k", "other"]) == {
+        "k": newer,
+        "other": answer("other"),
+    }
 
 
-def test_many_answers_are_found_at_once(on_store):
-    async def scenario(store):
-        kept = [answer(f"{n:04}") for n in range(1_203)]
-        await store.answers.save_answers(kept)
-        found = await store.answers.find_answers([one.key for one in kept])
-        assert list(found.values()) == kept
-
-    on_store(scenario)
+async def test_many_answers_are_found_at_once(store):
+    kept = [answer(f"{n:04}") for n in range(1_203)]
+    await store.answers.save_answers(kept)
+    found = await store.answers.find_answers([one.key for one in kept])
+    assert list(found.values()) == kept
 
 
-def test_moments_of_any_zone_come_back_in_utc(on_store):
-    async def scenario(store):
-        there = NOW.astimezone(timezone(timedelta(hours=8)))
-        await store.answers.save_answers([answer(at=there)])
-        await store.pages.save_pages(SITE, [page(seen_at=there)])
-        [kept], [seen] = (
-            (await store.answers.find_answers(["k"])).values(),
-            await store.pages.list_pages(SITE),
-        )
-        assert kept.at.tzinfo == seen.seen_at.tzinfo == NOW.tzinfo
-        assert (kept.at, seen.seen_at) == (NOW, NOW)
-
-    on_store(scenario)
+async def test_moments_of_any_zone_come_back_in_utc(store):
+    there = NOW.astimezone(timezone(timedelta(hours=8)))
+    await store.answers.save_answers([answer(at=there)])
+    await store.pages.save_pages(SITE, [page(seen_at=there)])
+    [kept], [seen] = (
+        (await store.answers.find_answers(["k"])).values(),
+        await store.pages.list_pages(SITE),
+    )
+    assert kept.at.tzinfo == seen.seen_at.tzinfo == NOW.tzinfo
+    assert (kept.at, seen.seen_at) == (NOW, NOW)
 
 
-def test_answers_that_were_good_until_before_then_are_forgotten_oldest_first(on_store):
-    async def scenario(store):
-        old = [answer(f"{n}", expires_at=NOW - n * HOUR) for n in range(5)]
-        await store.answers.save_answers([*old, answer("good")])
-        assert await store.answers.delete_answers(before=NOW, limit=3) == 3
-        left = await store.answers.find_answers(["0", "1", "2", "3", "4", "good"])
-        assert list(left) == ["0", "1", "good"]
-        assert await store.answers.delete_answers(before=NOW) == 1
-        assert await store.answers.delete_answers(before=NOW) == 0
-        assert list(await store.answers.find_answers(["0", "1", "good"])) == ["0", "good"]
-
-    on_store(scenario)
+async def test_answers_that_were_good_until_before_then_are_forgotten_oldest_first(store):
+    old = [answer(f"{n}", expires_at=NOW - n * HOUR) for n in range(5)]
+    await store.answers.save_answers([*old, answer("good")])
+    assert await store.answers.delete_answers(before=NOW, limit=3) == 3
+    left = await store.answers.find_answers(["0", "1", "2", "3", "4", "good"])
+    assert list(left) == ["0", "1", "good"]
+    assert await store.answers.delete_answers(before=NOW) == 1
+    assert await store.answers.delete_answers(before=NOW) == 0
+    assert list(await store.answers.find_answers(["0", "1", "good"])) == ["0", "good"]
 
 
-def test_of_answers_one_of_which_cannot_be_kept_none_is(on_store):
-    async def scenario(store):
-        loop = []
-        loop.append(loop)
-        for bad in (
-            answer(answer=float("nan")),
-            answer(answer={1, 2}),
-            answer(answer=loop),
-            answer(answer=10**5_000),
-            answer(answer={"a": "half \ud800"}),
-            answer(answer={"a\0": 1}),
-            answer(""),
-            answer("x" * 501),
-        ):
-            await refused(store.answers.save_answers([answer("a"), bad]))
-        await refused(
-            store.answers.save_answers([answer("a"), answer(at=NOW.replace(tzinfo=None))]),
-            ConfigError,
-        )
-        assert await store.answers.find_answers(["a", "k"]) == {}
-
-    on_store(scenario)
+async def test_of_answers_one_of_which_cannot_be_kept_none_is(store):
+    loop = []
+    loop.append(loop)
+    for bad in (
+        answer(answer=float("nan")),
+        answer(answer={1, 2}),
+        answer(answer=loop),
+        answer(answer=10**5_000),
+        answer(answer={"a": "half \ud800"}),
+        answer(answer={"a\0": 1}),
+        answer(""),
+        answer("x" * 501),
+    ):
+        await refused(store.answers.save_answers([answer("a"), bad]))
+    await refused(
+        store.answers.save_answers([answer("a"), answer(at=NOW.replace(tzinfo=None))]),
+        ConfigError,
+    )
+    assert await store.answers.find_answers(["a", "k"]) == {}
 
 
-def test_those_who_write_the_same_things_at_once_all_get_through(on_store):
-    async def scenario(store):
-        keys = [f"{n}" for n in range(20)]
-        await asyncio.gather(
-            *(
-                store.answers.save_answers([answer(key) for key in keys[:: 1 if n % 2 else -1]])
-                for n in range(8)
-            ),
-            *(
-                store.pages.save_pages(SITE, [page(key) for key in keys[:: 1 if n % 2 else -1]])
-                for n in range(8)
-            ),
-        )
-        assert (
-            len(await store.answers.find_answers(keys))
-            == len(await store.pages.list_pages(SITE))
-            == 20
-        )
-
-    on_store(scenario)
+async def test_those_who_write_the_same_things_at_once_all_get_through(store):
+    keys = [f"{n}" for n in range(20)]
+    await asyncio.gather(
+        *(
+            store.answers.save_answers([answer(key) for key in keys[:: 1 if n % 2 else -1]])
+            for n in range(8)
+        ),
+        *(
+            store.pages.save_pages(SITE, [page(key) for key in keys[:: 1 if n % 2 else -1]])
+            for n in range(8)
+        ),
+    )
+    assert (
+        len(await store.answers.find_answers(keys)) == len(await store.pages.list_pages(SITE)) == 20
+    )
 
 
-def test_one_tenant_knows_nothing_of_what_another_was_told(on_backend):
-    async def scenario(backend):
-        ours, theirs = backend.tenant(ACME), backend.tenant(UMBRELLA)
-        await ours.pages.save_pages(SITE, [page()])
-        await ours.answers.save_answers([answer()])
-        assert await theirs.pages.list_pages(SITE) == []
-        assert await theirs.answers.find_answers(["k"]) == {}
-        assert await theirs.pages.delete_site(SITE) == 0
-        assert await theirs.answers.delete_answers(before=NOW + 2 * HOUR) == 0
-        await theirs.answers.save_answers([answer(answer="theirs")])
-        await theirs.pages.save_pages(SITE, [page(status=500)])
-        assert await ours.answers.find_answers(["k"]) == {"k": answer()}
-        assert await ours.pages.list_pages(SITE) == [page()]
-
-    on_backend(scenario)
+async def test_one_tenant_knows_nothing_of_what_another_was_told(backend):
+    ours, theirs = backend.tenant(ACME), backend.tenant(UMBRELLA)
+    await ours.pages.save_pages(SITE, [page()])
+    await ours.answers.save_answers([answer()])
+    assert await theirs.pages.list_pages(SITE) == []
+    assert await theirs.answers.find_answers(["k"]) == {}
+    assert await theirs.pages.delete_site(SITE) == 0
+    assert await theirs.answers.delete_answers(before=NOW + 2 * HOUR) == 0
+    await theirs.answers.save_answers([answer(answer="theirs")])
+    await theirs.pages.save_pages(SITE, [page(status=500)])
+    assert await ours.answers.find_answers(["k"]) == {"k": answer()}
+    assert await ours.pages.list_pages(SITE) == [page()]
 
 
 TEXTS = [
@@ -243,7 +196,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("value", "name"), TEXTS)
-def test_poison_is_kept_letter_for_letter_or_refused(on_store, value, name, record_property):
+async def test_poison_is_kept_letter_for_letter_or_refused(store, value, name, record_property):
     async def kept(store, poison):
         if value == "page":
             given = replace(page(), **{name: poison})
@@ -263,9 +216,6 @@ def test_poison_is_kept_letter_for_letter_or_refused(on_store, value, name, reco
                 assert await store.pages.list_pages(SITE) == []
                 yield poison
 
-    async def whole(store):
-        return [poison async for poison in scenario(store)]
-
-    bad = on_store(whole)
+    bad = [poison async for poison in scenario(store)]
     assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
     record_property("fault", f"poison in {value}.{name}: n={len(POISON)}, {len(bad)} refused")

@@ -1,6 +1,5 @@
 """Whatever they are told, all stores know of registers, pages and answers what the model knows."""
 
-import asyncio
 import random
 
 import pytest
@@ -28,9 +27,9 @@ async def compared(home, name, *, first, sequences, wrap=lambda backend: backend
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_random_sequences_leave_no_difference(name, tmp_path, record_property):
+async def test_random_sequences_leave_no_difference(name, tmp_path, record_property):
     first, n = random.randrange(10**9), SEQUENCES[name]
-    gone, differences = asyncio.run(compared(tmp_path, name, first=first, sequences=n))
+    gone, differences = await compared(tmp_path, name, first=first, sequences=n)
     counts = f"n={n} sequences of {STEPS} from seed {first}: {len(differences)} differences"
     record_property("fault", f"{name} knows what the memory store knows, {counts}, {gone} gone")
     assert not differences, differences[0]
@@ -64,8 +63,8 @@ class HastyRegistry:
         return ended
 
 
-def test_a_register_that_takes_absence_from_a_part_for_the_end_is_caught(tmp_path):
-    _, differences = asyncio.run(compared(tmp_path, "sqlite", first=1, sequences=4, wrap=Hasty))
+async def test_a_register_that_takes_absence_from_a_part_for_the_end_is_caught(tmp_path):
+    _, differences = await compared(tmp_path, "sqlite", first=1, sequences=4, wrap=Hasty)
     assert differences
 
 
@@ -85,6 +84,6 @@ class UndatedRegistry(HastyRegistry):
         return await self._registry.load_entities(load, rows, now=on_the_hour)
 
 
-def test_a_register_that_dates_changes_otherwise_is_caught(tmp_path):
-    _, differences = asyncio.run(compared(tmp_path, "sqlite", first=1, sequences=2, wrap=Undated))
+async def test_a_register_that_dates_changes_otherwise_is_caught(tmp_path):
+    _, differences = await compared(tmp_path, "sqlite", first=1, sequences=2, wrap=Undated)
     assert differences

@@ -63,394 +63,325 @@ async def refused(kind, verb):
     assert "\n" not in str(caught.value)
 
 
-def test_a_promise_counts_as_reserved_until_it_is_settled(on_store):
-    async def scenario(store):
-        hold = await reserve(store, "k")
-        assert (hold.status, hold.owner, hold.reserved_at) == (ReservationStatus.SENT, "me", NOW)
-        assert await used(store) == Totals(settled=0, reserved=10)
-        after = await store.money.settle("k", {"credits": 7}, now=LATER)
-        assert (after.status, after.actual, after.closed_at) == (
-            ReservationStatus.SETTLED,
-            {"credits": 7},
-            LATER,
-        )
-        assert await used(store) == Totals(settled=7, reserved=0)
-        assert await store.money.find_reservation("k") == after
-        assert await kinds(store) == ["RESERVED", "SETTLED"]
-
-    on_store(scenario)
+async def test_a_promise_counts_as_reserved_until_it_is_settled(store):
+    hold = await reserve(store, "k")
+    assert (hold.status, hold.owner, hold.reserved_at) == (ReservationStatus.SENT, "me", NOW)
+    assert await used(store) == Totals(settled=0, reserved=10)
+    after = await store.money.settle("k", {"credits": 7}, now=LATER)
+    assert (after.status, after.actual, after.closed_at) == (
+        ReservationStatus.SETTLED,
+        {"credits": 7},
+        LATER,
+    )
+    assert await used(store) == Totals(settled=7, reserved=0)
+    assert await store.money.find_reservation("k") == after
+    assert await kinds(store) == ["RESERVED", "SETTLED"]
 
 
-def test_a_hold_comes_back_as_it_was_given(on_store):
-    async def scenario(store):
-        said = {"run": "20260207_013000", "account": "Ünï 日本 🙂", "sends_at_once": False}
-        zone = timezone(timedelta(hours=8))
-        hold = await reserve(
-            store, "k ' \" é", caps=[DAILY, LUSHA, EVERYBODY], now=NOW.astimezone(zone), **said
-        )
-        assert await store.money.find_reservation("k ' \" é") == hold
-        assert (hold.run, hold.account, hold.status) == (
-            said["run"],
-            said["account"],
-            ReservationStatus.RESERVED,
-        )
-        assert hold.until.tzinfo is UTC
-        assert [charge.cap for charge in hold.charges] == [EVERYBODY.id, DAILY.id, LUSHA.id]
-        assert await store.money.find_reservation("other") is None
-
-    on_store(scenario)
+async def test_a_hold_comes_back_as_it_was_given(store):
+    said = {"run": "20260207_013000", "account": "Ünï 日本 🙂", "sends_at_once": False}
+    zone = timezone(timedelta(hours=8))
+    hold = await reserve(
+        store, "k ' \" é", caps=[DAILY, LUSHA, EVERYBODY], now=NOW.astimezone(zone), **said
+    )
+    assert await store.money.find_reservation("k ' \" é") == hold
+    assert (hold.run, hold.account, hold.status) == (
+        said["run"],
+        said["account"],
+        ReservationStatus.RESERVED,
+    )
+    assert hold.until.tzinfo is UTC
+    assert [charge.cap for charge in hold.charges] == [EVERYBODY.id, DAILY.id, LUSHA.id]
+    assert await store.money.find_reservation("other") is None
 
 
-def test_what_does_not_fit_is_refused_with_its_reason_and_uses_up_nothing(on_store):
-    async def scenario(store):
-        await reserve(store, "a", 60)
-        answer = await reserve(store, "b", 41)
-        assert isinstance(answer, Refusal)
-        assert (answer.reason, answer.cap) == ("CAP_TENANT_DAY", DAILY.id)
-        assert (answer.used, answer.limit) == (60, 100)
-        assert answer.resets_at == datetime(2026, 2, 7, 16, tzinfo=UTC)
-        assert await used(store) == Totals(reserved=60)
-        assert await store.money.find_reservation("b") is None
-        assert await kinds(store) == ["RESERVED", "REFUSED"]
-        smaller = await reserve(store, "b", 40)
-        assert smaller.status is ReservationStatus.SENT
-        assert await used(store) == Totals(reserved=100)
-
-    on_store(scenario)
+async def test_what_does_not_fit_is_refused_with_its_reason_and_uses_up_nothing(store):
+    await reserve(store, "a", 60)
+    answer = await reserve(store, "b", 41)
+    assert isinstance(answer, Refusal)
+    assert (answer.reason, answer.cap) == ("CAP_TENANT_DAY", DAILY.id)
+    assert (answer.used, answer.limit) == (60, 100)
+    assert answer.resets_at == datetime(2026, 2, 7, 16, tzinfo=UTC)
+    assert await used(store) == Totals(reserved=60)
+    assert await store.money.find_reservation("b") is None
+    assert await kinds(store) == ["RESERVED", "REFUSED"]
+    smaller = await reserve(store, "b", 40)
+    assert smaller.status is ReservationStatus.SENT
+    assert await used(store) == Totals(reserved=100)
 
 
-def test_the_first_request_larger_than_the_cap_is_refused(on_store):
-    async def scenario(store):
-        assert isinstance(await reserve(store, "a", 101), Refusal)
-        assert [usage.used.total for usage in await store.money.list_usage()] in ([], [0])
-
-    on_store(scenario)
+async def test_the_first_request_larger_than_the_cap_is_refused(store):
+    assert isinstance(await reserve(store, "a", 101), Refusal)
+    assert [usage.used.total for usage in await store.money.list_usage()] in ([], [0])
 
 
 @pytest.mark.parametrize("full", [DAILY, LUSHA, EVERYBODY], ids=lambda cap: cap.scope.value)
-def test_every_cap_is_charged_or_none_is(on_backend, full):
+async def test_every_cap_is_charged_or_none_is(backend, full):
     caps = [replace(cap, limit=15 if cap is full else 1000) for cap in (DAILY, LUSHA, EVERYBODY)]
 
-    async def scenario(backend):
-        store = backend.tenant(ACME)
-        await reserve(store, "a", 10, caps=caps)
-        answer = await reserve(store, "b", 10, caps=caps)
-        assert (answer.reason, answer.cap) == (full.reason, full.id)
-        totals = [*await store.money.list_usage(), *await backend.shared().list_usage()]
-        assert [usage.used for usage in totals] == [Totals(reserved=10)] * 3
-        if full.shared:
-            assert (answer.used, answer.limit) == (0, 0)  # they would speak of other tenants
-            assert "15" not in answer.message
-
-    on_backend(scenario)
+    store = backend.tenant(ACME)
+    await reserve(store, "a", 10, caps=caps)
+    answer = await reserve(store, "b", 10, caps=caps)
+    assert (answer.reason, answer.cap) == (full.reason, full.id)
+    totals = [*await store.money.list_usage(), *await backend.shared().list_usage()]
+    assert [usage.used for usage in totals] == [Totals(reserved=10)] * 3
+    if full.shared:
+        assert (answer.used, answer.limit) == (0, 0)  # they would speak of other tenants
+        assert "15" not in answer.message
 
 
-def test_tenants_share_a_shared_cap_and_nothing_else(on_backend):
-    async def scenario(backend):
-        acme, umbrella = backend.tenant(ACME), backend.tenant(UMBRELLA)
-        caps = [DAILY, EVERYBODY]
-        await reserve(acme, "k", 50, caps=caps)
-        assert isinstance(await reserve(umbrella, "k", 31, caps=caps), Refusal)
-        await reserve(umbrella, "k", 30, caps=caps)
-        [shared] = await backend.shared().list_usage()
-        assert (shared.cap, shared.used) == (EVERYBODY.id, Totals(reserved=80))
-        await acme.money.settle("k", {"credits": 20}, now=LATER)
-        assert (await backend.shared().list_usage())[0].used == Totals(settled=20, reserved=30)
-        assert await used(acme) == Totals(settled=20)
-        assert await used(umbrella) == Totals(reserved=30)
-        assert [
-            hold.key
-            for hold in await umbrella.money.list_reservations(phases=[ReservationStatus.SENT])
-        ] == ["k"]
-        assert await acme.money.list_reservations(phases=list(OPEN_STATUSES)) == []
-
-    on_backend(scenario)
+async def test_tenants_share_a_shared_cap_and_nothing_else(backend):
+    acme, umbrella = backend.tenant(ACME), backend.tenant(UMBRELLA)
+    caps = [DAILY, EVERYBODY]
+    await reserve(acme, "k", 50, caps=caps)
+    assert isinstance(await reserve(umbrella, "k", 31, caps=caps), Refusal)
+    await reserve(umbrella, "k", 30, caps=caps)
+    [shared] = await backend.shared().list_usage()
+    assert (shared.cap, shared.used) == (EVERYBODY.id, Totals(reserved=80))
+    await acme.money.settle("k", {"credits": 20}, now=LATER)
+    assert (await backend.shared().list_usage())[0].used == Totals(settled=20, reserved=30)
+    assert await used(acme) == Totals(settled=20)
+    assert await used(umbrella) == Totals(reserved=30)
+    assert [
+        hold.key for hold in await umbrella.money.list_reservations(phases=[ReservationStatus.SENT])
+    ] == ["k"]
+    assert await acme.money.list_reservations(phases=list(OPEN_STATUSES)) == []
 
 
-def test_the_same_key_is_the_same_answer_and_with_other_inputs_a_conflict(on_store):
-    async def scenario(store):
-        first = await reserve(store, "k", 60)
-        assert await reserve(store, "k", 60, owner="another") == first
-        await refused(ConflictError, reserve(store, "k", 61))
-        settled = await store.money.settle("k", {"credits": 60}, now=LATER)
-        assert await reserve(store, "k", 60) == settled
-        await store.money.stop("", reason="over", now=LATER)
-        assert await reserve(store, "k", 60) == settled
-        assert await used(store) == Totals(settled=60)
-        assert await kinds(store) == ["RESERVED", "SETTLED", "STOPPED"]
-
-    on_store(scenario)
+async def test_the_same_key_is_the_same_answer_and_with_other_inputs_a_conflict(store):
+    first = await reserve(store, "k", 60)
+    assert await reserve(store, "k", 60, owner="another") == first
+    await refused(ConflictError, reserve(store, "k", 61))
+    settled = await store.money.settle("k", {"credits": 60}, now=LATER)
+    assert await reserve(store, "k", 60) == settled
+    await store.money.stop("", reason="over", now=LATER)
+    assert await reserve(store, "k", 60) == settled
+    assert await used(store) == Totals(settled=60)
+    assert await kinds(store) == ["RESERVED", "SETTLED", "STOPPED"]
 
 
-def test_callers_at_once_never_get_more_than_there_is(on_store):
-    async def scenario(store):
-        answers = await asyncio.gather(*(reserve(store, f"k{n}", 7) for n in range(20)))
-        granted = [answer for answer in answers if not isinstance(answer, Refusal)]
-        assert len(granted) == 14
-        assert await used(store) == Totals(reserved=98)
-        entries = await store.ledger.list_entries()
-        assert find_first_break(entries) is None
-        assert sorted(entry.kind for entry in entries) == ["REFUSED"] * 6 + ["RESERVED"] * 14
-
-    on_store(scenario)
+async def test_callers_at_once_never_get_more_than_there_is(store):
+    answers = await asyncio.gather(*(reserve(store, f"k{n}", 7) for n in range(20)))
+    granted = [answer for answer in answers if not isinstance(answer, Refusal)]
+    assert len(granted) == 14
+    assert await used(store) == Totals(reserved=98)
+    entries = await store.ledger.list_entries()
+    assert find_first_break(entries) is None
+    assert sorted(entry.kind for entry in entries) == ["REFUSED"] * 6 + ["RESERVED"] * 14
 
 
-def test_callers_at_once_with_one_key_get_one_promise(on_store):
-    async def scenario(store):
-        answers = await asyncio.gather(*(reserve(store, "k", 10) for _ in range(8)))
-        assert len({answer.reserved_at for answer in answers}) == 1
-        assert await used(store) == Totals(reserved=10)
-        assert await kinds(store) == ["RESERVED"]
-
-    on_store(scenario)
+async def test_callers_at_once_with_one_key_get_one_promise(store):
+    answers = await asyncio.gather(*(reserve(store, "k", 10) for _ in range(8)))
+    assert len({answer.reserved_at for answer in answers}) == 1
+    assert await used(store) == Totals(reserved=10)
+    assert await kinds(store) == ["RESERVED"]
 
 
-def test_a_real_cost_above_the_promise_is_written_as_it_was_and_the_next_one_sees_it(on_store):
-    async def scenario(store):
-        await reserve(store, "a", 90)
-        after = await store.money.settle("a", {"credits": 140}, now=LATER)
-        assert after.actual == {"credits": 140}
-        assert await used(store) == Totals(settled=140)
-        last = (await store.ledger.list_entries())[-1]
-        assert last.data["overrun"] == {"credits": 50}
-        assert isinstance(await reserve(store, "b", 0), Refusal)
-
-    on_store(scenario)
+async def test_a_real_cost_above_the_promise_is_written_as_it_was_and_the_next_one_sees_it(store):
+    await reserve(store, "a", 90)
+    after = await store.money.settle("a", {"credits": 140}, now=LATER)
+    assert after.actual == {"credits": 140}
+    assert await used(store) == Totals(settled=140)
+    last = (await store.ledger.list_entries())[-1]
+    assert last.data["overrun"] == {"credits": 50}
+    assert isinstance(await reserve(store, "b", 0), Refusal)
 
 
-def test_settling_twice_is_once_and_otherwise_a_conflict(on_store):
-    async def scenario(store):
-        await refused(ConflictError, store.money.settle("k", {}, now=NOW))
-        await reserve(store, "k", 10)
-        first = await store.money.settle("k", {"credits": 3}, now=LATER)
-        again = await store.money.settle("k", {"credits": 3}, now=LATER + timedelta(hours=1))
-        assert again == first
-        await refused(ConflictError, store.money.settle("k", {"credits": 4}, now=LATER))
-        await refused(ConflictError, store.money.release("k", reason="", now=LATER))
-        await refused(ConflictError, store.money.mark_uncertain("k", reason="", now=LATER))
-        await refused(ConflictError, store.money.mark_sent("k", now=LATER))
-        assert await used(store) == Totals(settled=3)
-        assert await kinds(store) == ["RESERVED", "SETTLED"]
-
-    on_store(scenario)
+async def test_settling_twice_is_once_and_otherwise_a_conflict(store):
+    await refused(ConflictError, store.money.settle("k", {}, now=NOW))
+    await reserve(store, "k", 10)
+    first = await store.money.settle("k", {"credits": 3}, now=LATER)
+    again = await store.money.settle("k", {"credits": 3}, now=LATER + timedelta(hours=1))
+    assert again == first
+    await refused(ConflictError, store.money.settle("k", {"credits": 4}, now=LATER))
+    await refused(ConflictError, store.money.release("k", reason="", now=LATER))
+    await refused(ConflictError, store.money.mark_uncertain("k", reason="", now=LATER))
+    await refused(ConflictError, store.money.mark_sent("k", now=LATER))
+    assert await used(store) == Totals(settled=3)
+    assert await kinds(store) == ["RESERVED", "SETTLED"]
 
 
-def test_a_unit_that_was_never_promised_cannot_be_settled(on_store):
-    async def scenario(store):
-        await reserve(store, "k", 10)
-        await refused(ConflictError, store.money.settle("k", {"tokens": 3}, now=LATER))
-        await refused(ConfigError, store.money.settle("k", {"credits": -1}, now=LATER))
-        await refused(ConfigError, store.money.settle("k", {"credits": MAX_AMOUNT + 1}, now=LATER))
-        assert await used(store) == Totals(reserved=10)
-
-    on_store(scenario)
+async def test_a_unit_that_was_never_promised_cannot_be_settled(store):
+    await reserve(store, "k", 10)
+    await refused(ConflictError, store.money.settle("k", {"tokens": 3}, now=LATER))
+    await refused(ConfigError, store.money.settle("k", {"credits": -1}, now=LATER))
+    await refused(ConfigError, store.money.settle("k", {"credits": MAX_AMOUNT + 1}, now=LATER))
+    assert await used(store) == Totals(reserved=10)
 
 
-def test_a_released_promise_comes_back_whole_and_twice_is_once(on_store):
-    async def scenario(store):
-        await reserve(store, "k", 10)
-        first = await store.money.release("k", reason="the vendor said no", now=LATER)
-        assert (first.status, first.reason) == (ReservationStatus.RELEASED, "the vendor said no")
-        assert await store.money.release("k", reason="again", now=LATER) == first
-        assert await used(store) == Totals()
-        assert await kinds(store) == ["RESERVED", "RELEASED"]
-
-    on_store(scenario)
+async def test_a_released_promise_comes_back_whole_and_twice_is_once(store):
+    await reserve(store, "k", 10)
+    first = await store.money.release("k", reason="the vendor said no", now=LATER)
+    assert (first.status, first.reason) == (ReservationStatus.RELEASED, "the vendor said no")
+    assert await store.money.release("k", reason="again", now=LATER) == first
+    assert await used(store) == Totals()
+    assert await kinds(store) == ["RESERVED", "RELEASED"]
 
 
-def test_an_uncertain_promise_stays_until_somebody_finds_out(on_store):
-    async def scenario(store):
-        await reserve(store, "k", 10)
-        aside = await store.money.mark_uncertain("k", reason="no answer came", now=LATER)
-        assert await store.money.expire_reservations(now=NOW + timedelta(days=300)) == []
-        assert await store.money.list_reservations(phases=[ReservationStatus.UNCERTAIN]) == [aside]
-        assert await used(store) == Totals(reserved=10)
-        await store.money.settle("k", {"credits": 10}, now=LATER)
-        assert await used(store) == Totals(settled=10)
-
-    on_store(scenario)
+async def test_an_uncertain_promise_stays_until_somebody_finds_out(store):
+    await reserve(store, "k", 10)
+    aside = await store.money.mark_uncertain("k", reason="no answer came", now=LATER)
+    assert await store.money.expire_reservations(now=NOW + timedelta(days=300)) == []
+    assert await store.money.list_reservations(phases=[ReservationStatus.UNCERTAIN]) == [aside]
+    assert await used(store) == Totals(reserved=10)
+    await store.money.settle("k", {"credits": 10}, now=LATER)
+    assert await used(store) == Totals(settled=10)
 
 
-def test_when_an_owner_dies_what_was_not_sent_comes_back_and_the_rest_is_kept_aside(on_store):
-    async def scenario(store):
-        await reserve(store, "not sent", sends_at_once=False)
-        await reserve(store, "sent at once")
-        await reserve(store, "sent later", sends_at_once=False)
-        assert (await store.money.mark_sent("sent later", now=NOW)).status is ReservationStatus.SENT
-        await reserve(store, "alive", now=LATER)
-        assert await used(store) == Totals(reserved=40)
-        gone = await store.money.expire_reservations(now=LATER)
-        assert [(hold.key, hold.status) for hold in gone] == [
-            ("not sent", ReservationStatus.EXPIRED),
-            ("sent at once", ReservationStatus.UNCERTAIN),
-            ("sent later", ReservationStatus.UNCERTAIN),
-        ]
-        assert [await store.money.find_reservation(hold.key) for hold in gone] == gone
-        assert await used(store) == Totals(reserved=30)
-        assert await store.money.expire_reservations(now=LATER) == []
-        assert (
-            await kinds(store)
-            == ["RESERVED"] * 3 + ["SENT", "RESERVED", "EXPIRED"] + ["UNCERTAIN"] * 2
-        )
-
-    on_store(scenario)
+async def test_when_an_owner_dies_what_was_not_sent_comes_back_and_the_rest_is_kept_aside(store):
+    await reserve(store, "not sent", sends_at_once=False)
+    await reserve(store, "sent at once")
+    await reserve(store, "sent later", sends_at_once=False)
+    assert (await store.money.mark_sent("sent later", now=NOW)).status is ReservationStatus.SENT
+    await reserve(store, "alive", now=LATER)
+    assert await used(store) == Totals(reserved=40)
+    gone = await store.money.expire_reservations(now=LATER)
+    assert [(hold.key, hold.status) for hold in gone] == [
+        ("not sent", ReservationStatus.EXPIRED),
+        ("sent at once", ReservationStatus.UNCERTAIN),
+        ("sent later", ReservationStatus.UNCERTAIN),
+    ]
+    assert [await store.money.find_reservation(hold.key) for hold in gone] == gone
+    assert await used(store) == Totals(reserved=30)
+    assert await store.money.expire_reservations(now=LATER) == []
+    assert (
+        await kinds(store) == ["RESERVED"] * 3 + ["SENT", "RESERVED", "EXPIRED"] + ["UNCERTAIN"] * 2
+    )
 
 
-def test_an_owner_that_shows_signs_of_life_keeps_its_promises(on_store):
-    async def scenario(store):
-        for key in ("a", "b", "c"):
-            await reserve(store, key, sends_at_once=key != "a")
-        await reserve(store, "d", owner="other")
-        await store.money.settle("c", {}, now=NOW)
-        until = LATER + timedelta(minutes=1)
-        assert await store.money.renew_leases("me", until=until, now=LATER) == 2
-        assert [hold.key for hold in await store.money.expire_reservations(now=LATER)] == ["d"]
-        assert await store.money.renew_leases("me", until=LATER, now=LATER) == 2
-        assert (await store.money.find_reservation("a")).until == until  # never shortened
-        assert await store.money.renew_leases("nobody", until=until, now=LATER) == 0
-
-    on_store(scenario)
+async def test_an_owner_that_shows_signs_of_life_keeps_its_promises(store):
+    for key in ("a", "b", "c"):
+        await reserve(store, key, sends_at_once=key != "a")
+    await reserve(store, "d", owner="other")
+    await store.money.settle("c", {}, now=NOW)
+    until = LATER + timedelta(minutes=1)
+    assert await store.money.renew_leases("me", until=until, now=LATER) == 2
+    assert [hold.key for hold in await store.money.expire_reservations(now=LATER)] == ["d"]
+    assert await store.money.renew_leases("me", until=LATER, now=LATER) == 2
+    assert (await store.money.find_reservation("a")).until == until  # never shortened
+    assert await store.money.renew_leases("nobody", until=until, now=LATER) == 0
 
 
-def test_a_clock_set_back_a_little_does_not_make_a_new_promise_look_forsaken(on_store):
-    async def scenario(store):
-        await store.ledger.append([NewEntry(at=LATER, kind="ODD", subject="", reason="")])
-        late = LATER - timedelta(minutes=4)  # and a lease is a minute long
-        hold = await reserve(store, "a", now=late, sends_at_once=False)
-        assert hold.until - hold.reserved_at == timedelta(minutes=1)
-        assert await store.money.expire_reservations(now=late) == []
-        [gone] = await store.money.expire_reservations(now=LATER + timedelta(minutes=1))
-        assert gone.status is ReservationStatus.EXPIRED
-
-    on_store(scenario)
+async def test_a_clock_set_back_a_little_does_not_make_a_new_promise_look_forsaken(store):
+    await store.ledger.append([NewEntry(at=LATER, kind="ODD", subject="", reason="")])
+    late = LATER - timedelta(minutes=4)  # and a lease is a minute long
+    hold = await reserve(store, "a", now=late, sends_at_once=False)
+    assert hold.until - hold.reserved_at == timedelta(minutes=1)
+    assert await store.money.expire_reservations(now=late) == []
+    [gone] = await store.money.expire_reservations(now=LATER + timedelta(minutes=1))
+    assert gone.status is ReservationStatus.EXPIRED
 
 
 @pytest.mark.parametrize("behind", [timedelta(minutes=4), timedelta(minutes=-4), timedelta(0)])
-def test_hosts_whose_clocks_differ_by_more_than_a_lease_keep_and_lose_promises_alike(
-    on_store, behind
+async def test_hosts_whose_clocks_differ_by_more_than_a_lease_keep_and_lose_promises_alike(
+    store, behind
 ):
     lease = timedelta(minutes=1)
-
-    async def scenario(store):
-        for minute in range(10):
-            here = NOW + minute * lease
-            there = here - behind
-            if minute == 0:
-                await reserve(store, "theirs", now=there, owner="they", sends_at_once=False)
-            await reserve(store, f"ours {minute}", 1, now=here)
-            if minute < 5:
-                assert await store.money.renew_leases("they", until=there + lease, now=there) == 1
-                assert "theirs" not in await lapsed(store, now=here)
-        # They fell silent five minutes ago; a clock that was ahead is waited for, and no longer.
-        gone = await lapsed(store, now=NOW + 10 * lease)
-        assert (
-            gone
-            or (await store.money.find_reservation("theirs")).status is ReservationStatus.EXPIRED
-        )
 
     async def lapsed(store, *, now):
         return [hold.key for hold in await store.money.expire_reservations(now=now)]
 
-    on_store(scenario)
+    for minute in range(10):
+        here = NOW + minute * lease
+        there = here - behind
+        if minute == 0:
+            await reserve(store, "theirs", now=there, owner="they", sends_at_once=False)
+        await reserve(store, f"ours {minute}", 1, now=here)
+        if minute < 5:
+            assert await store.money.renew_leases("they", until=there + lease, now=there) == 1
+            assert "theirs" not in await lapsed(store, now=here)
+    # They fell silent five minutes ago; a clock that was ahead is waited for, and no longer.
+    gone = await lapsed(store, now=NOW + 10 * lease)
+    assert (
+        gone or (await store.money.find_reservation("theirs")).status is ReservationStatus.EXPIRED
+    )
 
 
 @pytest.mark.parametrize("naive", [False, True], ids=["", "naive twin"])
-def test_a_host_whose_clock_is_behind_renews_by_ledger_time(on_store, naive):
+async def test_a_host_whose_clock_is_behind_renews_by_ledger_time(store, naive):
     minute = timedelta(minutes=1)
 
-    async def scenario(store):
-        await reserve(store, "theirs", now=NOW, owner="they")
-        await reserve(store, "ours", now=NOW + 2 * minute)
-        # Their clock is three minutes behind ours, and a lease is one minute long. The twin does
-        # not say what its clock shows, so that the end of its lease is taken as it stands.
-        theirs = NOW - minute
-        told = NOW + 2 * minute if naive else theirs
-        await store.money.renew_leases("they", until=theirs + minute, now=told)
-        silent = [hold.key for hold in await store.money.expire_reservations(now=NOW + 2 * minute)]
-        assert silent == (["theirs"] if naive else [])
-        if not naive:
-            assert (await store.money.find_reservation("theirs")).until == NOW + 3 * minute
-
-    on_store(scenario)
+    await reserve(store, "theirs", now=NOW, owner="they")
+    await reserve(store, "ours", now=NOW + 2 * minute)
+    # Their clock is three minutes behind ours, and a lease is one minute long. The twin does
+    # not say what its clock shows, so that the end of its lease is taken as it stands.
+    theirs = NOW - minute
+    told = NOW + 2 * minute if naive else theirs
+    await store.money.renew_leases("they", until=theirs + minute, now=told)
+    silent = [hold.key for hold in await store.money.expire_reservations(now=NOW + 2 * minute)]
+    assert silent == (["theirs"] if naive else [])
+    if not naive:
+        assert (await store.money.find_reservation("theirs")).until == NOW + 3 * minute
 
 
 @pytest.mark.parametrize("how", ["released", "expired"])
-def test_a_cost_that_becomes_known_after_its_promise_was_given_back_is_counted(on_backend, how):
+async def test_a_cost_that_becomes_known_after_its_promise_was_given_back_is_counted(backend, how):
     caps = [DAILY, EVERYBODY]
 
-    async def scenario(backend):
-        store = backend.tenant(ACME)
-        await reserve(store, "k", 60, caps=caps, sends_at_once=False)
-        if how == "released":
-            await store.money.release("k", reason="not on the invoice", now=NOW)
-        else:
-            await store.money.expire_reservations(now=LATER)
-        await reserve(store, "other", 70, caps=caps, now=LATER)
-        late = await store.money.settle("k", {"credits": 50}, now=LATER)
-        assert (late.status, late.reason, late.actual) == (
-            ReservationStatus.SETTLED,
-            "SETTLED_LATE",
-            {"credits": 50},
-        )
-        assert await store.money.find_reservation("k") == late
-        assert await used(store) == Totals(settled=50, reserved=70)
-        assert [usage.used for usage in await backend.shared().list_usage()] == [
-            Totals(settled=50, reserved=70)
-        ]
-        last = (await store.ledger.list_entries())[-1]
-        assert (last.kind, last.data["code"]) == ("SETTLED", "SETTLED_LATE")
-        assert (last.data["from"], last.data["overrun"]) == (how.upper(), {"credits": 50})
-        assert (await reserve(store, "next", 0, now=LATER)).used == 120
-        # Twice is once; another cost, or taking it back, is a conflict.
-        again = await store.money.settle("k", {"credits": 50}, now=LATER + timedelta(hours=1))
-        assert again == late
-        await refused(ConflictError, store.money.settle("k", {"credits": 51}, now=LATER))
-        await refused(ConflictError, store.money.release("k", reason="", now=LATER))
-        assert await used(store) == Totals(settled=50, reserved=70)
-        verdict = await verify_ledger(store)
-        assert (verdict.problems, await shared_problems(backend, verdict)) == ((), [])
-
-    on_backend(scenario)
+    store = backend.tenant(ACME)
+    await reserve(store, "k", 60, caps=caps, sends_at_once=False)
+    if how == "released":
+        await store.money.release("k", reason="not on the invoice", now=NOW)
+    else:
+        await store.money.expire_reservations(now=LATER)
+    await reserve(store, "other", 70, caps=caps, now=LATER)
+    late = await store.money.settle("k", {"credits": 50}, now=LATER)
+    assert (late.status, late.reason, late.actual) == (
+        ReservationStatus.SETTLED,
+        "SETTLED_LATE",
+        {"credits": 50},
+    )
+    assert await store.money.find_reservation("k") == late
+    assert await used(store) == Totals(settled=50, reserved=70)
+    assert [usage.used for usage in await backend.shared().list_usage()] == [
+        Totals(settled=50, reserved=70)
+    ]
+    last = (await store.ledger.list_entries())[-1]
+    assert (last.kind, last.data["code"]) == ("SETTLED", "SETTLED_LATE")
+    assert (last.data["from"], last.data["overrun"]) == (how.upper(), {"credits": 50})
+    assert (await reserve(store, "next", 0, now=LATER)).used == 120
+    # Twice is once; another cost, or taking it back, is a conflict.
+    again = await store.money.settle("k", {"credits": 50}, now=LATER + timedelta(hours=1))
+    assert again == late
+    await refused(ConflictError, store.money.settle("k", {"credits": 51}, now=LATER))
+    await refused(ConflictError, store.money.release("k", reason="", now=LATER))
+    assert await used(store) == Totals(settled=50, reserved=70)
+    verdict = await verify_ledger(store)
+    assert (verdict.problems, await shared_problems(backend, verdict)) == ((), [])
 
 
 @pytest.mark.parametrize("how", ["released", "expired"])
-def test_that_a_promise_given_back_cost_nothing_is_no_news(on_store, how):
-    async def scenario(store):
-        await reserve(store, "k", 60, sends_at_once=False)
-        if how == "released":
-            await store.money.release("k", reason="no", now=LATER)
-        else:
-            await store.money.expire_reservations(now=LATER)
-        before = await store.ledger.list_entries()
-        hold = await store.money.settle("k", {"credits": 0}, now=LATER)
-        assert hold.status.value == how.upper()
-        assert await store.ledger.list_entries() == before
-        assert await used(store) == Totals()
-
-    on_store(scenario)
+async def test_that_a_promise_given_back_cost_nothing_is_no_news(store, how):
+    await reserve(store, "k", 60, sends_at_once=False)
+    if how == "released":
+        await store.money.release("k", reason="no", now=LATER)
+    else:
+        await store.money.expire_reservations(now=LATER)
+    before = await store.ledger.list_entries()
+    hold = await store.money.settle("k", {"credits": 0}, now=LATER)
+    assert hold.status.value == how.upper()
+    assert await store.ledger.list_entries() == before
+    assert await used(store) == Totals()
 
 
 @pytest.mark.parametrize("how", ["released", "expired"])
-def test_a_promise_given_back_counts_again_once_somebody_is_unsure_about_it(on_store, how):
-    async def scenario(store):
-        await reserve(store, "k", 60, sends_at_once=False)
-        if how == "released":
-            await store.money.release("k", reason="no", now=LATER)
-        else:
-            await store.money.expire_reservations(now=LATER)
-        aside = await store.money.mark_uncertain("k", reason="it timed out", now=LATER)
-        assert (aside.status, aside.closed_at) == (ReservationStatus.UNCERTAIN, None)
-        assert await store.money.list_reservations(phases=list(OPEN_STATUSES)) == [aside]
-        assert await used(store) == Totals(reserved=60)
-        assert isinstance(await reserve(store, "next", 41, now=LATER), Refusal)
-        assert (await verify_ledger(store)).problems == ()
-        await store.money.release("k", reason="really not", now=LATER)
-        assert await used(store) == Totals()
-        await store.money.settle("k", {"credits": 3}, now=LATER)
-        assert await used(store) == Totals(settled=3)
-        assert (await verify_ledger(store)).problems == ()
-
-    on_store(scenario)
+async def test_a_promise_given_back_counts_again_once_somebody_is_unsure_about_it(store, how):
+    await reserve(store, "k", 60, sends_at_once=False)
+    if how == "released":
+        await store.money.release("k", reason="no", now=LATER)
+    else:
+        await store.money.expire_reservations(now=LATER)
+    aside = await store.money.mark_uncertain("k", reason="it timed out", now=LATER)
+    assert (aside.status, aside.closed_at) == (ReservationStatus.UNCERTAIN, None)
+    assert await store.money.list_reservations(phases=list(OPEN_STATUSES)) == [aside]
+    assert await used(store) == Totals(reserved=60)
+    assert isinstance(await reserve(store, "next", 41, now=LATER), Refusal)
+    assert (await verify_ledger(store)).problems == ()
+    await store.money.release("k", reason="really not", now=LATER)
+    assert await used(store) == Totals()
+    await store.money.settle("k", {"credits": 3}, now=LATER)
+    assert await used(store) == Totals(settled=3)
+    assert (await verify_ledger(store)).problems == ()
 
 
 async def shared_problems(backend, verdict):
@@ -468,344 +399,278 @@ RULES = [
 
 
 @pytest.mark.parametrize("window", [WindowKind.HOUR, WindowKind.DAY, WindowKind.WEEK])
-def test_changing_when_budgets_reset_opens_no_second_budget(on_store, window):
+async def test_changing_when_budgets_reset_opens_no_second_budget(store, window):
     cap = replace(DAILY, window=window)
 
-    async def scenario(store):
-        for number, rule in enumerate(RULES * 2):
-            answer = await reserve(store, f"k{number}", 30, caps=[cap], reset=rule)
-            assert isinstance(answer, Refusal) == (number >= 3)
-        assert (answer.cap, answer.used, answer.limit) == (cap.id, 90, 100)
-        assert "10 of 100 left" in answer.message
-        await reserve(store, "the last ten", 10, caps=[cap], reset=RULES[-1])
-        for rule in RULES:
-            assert isinstance(await reserve(store, "more", 1, caps=[cap], reset=rule), Refusal)
-        assert (await verify_ledger(store)).problems == ()
-        assert all(usage.used.total <= 100 for usage in await store.money.list_usage())
-
-    on_store(scenario)
+    for number, rule in enumerate(RULES * 2):
+        answer = await reserve(store, f"k{number}", 30, caps=[cap], reset=rule)
+        assert isinstance(answer, Refusal) == (number >= 3)
+    assert (answer.cap, answer.used, answer.limit) == (cap.id, 90, 100)
+    assert "10 of 100 left" in answer.message
+    await reserve(store, "the last ten", 10, caps=[cap], reset=RULES[-1])
+    for rule in RULES:
+        assert isinstance(await reserve(store, "more", 1, caps=[cap], reset=rule), Refusal)
+    assert (await verify_ledger(store)).problems == ()
+    assert all(usage.used.total <= 100 for usage in await store.money.list_usage())
 
 
-def test_what_is_settled_or_given_back_after_the_change_counts_so_in_both_windows(on_store):
-    async def scenario(store):
-        await reserve(store, "a", 50)
-        await reserve(store, "b", 40, reset=SIX)
-        await store.money.settle("a", {"credits": 20}, now=NOW)
-        assert (await reserve(store, "c", 41, reset=SIX)).used == 60
-        await store.money.settle("b", {"credits": 70}, now=NOW)
-        assert (await reserve(store, "c", 11)).used == 90
-        await reserve(store, "d", 10)
-        await store.money.release("d", reason="", now=NOW)
-        assert (await reserve(store, "e", 11, reset=SIX)).used == 90
-        assert (await verify_ledger(store)).problems == ()
-
-    on_store(scenario)
+async def test_what_is_settled_or_given_back_after_the_change_counts_so_in_both_windows(store):
+    await reserve(store, "a", 50)
+    await reserve(store, "b", 40, reset=SIX)
+    await store.money.settle("a", {"credits": 20}, now=NOW)
+    assert (await reserve(store, "c", 41, reset=SIX)).used == 60
+    await store.money.settle("b", {"credits": 70}, now=NOW)
+    assert (await reserve(store, "c", 11)).used == 90
+    await reserve(store, "d", 10)
+    await store.money.release("d", reason="", now=NOW)
+    assert (await reserve(store, "e", 11, reset=SIX)).used == 90
+    assert (await verify_ledger(store)).problems == ()
 
 
-def test_yesterday_and_today_count_together_where_the_new_window_overlaps_both(on_store):
+async def test_yesterday_and_today_count_together_where_the_new_window_overlaps_both(store):
     midnight = datetime(2026, 2, 7, 16, tzinfo=UTC)  # in Singapore
     hour = timedelta(hours=1)
 
-    async def scenario(store):
-        await reserve(store, "yesterday", 60, now=midnight - hour)
-        await reserve(store, "today", 30, now=midnight + hour)
-        # 06:00 UTC began before either, and ends after.
-        over = await reserve(store, "more", 11, now=midnight + 2 * hour, reset=SIX)
-        assert (over.used, over.resets_at) == (90, datetime(2026, 2, 8, 6, tzinfo=UTC))
-        await reserve(store, "more", 10, now=midnight + 2 * hour, reset=SIX)
-        assert isinstance(await reserve(store, "x", 1, now=midnight + 3 * hour, reset=SIX), Refusal)
-        # Today's window was charged with it, yesterday's too, and the day after is free again.
-        assert (await reserve(store, "x", 61, now=midnight + 3 * hour)).used == 40
-        tomorrow = datetime(2026, 2, 9, 6, tzinfo=UTC)
-        assert (
-            await reserve(store, "fresh", 100, now=tomorrow, reset=SIX)
-        ).status is ReservationStatus.SENT
-
-    on_store(scenario)
+    await reserve(store, "yesterday", 60, now=midnight - hour)
+    await reserve(store, "today", 30, now=midnight + hour)
+    # 06:00 UTC began before either, and ends after.
+    over = await reserve(store, "more", 11, now=midnight + 2 * hour, reset=SIX)
+    assert (over.used, over.resets_at) == (90, datetime(2026, 2, 8, 6, tzinfo=UTC))
+    await reserve(store, "more", 10, now=midnight + 2 * hour, reset=SIX)
+    assert isinstance(await reserve(store, "x", 1, now=midnight + 3 * hour, reset=SIX), Refusal)
+    # Today's window was charged with it, yesterday's too, and the day after is free again.
+    assert (await reserve(store, "x", 61, now=midnight + 3 * hour)).used == 40
+    tomorrow = datetime(2026, 2, 9, 6, tzinfo=UTC)
+    assert (
+        await reserve(store, "fresh", 100, now=tomorrow, reset=SIX)
+    ).status is ReservationStatus.SENT
 
 
-def test_a_cap_somebody_added_counts_over_a_changed_reset_too(on_store):
+async def test_a_cap_somebody_added_counts_over_a_changed_reset_too(store):
     weekly = "tenant/*/credits/week"
 
-    async def scenario(store):
-        await store.money.change_cap(CapChange(cap=weekly, limit=70), now=NOW)
-        await reserve(store, "a", 60)
-        answer = await reserve(store, "b", 11, reset=SIX)
-        assert (answer.cap, answer.used) == (weekly, 60)
-
-    on_store(scenario)
+    await store.money.change_cap(CapChange(cap=weekly, limit=70), now=NOW)
+    await reserve(store, "a", 60)
+    answer = await reserve(store, "b", 11, reset=SIX)
+    assert (answer.cap, answer.used) == (weekly, 60)
 
 
-def test_callers_at_once_with_different_rules_share_one_budget(on_store):
-    async def scenario(store):
-        asking = [
-            reserve(store, f"k{n}", 7, reset=RULES[n % len(RULES)], caps=[DAILY]) for n in range(30)
-        ]
-        answers = await asyncio.gather(*asking)
-        granted = [answer for answer in answers if not isinstance(answer, Refusal)]
-        assert len(granted) == 14
-        assert (await verify_ledger(store)).problems == ()
-
-    on_store(scenario)
+async def test_callers_at_once_with_different_rules_share_one_budget(store):
+    asking = [
+        reserve(store, f"k{n}", 7, reset=RULES[n % len(RULES)], caps=[DAILY]) for n in range(30)
+    ]
+    answers = await asyncio.gather(*asking)
+    granted = [answer for answer in answers if not isinstance(answer, Refusal)]
+    assert len(granted) == 14
+    assert (await verify_ledger(store)).problems == ()
 
 
-def test_pages_of_holds_are_in_key_order(on_store):
-    async def scenario(store):
-        keys = sorted(["b", "a", "Z", "ü", "10", "9"])
-        for key in reversed(keys):
-            await reserve(store, key, 1)
-        await store.money.settle("9", {}, now=NOW)
-        holds = store.money.list_reservations
-        assert [hold.key for hold in await holds(phases=list(ReservationStatus))] == keys
-        open_ones = [key for key in keys if key != "9"]
-        page = await holds(phases=list(OPEN_STATUSES), limit=2)
-        assert [hold.key for hold in page] == open_ones[:2]
-        rest = await holds(phases=list(OPEN_STATUSES), after=page[-1].key)
-        assert [hold.key for hold in rest] == open_ones[2:]
-        assert [hold.key for hold in await holds(phases=[ReservationStatus.SETTLED])] == ["9"]
-        assert await holds(phases=[]) == []
-
-    on_store(scenario)
+async def test_pages_of_holds_are_in_key_order(store):
+    keys = sorted(["b", "a", "Z", "ü", "10", "9"])
+    for key in reversed(keys):
+        await reserve(store, key, 1)
+    await store.money.settle("9", {}, now=NOW)
+    holds = store.money.list_reservations
+    assert [hold.key for hold in await holds(phases=list(ReservationStatus))] == keys
+    open_ones = [key for key in keys if key != "9"]
+    page = await holds(phases=list(OPEN_STATUSES), limit=2)
+    assert [hold.key for hold in page] == open_ones[:2]
+    rest = await holds(phases=list(OPEN_STATUSES), after=page[-1].key)
+    assert [hold.key for hold in rest] == open_ones[2:]
+    assert [hold.key for hold in await holds(phases=[ReservationStatus.SETTLED])] == ["9"]
+    assert await holds(phases=[]) == []
 
 
-def test_a_cap_lowered_below_what_is_used_refuses_and_nothing_goes_negative(on_store):
-    async def scenario(store):
-        await reserve(store, "a", 50)
-        await store.money.change_cap(CapChange(cap=DAILY.id, limit=20), now=NOW)
-        answer = await reserve(store, "b", 1)
-        assert (answer.used, answer.limit) == (50, 20)
-        assert "0 of 20 left" in answer.message
-        await store.money.settle("a", {"credits": 50}, now=LATER)
-        assert await used(store) == Totals(settled=50)
-
-    on_store(scenario)
+async def test_a_cap_lowered_below_what_is_used_refuses_and_nothing_goes_negative(store):
+    await reserve(store, "a", 50)
+    await store.money.change_cap(CapChange(cap=DAILY.id, limit=20), now=NOW)
+    answer = await reserve(store, "b", 1)
+    assert (answer.used, answer.limit) == (50, 20)
+    assert "0 of 20 left" in answer.message
+    await store.money.settle("a", {"credits": 50}, now=LATER)
+    assert await used(store) == Totals(settled=50)
 
 
-def test_a_cap_raised_for_a_while_is_higher_until_then_and_says_so_in_the_ledger(on_store):
+async def test_a_cap_raised_for_a_while_is_higher_until_then_and_says_so_in_the_ledger(store):
     raised = CapChange(cap=DAILY.id, raised_to=150, raised_until=LATER)
 
-    async def scenario(store):
-        await store.money.change_cap(CapChange(cap=DAILY.id, limit=120), now=NOW)
-        await store.money.change_cap(raised, now=NOW)
-        assert await store.money.list_cap_changes() == {DAILY.id: replace(raised, limit=120)}
-        await reserve(store, "a", 150)
-        await store.money.release("a", reason="", now=NOW)
-        assert (await reserve(store, "b", 121, now=LATER)).limit == 120
-        assert (await kinds(store))[:2] == ["CAP_CHANGED", "CAP_RAISED"]
-
-    on_store(scenario)
+    await store.money.change_cap(CapChange(cap=DAILY.id, limit=120), now=NOW)
+    await store.money.change_cap(raised, now=NOW)
+    assert await store.money.list_cap_changes() == {DAILY.id: replace(raised, limit=120)}
+    await reserve(store, "a", 150)
+    await store.money.release("a", reason="", now=NOW)
+    assert (await reserve(store, "b", 121, now=LATER)).limit == 120
+    assert (await kinds(store))[:2] == ["CAP_CHANGED", "CAP_RAISED"]
 
 
-def test_a_cap_that_was_added_binds_callers_who_do_not_know_of_it(on_backend):
-    async def scenario(backend):
-        store, weekly = backend.tenant(ACME), "tenant_connector/lusha/credits/week"
-        await reserve(store, "a", 5)
-        await store.money.change_cap(CapChange(cap=weekly, limit=10), now=NOW)
-        await reserve(store, "b", 6)
-        answer = await reserve(store, "c", 5)
-        assert (answer.reason, answer.cap, answer.used) == ("CAP_CONNECTOR_WEEK", weekly, 6)
-        await backend.shared().change_cap(CapChange(cap=EVERYBODY.id, limit=1), now=NOW)
-        answer = await reserve(store, "d", 2)
-        assert (answer.reason, answer.cap) == ("CAP_SHARED_DAY", EVERYBODY.id)
-
-    on_backend(scenario)
+async def test_a_cap_that_was_added_binds_callers_who_do_not_know_of_it(backend):
+    store, weekly = backend.tenant(ACME), "tenant_connector/lusha/credits/week"
+    await reserve(store, "a", 5)
+    await store.money.change_cap(CapChange(cap=weekly, limit=10), now=NOW)
+    await reserve(store, "b", 6)
+    answer = await reserve(store, "c", 5)
+    assert (answer.reason, answer.cap, answer.used) == ("CAP_CONNECTOR_WEEK", weekly, 6)
+    await backend.shared().change_cap(CapChange(cap=EVERYBODY.id, limit=1), now=NOW)
+    answer = await reserve(store, "d", 2)
+    assert (answer.reason, answer.cap) == ("CAP_SHARED_DAY", EVERYBODY.id)
 
 
-def test_a_tenant_cannot_change_a_shared_cap(on_store):
-    async def scenario(store):
-        change = CapChange(cap=EVERYBODY.id, limit=10**9)
-        await refused(ConfigError, store.money.change_cap(change, now=NOW))
-        assert await store.money.list_cap_changes() == {}
-        assert await kinds(store) == []
-
-    on_store(scenario)
+async def test_a_tenant_cannot_change_a_shared_cap(store):
+    change = CapChange(cap=EVERYBODY.id, limit=10**9)
+    await refused(ConfigError, store.money.change_cap(change, now=NOW))
+    assert await store.money.list_cap_changes() == {}
+    assert await kinds(store) == []
 
 
-def test_a_unit_nobody_has_capped_cannot_be_spent(on_store):
-    async def scenario(store):
-        tokens = replace(DAILY, unit="tokens")
-        await refused(ConfigError, reserve(store, "k", caps=[tokens]))
-        await refused(ConfigError, reserve(store, "k", caps=[]))
-        assert await kinds(store) == []
-
-    on_store(scenario)
+async def test_a_unit_nobody_has_capped_cannot_be_spent(store):
+    tokens = replace(DAILY, unit="tokens")
+    await refused(ConfigError, reserve(store, "k", caps=[tokens]))
+    await refused(ConfigError, reserve(store, "k", caps=[]))
+    assert await kinds(store) == []
 
 
 @pytest.mark.parametrize("stopped", ["", "lusha"])
 @pytest.mark.parametrize("everybody", [False, True])
-def test_nothing_is_granted_while_a_stop_is_in_force(on_backend, stopped, everybody):
-    async def scenario(backend):
-        store, shared = backend.tenant(ACME), backend.shared()
-        await reserve(store, "in flight")
-        if everybody:
-            await shared.stop(stopped, reason="a bill came", now=NOW)
-        else:
-            await store.money.stop(stopped, reason="a bill came", now=NOW)
-        answer = await reserve(store, "k")
-        assert answer.reason == "STOPPED"
-        assert "a bill came" in answer.message
-        other = await reserve(backend.tenant(UMBRELLA), "k")
-        assert isinstance(other, Refusal) is everybody
-        [stop] = await store.money.list_stops()
-        assert (stop.tenant, stop.connector) == (None if everybody else ACME, stopped)
-        await store.money.settle("in flight", {"credits": 1}, now=NOW)
-        if everybody:
-            assert await shared.resume(stopped, now=NOW)
-        else:
-            assert await store.money.resume(stopped, now=NOW)
-        assert (await reserve(store, "k")).status is ReservationStatus.SENT
-
-    on_backend(scenario)
+async def test_nothing_is_granted_while_a_stop_is_in_force(backend, stopped, everybody):
+    store, shared = backend.tenant(ACME), backend.shared()
+    await reserve(store, "in flight")
+    if everybody:
+        await shared.stop(stopped, reason="a bill came", now=NOW)
+    else:
+        await store.money.stop(stopped, reason="a bill came", now=NOW)
+    answer = await reserve(store, "k")
+    assert answer.reason == "STOPPED"
+    assert "a bill came" in answer.message
+    other = await reserve(backend.tenant(UMBRELLA), "k")
+    assert isinstance(other, Refusal) is everybody
+    [stop] = await store.money.list_stops()
+    assert (stop.tenant, stop.connector) == (None if everybody else ACME, stopped)
+    await store.money.settle("in flight", {"credits": 1}, now=NOW)
+    if everybody:
+        assert await shared.resume(stopped, now=NOW)
+    else:
+        assert await store.money.resume(stopped, now=NOW)
+    assert (await reserve(store, "k")).status is ReservationStatus.SENT
 
 
-def test_a_stop_of_another_connector_stops_nothing_here(on_store):
-    async def scenario(store):
-        await store.money.stop("apollo", reason="", now=NOW)
-        assert (await reserve(store, "k")).status is ReservationStatus.SENT
-
-    on_store(scenario)
+async def test_a_stop_of_another_connector_stops_nothing_here(store):
+    await store.money.stop("apollo", reason="", now=NOW)
+    assert (await reserve(store, "k")).status is ReservationStatus.SENT
 
 
-def test_stopping_twice_is_once_and_so_is_resuming(on_store):
-    async def scenario(store):
-        await store.money.stop("lusha", reason="first", now=NOW)
-        await store.money.stop("lusha", reason="second", now=LATER)
-        [stop] = await store.money.list_stops()
-        assert (stop.reason, stop.since) == ("first", NOW)
-        assert await store.money.resume("lusha", now=LATER)
-        assert not await store.money.resume("lusha", now=LATER)
-        assert await kinds(store) == ["STOPPED", "RESUMED"]
-        await refused(ConfigError, store.money.stop("No such!", reason="", now=NOW))
-
-    on_store(scenario)
+async def test_stopping_twice_is_once_and_so_is_resuming(store):
+    await store.money.stop("lusha", reason="first", now=NOW)
+    await store.money.stop("lusha", reason="second", now=LATER)
+    [stop] = await store.money.list_stops()
+    assert (stop.reason, stop.since) == ("first", NOW)
+    assert await store.money.resume("lusha", now=LATER)
+    assert not await store.money.resume("lusha", now=LATER)
+    assert await kinds(store) == ["STOPPED", "RESUMED"]
+    await refused(ConfigError, store.money.stop("No such!", reason="", now=NOW))
 
 
-def test_a_clock_that_went_back_over_midnight_does_not_reopen_yesterday(on_store):
+async def test_a_clock_that_went_back_over_midnight_does_not_reopen_yesterday(store):
     midnight = datetime(2026, 2, 7, 16, tzinfo=UTC)  # in Singapore
 
-    async def scenario(store):
-        yesterday = await reserve(store, "a", 90, now=midnight - timedelta(hours=1))
-        today = await reserve(store, "b", 90, now=midnight + timedelta(minutes=1))
-        assert yesterday.charges[0].window != today.charges[0].window
-        back = await reserve(store, "c", 1, now=midnight - timedelta(hours=2))
-        assert back.reason == "CLOCK_WENT_BACK"
-        again = await reserve(store, "c", 1, now=midnight - timedelta(hours=2))
-        assert again.reason == "CLOCK_WENT_BACK"
-        # A little, as honest clocks differ, is let pass, and counts as the time it already was.
-        a_little = await reserve(store, "c", 11, now=midnight - timedelta(minutes=3))
-        assert (a_little.reason, a_little.used) == ("CAP_TENANT_DAY", 90)
-        late = await store.money.settle("b", {"credits": 1}, now=midnight - timedelta(hours=2))
-        assert late.closed_at == midnight + timedelta(minutes=1)
-        moments = [entry.at for entry in await store.ledger.list_entries()]
-        assert moments == sorted(moments)
-
-    on_store(scenario)
+    yesterday = await reserve(store, "a", 90, now=midnight - timedelta(hours=1))
+    today = await reserve(store, "b", 90, now=midnight + timedelta(minutes=1))
+    assert yesterday.charges[0].window != today.charges[0].window
+    back = await reserve(store, "c", 1, now=midnight - timedelta(hours=2))
+    assert back.reason == "CLOCK_WENT_BACK"
+    again = await reserve(store, "c", 1, now=midnight - timedelta(hours=2))
+    assert again.reason == "CLOCK_WENT_BACK"
+    # A little, as honest clocks differ, is let pass, and counts as the time it already was.
+    a_little = await reserve(store, "c", 11, now=midnight - timedelta(minutes=3))
+    assert (a_little.reason, a_little.used) == ("CAP_TENANT_DAY", 90)
+    late = await store.money.settle("b", {"credits": 1}, now=midnight - timedelta(hours=2))
+    assert late.closed_at == midnight + timedelta(minutes=1)
+    moments = [entry.at for entry in await store.ledger.list_entries()]
+    assert moments == sorted(moments)
 
 
-def test_time_is_never_earlier_than_any_entry_of_the_ledger(on_store):
-    async def scenario(store):
-        note = NewEntry(at=LATER, kind="MISSED", subject="nightly", reason="")
-        await store.ledger.append([note])
-        assert (await reserve(store, "a", now=NOW)).reason == "CLOCK_WENT_BACK"
-        a_little = await reserve(store, "a", now=LATER - timedelta(minutes=2))
-        assert a_little.reserved_at == LATER
-
-    on_store(scenario)
+async def test_time_is_never_earlier_than_any_entry_of_the_ledger(store):
+    note = NewEntry(at=LATER, kind="MISSED", subject="nightly", reason="")
+    await store.ledger.append([note])
+    assert (await reserve(store, "a", now=NOW)).reason == "CLOCK_WENT_BACK"
+    a_little = await reserve(store, "a", now=LATER - timedelta(minutes=2))
+    assert a_little.reserved_at == LATER
 
 
-def test_a_slot_decided_by_a_late_clock_does_not_reopen_yesterday(on_store):
+async def test_a_slot_decided_by_a_late_clock_does_not_reopen_yesterday(store):
     midnight = datetime(2026, 2, 7, 16, tzinfo=UTC)  # in Singapore
     late = midnight - timedelta(minutes=3)  # as honest clocks differ
 
-    async def scenario(store):
-        today = await reserve(store, "a", 100, now=midnight + timedelta(minutes=1))
-        slot = OccurrenceResult(
-            schedule="nightly",
-            due_at=late,
-            state=OccurrenceState.MISSED,
-            decided_at=late,
-            reason="nobody was there",
-        )
-        assert await store.schedule.record_result(slot, fence=None)
-        again = await reserve(store, "b", 1, now=late)
-        assert (again.reason, again.used) == ("CAP_TENANT_DAY", 100)
-        assert await store.schedule.list_results("nightly") == [slot]
-        moments = [entry.at for entry in await store.ledger.list_entries()]
-        assert moments == [today.reserved_at] * 3
-
-    on_store(scenario)
+    today = await reserve(store, "a", 100, now=midnight + timedelta(minutes=1))
+    slot = OccurrenceResult(
+        schedule="nightly",
+        due_at=late,
+        state=OccurrenceState.MISSED,
+        decided_at=late,
+        reason="nobody was there",
+    )
+    assert await store.schedule.record_result(slot, fence=None)
+    again = await reserve(store, "b", 1, now=late)
+    assert (again.reason, again.used) == ("CAP_TENANT_DAY", 100)
+    assert await store.schedule.list_results("nightly") == [slot]
+    moments = [entry.at for entry in await store.ledger.list_entries()]
+    assert moments == [today.reserved_at] * 3
 
 
-def test_a_budget_starts_anew_with_each_window_and_each_run(on_store):
+async def test_a_budget_starts_anew_with_each_window_and_each_run(store):
     per_run = replace(DAILY, window=WindowKind.RUN, limit=10)
 
-    async def scenario(store):
-        caps = [per_run]
-        await reserve(store, "a", 10, caps=caps, run="one")
-        assert isinstance(await reserve(store, "b", 1, caps=caps, run="one"), Refusal)
-        await reserve(store, "b", 10, caps=caps, run="two")
-        await refused(ConfigError, reserve(store, "c", 10, caps=caps))
-        await reserve(store, "d", 100)
-        await reserve(store, "e", 100, now=NOW + timedelta(days=1))
-        assert len(await store.money.list_usage()) == 4
-
-    on_store(scenario)
+    caps = [per_run]
+    await reserve(store, "a", 10, caps=caps, run="one")
+    assert isinstance(await reserve(store, "b", 1, caps=caps, run="one"), Refusal)
+    await reserve(store, "b", 10, caps=caps, run="two")
+    await refused(ConfigError, reserve(store, "c", 10, caps=caps))
+    await reserve(store, "d", 100)
+    await reserve(store, "e", 100, now=NOW + timedelta(days=1))
+    assert len(await store.money.list_usage()) == 4
 
 
 @pytest.mark.parametrize("text", ["a\0b", "half \ud800"], ids=["NUL", "half a pair"])
-def test_text_that_cannot_be_kept_is_refused_whole(on_store, text):
-    async def scenario(store):
-        await refused(PermanentError, reserve(store, "k", owner=text))
-        await reserve(store, "k")
-        await refused(PermanentError, store.money.release("k", reason=text, now=NOW))
-        await refused(PermanentError, store.money.mark_uncertain("k", reason=text, now=NOW))
-        await refused(PermanentError, store.money.stop("", reason=text, now=NOW))
-        await refused(PermanentError, store.money.find_reservation(text))
-        await refused(
-            PermanentError,
-            store.money.list_reservations(phases=list(ReservationStatus), after=text),
-        )
-        assert await kinds(store) == ["RESERVED"]
-
-    on_store(scenario)
+async def test_text_that_cannot_be_kept_is_refused_whole(store, text):
+    await refused(PermanentError, reserve(store, "k", owner=text))
+    await reserve(store, "k")
+    await refused(PermanentError, store.money.release("k", reason=text, now=NOW))
+    await refused(PermanentError, store.money.mark_uncertain("k", reason=text, now=NOW))
+    await refused(PermanentError, store.money.stop("", reason=text, now=NOW))
+    await refused(PermanentError, store.money.find_reservation(text))
+    await refused(
+        PermanentError,
+        store.money.list_reservations(phases=list(ReservationStatus), after=text),
+    )
+    assert await kinds(store) == ["RESERVED"]
 
 
-def test_a_name_too_long_to_be_found_by_is_refused(on_store):
-    async def scenario(store):
-        await refused(PermanentError, reserve(store, "k", run="x" * 501))
-        await refused(PermanentError, reserve(store, "k", owner="x" * 501))
-        await refused(ConfigError, reserve(store, "k", owner=""))
-        hold = await reserve(store, "ü" * 500, run="ü" * 500, owner="ü" * 500)
-        assert await store.money.find_reservation("ü" * 500) == hold
-
-    on_store(scenario)
+async def test_a_name_too_long_to_be_found_by_is_refused(store):
+    await refused(PermanentError, reserve(store, "k", run="x" * 501))
+    await refused(PermanentError, reserve(store, "k", owner="x" * 501))
+    await refused(ConfigError, reserve(store, "k", owner=""))
+    hold = await reserve(store, "ü" * 500, run="ü" * 500, owner="ü" * 500)
+    assert await store.money.find_reservation("ü" * 500) == hold
 
 
-def test_a_moment_without_a_zone_is_refused(on_store):
+async def test_a_moment_without_a_zone_is_refused(store):
     naive = NOW.replace(tzinfo=None)
 
-    async def scenario(store):
-        await refused(ConfigError, reserve(store, "k", now=naive))
-        await reserve(store, "k")
-        await refused(ConfigError, store.money.settle("k", {}, now=naive))
-        await refused(ConfigError, store.money.expire_reservations(now=naive))
-        await refused(ConfigError, store.money.renew_leases("me", until=naive, now=NOW))
-        await refused(ConfigError, store.money.renew_leases("me", until=NOW, now=naive))
-        assert await kinds(store) == ["RESERVED"]
-
-    on_store(scenario)
+    await refused(ConfigError, reserve(store, "k", now=naive))
+    await reserve(store, "k")
+    await refused(ConfigError, store.money.settle("k", {}, now=naive))
+    await refused(ConfigError, store.money.expire_reservations(now=naive))
+    await refused(ConfigError, store.money.renew_leases("me", until=naive, now=NOW))
+    await refused(ConfigError, store.money.renew_leases("me", until=NOW, now=naive))
+    assert await kinds(store) == ["RESERVED"]
 
 
-def test_reserved_settled_and_free_add_up_through_the_ledger(on_store):
-    async def scenario(store):
-        for n in range(10):
-            await reserve(store, f"k{n}", 10)
-        await store.money.settle("k0", {"credits": 4}, now=NOW)
-        await store.money.release("k1", reason="", now=NOW)
-        await store.money.mark_uncertain("k2", reason="", now=NOW)
-        open_ones = await store.money.list_reservations(phases=list(OPEN_STATUSES))
-        reserved = sum(hold.amounts["credits"] for hold in open_ones)
-        assert await used(store) == Totals(settled=4, reserved=reserved)
-        assert find_first_break(await store.ledger.list_entries()) is None
-
-    on_store(scenario)
+async def test_reserved_settled_and_free_add_up_through_the_ledger(store):
+    for n in range(10):
+        await reserve(store, f"k{n}", 10)
+    await store.money.settle("k0", {"credits": 4}, now=NOW)
+    await store.money.release("k1", reason="", now=NOW)
+    await store.money.mark_uncertain("k2", reason="", now=NOW)
+    open_ones = await store.money.list_reservations(phases=list(OPEN_STATUSES))
+    reserved = sum(hold.amounts["credits"] for hold in open_ones)
+    assert await used(store) == Totals(settled=4, reserved=reserved)
+    assert find_first_break(await store.ledger.list_entries()) is None

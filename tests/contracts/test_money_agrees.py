@@ -32,9 +32,9 @@ async def agreement(home, *names, wrap=lambda backend: backend, first=0, sequenc
 
 
 @pytest.mark.parametrize("name", ["sqlite", "postgres"])
-def test_random_sequences_of_money_leave_no_difference(name, tmp_path, record_property):
+async def test_random_sequences_of_money_leave_no_difference(name, tmp_path, record_property):
     first = random.randrange(10**9)
-    granted, differences = asyncio.run(agreement(tmp_path, name, first=first))
+    granted, differences = await agreement(tmp_path, name, first=first)
     counts = f"n={SEQUENCES} sequences of {STEPS} from seed {first}, {granted} promises given"
     record_property("fault", f"money, {name} against memory, {counts}: {len(differences)} differ")
     assert granted > SEQUENCES
@@ -70,6 +70,6 @@ class GenerousMoney:
         return answer
 
 
-def test_a_store_that_grants_what_does_not_fit_is_caught(tmp_path):
-    _, differences = asyncio.run(agreement(tmp_path, "sqlite", wrap=Generous, first=1))
+async def test_a_store_that_grants_what_does_not_fit_is_caught(tmp_path):
+    _, differences = await agreement(tmp_path, "sqlite", wrap=Generous, first=1)
     assert any("reserve" in difference.step for difference in differences)

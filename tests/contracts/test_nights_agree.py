@@ -31,9 +31,9 @@ async def compared(home, name, *, first, sequences, wrap=lambda backend: backend
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_random_sequences_leave_no_difference(name, tmp_path, record_property):
+async def test_random_sequences_leave_no_difference(name, tmp_path, record_property):
     first, n = random.randrange(10**9), SEQUENCES[name]
-    ends, differences = asyncio.run(compared(tmp_path, name, first=first, sequences=n))
+    ends, differences = await compared(tmp_path, name, first=first, sequences=n)
     counts = f"n={n} sequences of {STEPS} from seed {first}: {len(differences)} differences"
     record_property("fault", f"{name} has the nights the memory store has, {counts}, {ends} ended")
     assert not differences, differences[0]
@@ -66,8 +66,8 @@ class ForgetfulNights(Wrapped):
         return await self._get_inner_texts.finish_item(run, unit, dossier)
 
 
-def test_a_store_in_which_silence_replaces_a_word_is_caught(tmp_path):
-    _, differences = asyncio.run(compared(tmp_path, "sqlite", first=1, sequences=4, wrap=Forgetful))
+async def test_a_store_in_which_silence_replaces_a_word_is_caught(tmp_path):
+    _, differences = await compared(tmp_path, "sqlite", first=1, sequences=4, wrap=Forgetful)
     assert differences
 
 
@@ -86,8 +86,8 @@ class TrustingNights(Wrapped):
         return await self._get_inner_texts.finish_item(run, replace(unit, owner=owner), dossier)
 
 
-def test_a_store_that_believes_a_late_owner_is_caught(tmp_path):
-    _, differences = asyncio.run(compared(tmp_path, "sqlite", first=1, sequences=4, wrap=Trusting))
+async def test_a_store_that_believes_a_late_owner_is_caught(tmp_path):
+    _, differences = await compared(tmp_path, "sqlite", first=1, sequences=4, wrap=Trusting)
     assert differences
 
 
@@ -103,13 +103,10 @@ class LookThenTake(Wrapped):
         return taken or [replace(one, owner=owner) for one in free]
 
 
-def test_takers_who_look_first_are_caught_taking_a_unit_twice(tmp_path):
-    async def scenario():
-        async with BACKENDS["sqlite"](tmp_path) as backend:
-            nights = LookThenTake(backend.tenant(ACME).nights)
-            await planned(nights, 4)
-            won = await asyncio.gather(*(taken(nights, owner=f"w{n}") for n in range(8)))
-            return [one.company for some in won for one in some]
-
-    won = asyncio.run(scenario())
+async def test_takers_who_look_first_are_caught_taking_a_unit_twice(tmp_path):
+    async with BACKENDS["sqlite"](tmp_path) as backend:
+        nights = LookThenTake(backend.tenant(ACME).nights)
+        await planned(nights, 4)
+        won = await asyncio.gather(*(taken(nights, owner=f"w{n}") for n in range(8)))
+        won = [one.company for some in won for one in some]
     assert len(won) > len(set(won))

@@ -51,7 +51,7 @@ async def everything(runs, at=AT):
     )
 
 
-def test_a_run_comes_back_as_it_went_in(on_store):
+async def test_a_run_comes_back_as_it_went_in(store):
     singapore = timezone(timedelta(hours=8))
     run = Run(
         key=KEY,
@@ -73,61 +73,43 @@ def test_a_run_comes_back_as_it_went_in(on_store):
         ),
     )
 
-    async def scenario(store):
-        await store.runs.insert_run(run)
-        back = await store.runs.find_run(AT)
-        assert back == run
-        assert back.instant.tzinfo is UTC
-
-    on_store(scenario)
+    await store.runs.insert_run(run)
+    back = await store.runs.find_run(AT)
+    assert back == run
+    assert back.instant.tzinfo is UTC
 
 
-def test_a_run_is_found_by_its_moment_in_any_zone(on_store):
-    async def scenario(store):
-        await store.runs.insert_run(RUN)
-        assert await store.runs.find_run(AT.astimezone(timezone(timedelta(hours=-5)))) == RUN
-        assert await store.runs.find_run(later(seconds=1)) is None
-
-    on_store(scenario)
+async def test_a_run_is_found_by_its_moment_in_any_zone(store):
+    await store.runs.insert_run(RUN)
+    assert await store.runs.find_run(AT.astimezone(timezone(timedelta(hours=-5)))) == RUN
+    assert await store.runs.find_run(later(seconds=1)) is None
 
 
-def test_a_timestamp_names_one_run(on_store):
-    async def scenario(store):
-        await store.runs.insert_run(RUN)
-        await refused(ConflictError, store.runs.insert_run(replace(RUN, kind="upkeep")))
-        assert await store.runs.list_runs() == [RUN]
-
-    on_store(scenario)
+async def test_a_timestamp_names_one_run(store):
+    await store.runs.insert_run(RUN)
+    await refused(ConflictError, store.runs.insert_run(replace(RUN, kind="upkeep")))
+    assert await store.runs.list_runs() == [RUN]
 
 
-def test_a_run_that_has_ended_cannot_start(on_store):
-    async def scenario(store):
-        await refused(ConflictError, store.runs.insert_run(RUN.end(RunState.DONE, at=AT)))
-        assert await store.runs.list_runs() == []
-
-    on_store(scenario)
+async def test_a_run_that_has_ended_cannot_start(store):
+    await refused(ConflictError, store.runs.insert_run(RUN.end(RunState.DONE, at=AT)))
+    assert await store.runs.list_runs() == []
 
 
-def test_of_many_that_start_the_same_run_one_does(on_store):
-    async def scenario(store):
-        tries = (store.runs.insert_run(replace(RUN, kind=f"kind-{n}")) for n in range(8))
-        answers = await asyncio.gather(*tries, return_exceptions=True)
-        assert [answer for answer in answers if not isinstance(answer, ConflictError)] == [None]
-        assert len(await store.runs.list_runs()) == 1
-
-    on_store(scenario)
+async def test_of_many_that_start_the_same_run_one_does(store):
+    tries = (store.runs.insert_run(replace(RUN, kind=f"kind-{n}")) for n in range(8))
+    answers = await asyncio.gather(*tries, return_exceptions=True)
+    assert [answer for answer in answers if not isinstance(answer, ConflictError)] == [None]
+    assert len(await store.runs.list_runs()) == 1
 
 
-def test_the_first_end_of_a_run_stands(on_store):
+async def test_the_first_end_of_a_run_stands(store):
     done = RUN.end(RunState.PARTIAL, at=later(hours=1), reason="the cap")
 
-    async def scenario(store):
-        await store.runs.insert_run(RUN)
-        await store.runs.finish_run(done)
-        await refused(ConflictError, store.runs.finish_run(RUN.end(RunState.FAILED, at=AT)))
-        assert await store.runs.find_run(AT) == done
-
-    on_store(scenario)
+    await store.runs.insert_run(RUN)
+    await store.runs.finish_run(done)
+    await refused(ConflictError, store.runs.finish_run(RUN.end(RunState.FAILED, at=AT)))
+    assert await store.runs.find_run(AT) == done
 
 
 @pytest.mark.parametrize(
@@ -140,67 +122,55 @@ def test_the_first_end_of_a_run_stands(on_store):
     ],
     ids=["still running", "newer epoch", "older epoch", "another run"],
 )
-def test_only_a_run_of_the_same_epoch_is_ended(on_store, end):
-    async def scenario(store):
-        await store.runs.insert_run(RUN)
-        await refused(ConflictError, store.runs.finish_run(end))
-        assert await store.runs.list_runs() == [RUN]
-
-    on_store(scenario)
+async def test_only_a_run_of_the_same_epoch_is_ended(store, end):
+    await store.runs.insert_run(RUN)
+    await refused(ConflictError, store.runs.finish_run(end))
+    assert await store.runs.list_runs() == [RUN]
 
 
-def test_runs_come_newest_first_and_as_many_as_asked_for(on_store):
+async def test_runs_come_newest_first_and_as_many_as_asked_for(store):
     runs = [
         Run(key=RunKey(later(seconds=n), 1), kind="upkeep" if n % 2 else "discover")
         for n in (3, 1, 4, 0, 2)
     ]
 
-    async def scenario(store):
-        for run in runs:
-            await store.runs.insert_run(run)
-        newest_first = sorted(runs, key=lambda run: run.at, reverse=True)
-        assert await store.runs.list_runs() == newest_first
-        assert await store.runs.list_runs(limit=2) == newest_first[:2]
-        assert await store.runs.list_runs(limit=0) == []
-        assert [run.kind for run in await store.runs.list_runs(kind="upkeep")] == ["upkeep"] * 2
-        assert await store.runs.list_runs(kind="upkeep", limit=1) == [newest_first[1]]
-        assert await store.runs.list_runs(kind="nothing") == []
-
-    on_store(scenario)
+    for run in runs:
+        await store.runs.insert_run(run)
+    newest_first = sorted(runs, key=lambda run: run.at, reverse=True)
+    assert await store.runs.list_runs() == newest_first
+    assert await store.runs.list_runs(limit=2) == newest_first[:2]
+    assert await store.runs.list_runs(limit=0) == []
+    assert [run.kind for run in await store.runs.list_runs(kind="upkeep")] == ["upkeep"] * 2
+    assert await store.runs.list_runs(kind="upkeep", limit=1) == [newest_first[1]]
+    assert await store.runs.list_runs(kind="nothing") == []
 
 
-def test_what_was_found_comes_back_as_it_went_in(on_store):
+async def test_what_was_found_comes_back_as_it_went_in(store):
     posting = job("d", company="Ünï", location="", posted_at=later(microseconds=-1))
     in_words = enriched(posting, seniority="senior", stack=("python", "čšž"), remote=True)
     good = JobScore(
         job=posting.id, score=0.1 + 0.2, bucket="weak", components={"role_fit": 0.5, "a": 1 / 3}
     )
 
-    async def scenario(store):
-        await store.runs.insert_run(RUN)
-        assert await store.runs.insert_jobs(KEY, [posting]) == 1
-        assert await store.runs.insert_enriched(KEY, [in_words]) == 1
-        assert await store.runs.insert_scores(KEY, [good]) == 1
-        assert await everything(store.runs) == ([RUN], [posting], [in_words], [good])
-
-    on_store(scenario)
+    await store.runs.insert_run(RUN)
+    assert await store.runs.insert_jobs(KEY, [posting]) == 1
+    assert await store.runs.insert_enriched(KEY, [in_words]) == 1
+    assert await store.runs.insert_scores(KEY, [good]) == 1
+    assert await everything(store.runs) == ([RUN], [posting], [in_words], [good])
 
 
-def test_a_posting_already_there_is_left_as_it_is(on_store):
-    async def scenario(store):
-        await store.runs.insert_run(RUN)
-        assert await store.runs.insert_jobs(KEY, [A, B, replace(A, title="later")]) == 2
-        assert await store.runs.insert_jobs(KEY, [replace(B, title="later"), C]) == 1
-        assert await store.runs.insert_enriched(KEY, [enriched(A), enriched(A)]) == 1
-        assert await store.runs.insert_enriched(KEY, [enriched(A, remote=True)]) == 0
-        assert await store.runs.insert_scores(KEY, [score(A, 0.1), score(A, 0.9)]) == 1
-        assert await store.runs.insert_scores(KEY, []) == 0
-        _, jobs, in_words, scores = await everything(store.runs)
-        assert jobs == sorted([A, B, C], key=lambda job: job.id)
-        assert in_words == [enriched(A)]
-        assert scores == [score(A, 0.1)]
-
-    on_store(scenario)
+async def test_a_posting_already_there_is_left_as_it_is(store):
+    await store.runs.insert_run(RUN)
+    assert await store.runs.insert_jobs(KEY, [A, B, replace(A, title="later")]) == 2
+    assert await store.runs.insert_jobs(KEY, [replace(B, title="later"), C]) == 1
+    assert await store.runs.insert_enriched(KEY, [enriched(A), enriched(A)]) == 1
+    assert await store.runs.insert_enriched(KEY, [enriched(A, remote=True)]) == 0
+    assert await store.runs.insert_scores(KEY, [score(A, 0.1), score(A, 0.9)]) == 1
+    assert await store.runs.insert_scores(KEY, []) == 0
+    _, jobs, in_words, scores = await everything(store.runs)
+    assert jobs == sorted([A, B, C], key=lambda job: job.id)
+    assert in_words == [enriched(A)]
+    assert scores == [score(A, 0.1)]
 
 
 @pytest.mark.parametrize(
@@ -208,67 +178,55 @@ def test_a_posting_already_there_is_left_as_it_is(on_store):
     [RunKey(AT, 6), RunKey(AT, 8), RunKey(later(seconds=1), 7)],
     ids=["older epoch", "newer epoch", "no such run"],
 )
-def test_a_key_that_does_not_fit_opens_nothing(on_store, key):
-    async def scenario(store):
-        await store.runs.insert_run(RUN)
-        await store.runs.insert_jobs(KEY, [A])
-        before = await everything(store.runs)
-        await refused(ConflictError, store.runs.insert_jobs(key, [B]))
-        await refused(ConflictError, store.runs.insert_enriched(key, [enriched(A)]))
-        await refused(ConflictError, store.runs.insert_scores(key, [score(A)]))
-        await refused(ConflictError, store.runs.insert_jobs(key, []))
-        assert await everything(store.runs) == before
-
-    on_store(scenario)
+async def test_a_key_that_does_not_fit_opens_nothing(store, key):
+    await store.runs.insert_run(RUN)
+    await store.runs.insert_jobs(KEY, [A])
+    before = await everything(store.runs)
+    await refused(ConflictError, store.runs.insert_jobs(key, [B]))
+    await refused(ConflictError, store.runs.insert_enriched(key, [enriched(A)]))
+    await refused(ConflictError, store.runs.insert_scores(key, [score(A)]))
+    await refused(ConflictError, store.runs.insert_jobs(key, []))
+    assert await everything(store.runs) == before
 
 
-def test_nothing_is_added_to_a_run_that_has_ended(on_store):
-    async def scenario(store):
-        await store.runs.insert_run(RUN)
-        await store.runs.insert_jobs(KEY, [A])
-        await store.runs.finish_run(RUN.end(RunState.FAILED, at=later(hours=1)))
-        before = await everything(store.runs)
-        await refused(ConflictError, store.runs.insert_jobs(KEY, [B]))
-        await refused(ConflictError, store.runs.insert_enriched(KEY, [enriched(A)]))
-        await refused(ConflictError, store.runs.insert_scores(KEY, [score(A)]))
-        assert await everything(store.runs) == before
-
-    on_store(scenario)
+async def test_nothing_is_added_to_a_run_that_has_ended(store):
+    await store.runs.insert_run(RUN)
+    await store.runs.insert_jobs(KEY, [A])
+    await store.runs.finish_run(RUN.end(RunState.FAILED, at=later(hours=1)))
+    before = await everything(store.runs)
+    await refused(ConflictError, store.runs.insert_jobs(KEY, [B]))
+    await refused(ConflictError, store.runs.insert_enriched(KEY, [enriched(A)]))
+    await refused(ConflictError, store.runs.insert_scores(KEY, [score(A)]))
+    assert await everything(store.runs) == before
 
 
-def test_what_speaks_of_a_posting_the_run_does_not_have_is_refused_whole(on_store):
+async def test_what_speaks_of_a_posting_the_run_does_not_have_is_refused_whole(store):
     elsewhere = Run(key=RunKey(later(seconds=1), 1), kind="discover")
 
-    async def scenario(store):
-        await store.runs.insert_run(RUN)
-        await store.runs.insert_run(elsewhere)
-        await store.runs.insert_jobs(KEY, [A])
-        await store.runs.insert_jobs(elsewhere.key, [B])
-        before = await everything(store.runs)
-        both = [A, B]
-        await refused(PermanentError, store.runs.insert_enriched(KEY, [enriched(x) for x in both]))
-        await refused(PermanentError, store.runs.insert_scores(KEY, [score(x) for x in both]))
-        assert await everything(store.runs) == before
-
-    on_store(scenario)
+    await store.runs.insert_run(RUN)
+    await store.runs.insert_run(elsewhere)
+    await store.runs.insert_jobs(KEY, [A])
+    await store.runs.insert_jobs(elsewhere.key, [B])
+    before = await everything(store.runs)
+    both = [A, B]
+    await refused(PermanentError, store.runs.insert_enriched(KEY, [enriched(x) for x in both]))
+    await refused(PermanentError, store.runs.insert_scores(KEY, [score(x) for x in both]))
+    assert await everything(store.runs) == before
 
 
-def test_many_at_once_are_kept_and_checked_to_the_last(on_store):
+async def test_many_at_once_are_kept_and_checked_to_the_last(store):
     jobs = [job(f"{n}") for n in range(1201)]
     stranger = job("stranger")
 
-    async def scenario(store):
-        await store.runs.insert_run(RUN)
-        assert await store.runs.insert_jobs(KEY, jobs) == 1201
-        late = [enriched(x) for x in [*jobs, stranger]]
-        await refused(PermanentError, store.runs.insert_enriched(KEY, late))
-        assert await store.runs.insert_enriched(KEY, late[:-1]) == 1201
-        assert len(await store.runs.list_enriched(AT, limit=5000)) == 1201
-
-    on_store(scenario)
+    await store.runs.insert_run(RUN)
+    assert await store.runs.insert_jobs(KEY, jobs) == 1201
+    late = [enriched(x) for x in [*jobs, stranger]]
+    await refused(PermanentError, store.runs.insert_enriched(KEY, late))
+    assert await store.runs.insert_enriched(KEY, late[:-1]) == 1201
+    assert len(await store.runs.list_enriched(AT, limit=5000)) == 1201
 
 
-def test_pages_put_together_are_the_whole_in_id_order(on_store):
+async def test_pages_put_together_are_the_whole_in_id_order(store):
     jobs = [job(f"{n}") for n in range(25)]
 
     async def pages(page):
@@ -279,129 +237,106 @@ def test_pages_put_together_are_the_whole_in_id_order(on_store):
             after = getattr(items[-1], "id", None) or items[-1].job
         return found
 
-    async def scenario(store):
-        await store.runs.insert_run(RUN)
-        await store.runs.insert_jobs(KEY, jobs)
-        await store.runs.insert_enriched(KEY, [enriched(job) for job in jobs])
-        await store.runs.insert_scores(KEY, [score(job) for job in jobs])
-        in_order = sorted(jobs, key=lambda job: job.id)
-        assert await pages(store.runs.list_jobs) == in_order
-        assert await pages(store.runs.list_enriched) == [enriched(job) for job in in_order]
-        assert await pages(store.runs.list_scores) == [score(job) for job in in_order]
-
-    on_store(scenario)
+    await store.runs.insert_run(RUN)
+    await store.runs.insert_jobs(KEY, jobs)
+    await store.runs.insert_enriched(KEY, [enriched(job) for job in jobs])
+    await store.runs.insert_scores(KEY, [score(job) for job in jobs])
+    in_order = sorted(jobs, key=lambda job: job.id)
+    assert await pages(store.runs.list_jobs) == in_order
+    assert await pages(store.runs.list_enriched) == [enriched(job) for job in in_order]
+    assert await pages(store.runs.list_scores) == [score(job) for job in in_order]
 
 
-def test_pruning_forgets_ended_runs_and_passes_over_the_rest(on_store):
+async def test_pruning_forgets_ended_runs_and_passes_over_the_rest(store):
     ats = [later(seconds=n) for n in range(4)]
     started = [Run(key=RunKey(at, 1), kind="discover") for at in ats]
 
-    async def scenario(store):
-        for run in started:
-            await store.runs.insert_run(run)
-            await store.runs.insert_jobs(run.key, [A, B])
-            await store.runs.insert_enriched(run.key, [enriched(A)])
-            await store.runs.insert_scores(run.key, [score(A)])
-        for run in started[:3]:
-            await store.runs.finish_run(run.end(RunState.DONE, at=later(hours=1)))
+    for run in started:
+        await store.runs.insert_run(run)
+        await store.runs.insert_jobs(run.key, [A, B])
+        await store.runs.insert_enriched(run.key, [enriched(A)])
+        await store.runs.insert_scores(run.key, [score(A)])
+    for run in started[:3]:
+        await store.runs.finish_run(run.end(RunState.DONE, at=later(hours=1)))
 
-        asked = [ats[0], ats[1], ats[1], ats[3], later(days=1)]
-        weighed = await store.runs.measure_runs(asked)
-        assert (weighed.runs, weighed.rows) == (2, 10)
-        assert weighed.bytes > 0
-        assert len(await store.runs.list_runs()) == 4
-        assert await store.runs.delete_runs(asked) == weighed
+    asked = [ats[0], ats[1], ats[1], ats[3], later(days=1)]
+    weighed = await store.runs.measure_runs(asked)
+    assert (weighed.runs, weighed.rows) == (2, 10)
+    assert weighed.bytes > 0
+    assert len(await store.runs.list_runs()) == 4
+    assert await store.runs.delete_runs(asked) == weighed
 
-        assert [run.at for run in await store.runs.list_runs()] == [ats[3], ats[2]]
-        assert await everything(store.runs, ats[0]) == (await store.runs.list_runs(), [], [], [])
-        assert (
-            len(await store.runs.list_jobs(ats[2])) == len(await store.runs.list_jobs(ats[3])) == 2
-        )
-        again = await store.runs.delete_runs(asked)
-        assert (again.runs, again.rows) == (0, 0)
-        await store.runs.insert_run(started[0])
-
-    on_store(scenario)
+    assert [run.at for run in await store.runs.list_runs()] == [ats[3], ats[2]]
+    assert await everything(store.runs, ats[0]) == (await store.runs.list_runs(), [], [], [])
+    assert len(await store.runs.list_jobs(ats[2])) == len(await store.runs.list_jobs(ats[3])) == 2
+    again = await store.runs.delete_runs(asked)
+    assert (again.runs, again.rows) == (0, 0)
+    await store.runs.insert_run(started[0])
 
 
 @pytest.mark.parametrize("text", UNSTORABLE, ids=["NUL", "half a pair", "too long"])
-def test_text_that_cannot_be_kept_is_refused_whole(on_store, text):
+async def test_text_that_cannot_be_kept_is_refused_whole(store, text):
     bad = replace(A, title=text)
     named = replace(A, id=text)
 
-    async def scenario(store):
-        runs = store.runs
-        await refused(PermanentError, runs.insert_run(replace(RUN, kind=text)))
-        await refused(PermanentError, runs.insert_run(replace(RUN, reason=text)))
-        odd = Manifest(config={"note": [text]})
-        await refused(PermanentError, runs.insert_run(replace(RUN, manifest=odd)))
-        await runs.insert_run(RUN)
-        await refused(PermanentError, runs.insert_jobs(KEY, [B, bad]))
-        await refused(PermanentError, runs.insert_jobs(KEY, [named, B]))
-        await runs.insert_jobs(KEY, [A])
-        before = await everything(runs)
-        await refused(PermanentError, runs.insert_enriched(KEY, [enriched(A), enriched(bad)]))
-        await refused(PermanentError, runs.insert_enriched(KEY, [enriched(A, stack=(text,))]))
-        await refused(PermanentError, runs.insert_scores(KEY, [replace(score(A), bucket=text)]))
-        await refused(PermanentError, runs.insert_scores(KEY, [score(named)]))
-        await refused(PermanentError, runs.finish_run(RUN.end(RunState.DONE, at=AT, reason=text)))
-        assert await everything(runs) == before
-
-    on_store(scenario)
+    runs = store.runs
+    await refused(PermanentError, runs.insert_run(replace(RUN, kind=text)))
+    await refused(PermanentError, runs.insert_run(replace(RUN, reason=text)))
+    odd = Manifest(config={"note": [text]})
+    await refused(PermanentError, runs.insert_run(replace(RUN, manifest=odd)))
+    await runs.insert_run(RUN)
+    await refused(PermanentError, runs.insert_jobs(KEY, [B, bad]))
+    await refused(PermanentError, runs.insert_jobs(KEY, [named, B]))
+    await runs.insert_jobs(KEY, [A])
+    before = await everything(runs)
+    await refused(PermanentError, runs.insert_enriched(KEY, [enriched(A), enriched(bad)]))
+    await refused(PermanentError, runs.insert_enriched(KEY, [enriched(A, stack=(text,))]))
+    await refused(PermanentError, runs.insert_scores(KEY, [replace(score(A), bucket=text)]))
+    await refused(PermanentError, runs.insert_scores(KEY, [score(named)]))
+    await refused(PermanentError, runs.finish_run(RUN.end(RunState.DONE, at=AT, reason=text)))
+    assert await everything(runs) == before
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_json_that_is_none_is_refused(on_store, number):
-    async def scenario(store):
-        odd = Manifest(config={"weight": number})
-        await refused(PermanentError, store.runs.insert_run(replace(RUN, manifest=odd)))
-        await store.runs.insert_run(RUN)
-        await store.runs.insert_jobs(KEY, [A])
-        bad = replace(score(A), components={"role_fit": number})
-        await refused(PermanentError, store.runs.insert_scores(KEY, [bad]))
-        assert await everything(store.runs) == ([RUN], [A], [], [])
-
-    on_store(scenario)
+async def test_json_that_is_none_is_refused(store, number):
+    odd = Manifest(config={"weight": number})
+    await refused(PermanentError, store.runs.insert_run(replace(RUN, manifest=odd)))
+    await store.runs.insert_run(RUN)
+    await store.runs.insert_jobs(KEY, [A])
+    bad = replace(score(A), components={"role_fit": number})
+    await refused(PermanentError, store.runs.insert_scores(KEY, [bad]))
+    assert await everything(store.runs) == ([RUN], [A], [], [])
 
 
-def test_a_moment_without_a_zone_is_refused(on_store):
+async def test_a_moment_without_a_zone_is_refused(store):
     naive = AT.replace(tzinfo=None)
 
-    async def scenario(store):
-        await refused(ConfigError, store.runs.insert_run(replace(RUN, instant=naive)))
-        await store.runs.insert_run(RUN)
-        await refused(ConfigError, store.runs.find_run(naive))
-        await refused(ConfigError, store.runs.list_jobs(naive))
-        await refused(ConfigError, store.runs.delete_runs([naive]))
-        await refused(ConfigError, store.runs.measure_runs([AT, naive]))
-        ended = replace(RUN, state=RunState.DONE, ended_at=naive)
-        await refused(ConfigError, store.runs.finish_run(ended))
-        assert await store.runs.list_runs() == [RUN]
-
-    on_store(scenario)
+    await refused(ConfigError, store.runs.insert_run(replace(RUN, instant=naive)))
+    await store.runs.insert_run(RUN)
+    await refused(ConfigError, store.runs.find_run(naive))
+    await refused(ConfigError, store.runs.list_jobs(naive))
+    await refused(ConfigError, store.runs.delete_runs([naive]))
+    await refused(ConfigError, store.runs.measure_runs([AT, naive]))
+    ended = replace(RUN, state=RunState.DONE, ended_at=naive)
+    await refused(ConfigError, store.runs.finish_run(ended))
+    assert await store.runs.list_runs() == [RUN]
 
 
-def test_one_tenant_cannot_see_or_touch_what_another_has(on_backend):
-    async def scenario(backend):
-        acme, umbrella = backend.tenant(ACME).runs, backend.tenant(UMBRELLA).runs
-        await acme.insert_run(RUN)
-        await acme.insert_jobs(KEY, [A])
-        assert await everything(umbrella) == ([], [], [], [])
-        await refused(ConflictError, umbrella.insert_jobs(KEY, [B]))
-        await refused(ConflictError, umbrella.finish_run(RUN.end(RunState.DONE, at=AT)))
-        theirs = replace(RUN, kind="upkeep")
-        await umbrella.insert_run(theirs)
-        await refused(PermanentError, umbrella.insert_scores(KEY, [score(A)]))
-        await umbrella.finish_run(theirs.end(RunState.DONE, at=AT))
-        assert (await umbrella.delete_runs([AT])).rows == 1
-        assert await everything(acme) == ([RUN], [A], [], [])
-
-    on_backend(scenario)
+async def test_one_tenant_cannot_see_or_touch_what_another_has(backend):
+    acme, umbrella = backend.tenant(ACME).runs, backend.tenant(UMBRELLA).runs
+    await acme.insert_run(RUN)
+    await acme.insert_jobs(KEY, [A])
+    assert await everything(umbrella) == ([], [], [], [])
+    await refused(ConflictError, umbrella.insert_jobs(KEY, [B]))
+    await refused(ConflictError, umbrella.finish_run(RUN.end(RunState.DONE, at=AT)))
+    theirs = replace(RUN, kind="upkeep")
+    await umbrella.insert_run(theirs)
+    await refused(PermanentError, umbrella.insert_scores(KEY, [score(A)]))
+    await umbrella.finish_run(theirs.end(RunState.DONE, at=AT))
+    assert (await umbrella.delete_runs([AT])).rows == 1
+    assert await everything(acme) == ([RUN], [A], [], [])
 
 
-def test_a_tenant_asked_for_again_has_the_same_store(on_backend):
-    async def scenario(backend):
-        await backend.tenant(ACME).runs.insert_run(RUN)
-        assert await backend.tenant(ACME).runs.list_runs() == [RUN]
-
-    on_backend(scenario)
+async def test_a_tenant_asked_for_again_has_the_same_store(backend):
+    await backend.tenant(ACME).runs.insert_run(RUN)
+    assert await backend.tenant(ACME).runs.list_runs() == [RUN]

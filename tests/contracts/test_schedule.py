@@ -35,34 +35,28 @@ async def refused(kind, verb):
     assert "\n" not in str(caught.value)
 
 
-def test_a_lease_comes_back_as_it_went_in(on_store):
-    async def scenario(store):
-        assert await store.schedule.find_lease("nightly") is None
-        wanted = replace(LEASE, until=LEASE.until.astimezone(SINGAPORE), task="úkol 🙂")
-        assert await store.schedule.swap_lease(None, wanted)
-        back = await store.schedule.find_lease("nightly")
-        assert back == wanted
-        assert back.until.tzinfo is UTC
-        assert await store.schedule.find_lease("hourly") is None
-
-    on_store(scenario)
+async def test_a_lease_comes_back_as_it_went_in(store):
+    assert await store.schedule.find_lease("nightly") is None
+    wanted = replace(LEASE, until=LEASE.until.astimezone(SINGAPORE), task="úkol 🙂")
+    assert await store.schedule.swap_lease(None, wanted)
+    back = await store.schedule.find_lease("nightly")
+    assert back == wanted
+    assert back.until.tzinfo is UTC
+    assert await store.schedule.find_lease("hourly") is None
 
 
-def test_a_lease_goes_from_hand_to_hand(on_store):
-    async def scenario(store):
-        schedule, seen = store.schedule, None
-        steps = [
-            LEASE,
-            renew_lease(LEASE, now=NOW + LENGTH / 2, length=LENGTH),
-            release_lease(LEASE, now=NOW + LENGTH),
-            acquire_lease("nightly", LEASE, owner="you", task="", now=NOW, length=LENGTH),
-        ]
-        for step in steps:
-            assert await schedule.swap_lease(seen, step)
-            assert await schedule.find_lease("nightly") == step
-            seen = step
-
-    on_store(scenario)
+async def test_a_lease_goes_from_hand_to_hand(store):
+    schedule, seen = store.schedule, None
+    steps = [
+        LEASE,
+        renew_lease(LEASE, now=NOW + LENGTH / 2, length=LENGTH),
+        release_lease(LEASE, now=NOW + LENGTH),
+        acquire_lease("nightly", LEASE, owner="you", task="", now=NOW, length=LENGTH),
+    ]
+    for step in steps:
+        assert await schedule.swap_lease(seen, step)
+        assert await schedule.find_lease("nightly") == step
+        seen = step
 
 
 @pytest.mark.parametrize(
@@ -77,90 +71,72 @@ def test_a_lease_goes_from_hand_to_hand(on_store):
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_lease_that_is_not_exactly_as_seen_is_not_swapped(on_store, change):
+async def test_a_lease_that_is_not_exactly_as_seen_is_not_swapped(store, change):
     wanted = renew_lease(LEASE, now=NOW, length=LENGTH)
 
-    async def scenario(store):
-        assert not await store.schedule.swap_lease(LEASE, wanted)
-        assert await store.schedule.swap_lease(None, LEASE)
-        assert not await store.schedule.swap_lease(replace(LEASE, **change), wanted)
-        assert not await store.schedule.swap_lease(None, wanted)
-        assert await store.schedule.find_lease("nightly") == LEASE
-
-    on_store(scenario)
+    assert not await store.schedule.swap_lease(LEASE, wanted)
+    assert await store.schedule.swap_lease(None, LEASE)
+    assert not await store.schedule.swap_lease(replace(LEASE, **change), wanted)
+    assert not await store.schedule.swap_lease(None, wanted)
+    assert await store.schedule.find_lease("nightly") == LEASE
 
 
 @pytest.mark.parametrize("seen", [None, LEASE], ids=["first", "takeover"])
-def test_of_many_that_saw_the_same_lease_one_gets_it(on_store, seen):
-    async def scenario(store):
-        if seen:
-            await store.schedule.swap_lease(None, seen)
-        wanted = [
-            acquire_lease("nightly", seen, owner=f"owner-{n}", task="", now=NOW, length=LENGTH)
-            for n in range(16)
-        ]
-        answers = await asyncio.gather(*(store.schedule.swap_lease(seen, one) for one in wanted))
-        assert answers.count(True) == 1
-        assert await store.schedule.find_lease("nightly") == wanted[answers.index(True)]
-
-    on_store(scenario)
+async def test_of_many_that_saw_the_same_lease_one_gets_it(store, seen):
+    if seen:
+        await store.schedule.swap_lease(None, seen)
+    wanted = [
+        acquire_lease("nightly", seen, owner=f"owner-{n}", task="", now=NOW, length=LENGTH)
+        for n in range(16)
+    ]
+    answers = await asyncio.gather(*(store.schedule.swap_lease(seen, one) for one in wanted))
+    assert answers.count(True) == 1
+    assert await store.schedule.find_lease("nightly") == wanted[answers.index(True)]
 
 
-def test_a_slot_comes_back_as_it_went_in_with_its_line_in_the_ledger(on_store):
+async def test_a_slot_comes_back_as_it_went_in_with_its_line_in_the_ledger(store):
     decided = slot(
         state=OccurrenceState.STARTED, reason="on time – ｊ", run_at=NOW + timedelta(seconds=5)
     )
 
-    async def scenario(store):
-        there = replace(decided, due_at=decided.due_at.astimezone(SINGAPORE))
-        assert await store.schedule.record_result(there, fence=None)
-        [back] = await store.schedule.list_results("nightly")
-        assert back == decided
-        assert back.due_at.tzinfo is UTC
-        [entry] = await store.ledger.list_entries()
-        assert (entry.kind, entry.reason, entry.at) == ("STARTED", "on time – ｊ", NOW)
-        assert entry.subject == "nightly@2026-02-07T01:30:00+00:00"
-        assert entry.data == {"run": "20260207_013005"}
-
-    on_store(scenario)
+    there = replace(decided, due_at=decided.due_at.astimezone(SINGAPORE))
+    assert await store.schedule.record_result(there, fence=None)
+    [back] = await store.schedule.list_results("nightly")
+    assert back == decided
+    assert back.due_at.tzinfo is UTC
+    [entry] = await store.ledger.list_entries()
+    assert (entry.kind, entry.reason, entry.at) == ("STARTED", "on time – ｊ", NOW)
+    assert entry.subject == "nightly@2026-02-07T01:30:00+00:00"
+    assert entry.data == {"run": "20260207_013005"}
 
 
-def test_an_instant_is_decided_once(on_store):
-    async def scenario(store):
-        assert await store.schedule.record_result(slot(), fence=None)
-        other = slot(state=OccurrenceState.STARTED)
-        assert not await store.schedule.record_result(other, fence=None)
-        elsewhere = replace(other, due_at=other.due_at.astimezone(SINGAPORE))
-        assert not await store.schedule.record_result(elsewhere, fence=None)
-        assert await store.schedule.record_result(slot(schedule="hourly"), fence=None)
-        assert await store.schedule.list_results("nightly") == [slot()]
-        assert len(await store.ledger.list_entries()) == 2
-
-    on_store(scenario)
+async def test_an_instant_is_decided_once(store):
+    assert await store.schedule.record_result(slot(), fence=None)
+    other = slot(state=OccurrenceState.STARTED)
+    assert not await store.schedule.record_result(other, fence=None)
+    elsewhere = replace(other, due_at=other.due_at.astimezone(SINGAPORE))
+    assert not await store.schedule.record_result(elsewhere, fence=None)
+    assert await store.schedule.record_result(slot(schedule="hourly"), fence=None)
+    assert await store.schedule.list_results("nightly") == [slot()]
+    assert len(await store.ledger.list_entries()) == 2
 
 
-def test_of_many_that_decide_an_instant_one_does_and_the_ledger_has_one_line(on_store):
-    async def scenario(store):
-        tries = (store.schedule.record_result(slot(reason=f"{n}"), fence=None) for n in range(16))
-        answers = await asyncio.gather(*tries)
-        assert answers.count(True) == 1
-        [decided] = await store.schedule.list_results("nightly")
-        assert decided.reason == f"{answers.index(True)}"
-        [entry] = await store.ledger.list_entries()
-        assert entry.reason == decided.reason
-
-    on_store(scenario)
+async def test_of_many_that_decide_an_instant_one_does_and_the_ledger_has_one_line(store):
+    tries = (store.schedule.record_result(slot(reason=f"{n}"), fence=None) for n in range(16))
+    answers = await asyncio.gather(*tries)
+    assert answers.count(True) == 1
+    [decided] = await store.schedule.list_results("nightly")
+    assert decided.reason == f"{answers.index(True)}"
+    [entry] = await store.ledger.list_entries()
+    assert entry.reason == decided.reason
 
 
-def test_many_instants_at_once_leave_a_ledger_without_gaps(on_store):
-    async def scenario(store):
-        tries = (store.schedule.record_result(slot(n), fence=None) for n in range(16))
-        assert all(await asyncio.gather(*tries))
-        entries = await store.ledger.list_entries()
-        assert [entry.seq for entry in entries] == list(range(1, 17))
-        assert find_first_break(entries) is None
-
-    on_store(scenario)
+async def test_many_instants_at_once_leave_a_ledger_without_gaps(store):
+    tries = (store.schedule.record_result(slot(n), fence=None) for n in range(16))
+    assert all(await asyncio.gather(*tries))
+    entries = await store.ledger.list_entries()
+    assert [entry.seq for entry in entries] == list(range(1, 17))
+    assert find_first_break(entries) is None
 
 
 @pytest.mark.parametrize(
@@ -173,123 +149,97 @@ def test_many_instants_at_once_leave_a_ledger_without_gaps(on_store):
     ],
     ids=["another owner", "older epoch", "newer epoch", "no such lease"],
 )
-def test_whoever_has_lost_the_lease_decides_nothing(on_store, fence):
-    async def scenario(store):
-        await store.schedule.swap_lease(None, LEASE)
-        await refused(ConflictError, store.schedule.record_result(slot(), fence=fence))
-        assert await store.schedule.list_results("nightly") == []
-        assert await store.ledger.list_entries() == []
-
-    on_store(scenario)
+async def test_whoever_has_lost_the_lease_decides_nothing(store, fence):
+    await store.schedule.swap_lease(None, LEASE)
+    await refused(ConflictError, store.schedule.record_result(slot(), fence=fence))
+    assert await store.schedule.list_results("nightly") == []
+    assert await store.ledger.list_entries() == []
 
 
-def test_whoever_holds_the_lease_decides_however_often_it_was_renewed(on_store):
-    async def scenario(store):
-        await store.schedule.swap_lease(None, LEASE)
-        await store.schedule.swap_lease(LEASE, renew_lease(LEASE, now=NOW, length=LENGTH))
-        assert await store.schedule.record_result(slot(), fence=LEASE)
-        # The fence is asked first: a loser hears that it lost, not that it was late.
-        lost = replace(LEASE, owner="you")
-        await refused(ConflictError, store.schedule.record_result(slot(), fence=lost))
-
-    on_store(scenario)
+async def test_whoever_holds_the_lease_decides_however_often_it_was_renewed(store):
+    await store.schedule.swap_lease(None, LEASE)
+    await store.schedule.swap_lease(LEASE, renew_lease(LEASE, now=NOW, length=LENGTH))
+    assert await store.schedule.record_result(slot(), fence=LEASE)
+    # The fence is asked first: a loser hears that it lost, not that it was late.
+    lost = replace(LEASE, owner="you")
+    await refused(ConflictError, store.schedule.record_result(slot(), fence=lost))
 
 
-def test_slots_are_given_oldest_first_within_what_is_asked(on_store):
-    async def scenario(store):
-        for hours in (3, 1, 4, 0, 2):
-            await store.schedule.record_result(slot(hours), fence=None)
-        await store.schedule.record_result(slot(9, schedule="hourly"), fence=None)
-        slots = store.schedule.list_results
+async def test_slots_are_given_oldest_first_within_what_is_asked(store):
+    for hours in (3, 1, 4, 0, 2):
+        await store.schedule.record_result(slot(hours), fence=None)
+    await store.schedule.record_result(slot(9, schedule="hourly"), fence=None)
+    slots = store.schedule.list_results
 
-        def hour(n):
-            return (NOW + timedelta(hours=n)).astimezone(SINGAPORE)
+    def hour(n):
+        return (NOW + timedelta(hours=n)).astimezone(SINGAPORE)
 
-        assert await slots("nightly") == [slot(n) for n in range(5)]
-        assert await slots("nightly", since=hour(3)) == [slot(3), slot(4)]
-        assert await slots("nightly", until=hour(2)) == [slot(0), slot(1)]
-        assert await slots("nightly", since=hour(1), until=hour(3)) == [slot(1), slot(2)]
-        assert await slots("nightly", since=hour(3), until=hour(1)) == []
-        assert await store.schedule.find_last_result("nightly") == slot(4)
-        assert await store.schedule.find_last_result("never") is None
-        assert await store.schedule.find_last_result("nightly", until=hour(2)) == slot(2)
-        assert await store.schedule.find_last_result("nightly", until=hour(-1)) is None
-
-    on_store(scenario)
+    assert await slots("nightly") == [slot(n) for n in range(5)]
+    assert await slots("nightly", since=hour(3)) == [slot(3), slot(4)]
+    assert await slots("nightly", until=hour(2)) == [slot(0), slot(1)]
+    assert await slots("nightly", since=hour(1), until=hour(3)) == [slot(1), slot(2)]
+    assert await slots("nightly", since=hour(3), until=hour(1)) == []
+    assert await store.schedule.find_last_result("nightly") == slot(4)
+    assert await store.schedule.find_last_result("never") is None
+    assert await store.schedule.find_last_result("nightly", until=hour(2)) == slot(2)
+    assert await store.schedule.find_last_result("nightly", until=hour(-1)) is None
 
 
-def test_how_late_it_has_been_is_told_by_the_newest_entry_whatever_it_is_about(on_store):
-    async def scenario(store):
-        assert await store.schedule.find_latest_entry_at() is None
-        late = NOW + timedelta(days=1, microseconds=1)
-        await store.schedule.record_result(slot(0, decided_at=late), fence=None)
-        assert await store.schedule.find_latest_entry_at() == late
-        await store.ledger.append([NewEntry(at=NOW, kind="ODD", subject="", reason="")])
-        assert await store.schedule.find_latest_entry_at() == NOW
-        [entry] = await store.ledger.append(
-            [build_clock_accepted_entry(NOW + timedelta(days=1), latest=late)]
-        )
-        assert await store.schedule.find_latest_entry_at() == entry.at
-
-    on_store(scenario)
+async def test_how_late_it_has_been_is_told_by_the_newest_entry_whatever_it_is_about(store):
+    assert await store.schedule.find_latest_entry_at() is None
+    late = NOW + timedelta(days=1, microseconds=1)
+    await store.schedule.record_result(slot(0, decided_at=late), fence=None)
+    assert await store.schedule.find_latest_entry_at() == late
+    await store.ledger.append([NewEntry(at=NOW, kind="ODD", subject="", reason="")])
+    assert await store.schedule.find_latest_entry_at() == NOW
+    [entry] = await store.ledger.append(
+        [build_clock_accepted_entry(NOW + timedelta(days=1), latest=late)]
+    )
+    assert await store.schedule.find_latest_entry_at() == entry.at
 
 
 @pytest.mark.parametrize("text", UNSTORABLE, ids=["NUL", "half a pair", "too long"])
-def test_text_that_cannot_be_kept_is_refused_whole(on_store, text):
-    async def scenario(store):
-        schedule = store.schedule
-        for bad in ({"name": text}, {"owner": text}, {"task": text}):
-            await refused(PermanentError, schedule.swap_lease(None, replace(LEASE, **bad)))
-        await refused(PermanentError, schedule.record_result(slot(reason=text), fence=None))
-        await refused(PermanentError, schedule.record_result(slot(schedule=text), fence=None))
-        await refused(PermanentError, schedule.find_lease(text))
-        await refused(PermanentError, schedule.list_results(text))
-        assert await schedule.find_lease("nightly") is None
-        assert await schedule.list_results("nightly") == await store.ledger.list_entries() == []
-
-    on_store(scenario)
+async def test_text_that_cannot_be_kept_is_refused_whole(store, text):
+    schedule = store.schedule
+    for bad in ({"name": text}, {"owner": text}, {"task": text}):
+        await refused(PermanentError, schedule.swap_lease(None, replace(LEASE, **bad)))
+    await refused(PermanentError, schedule.record_result(slot(reason=text), fence=None))
+    await refused(PermanentError, schedule.record_result(slot(schedule=text), fence=None))
+    await refused(PermanentError, schedule.find_lease(text))
+    await refused(PermanentError, schedule.list_results(text))
+    assert await schedule.find_lease("nightly") is None
+    assert await schedule.list_results("nightly") == await store.ledger.list_entries() == []
 
 
-def test_a_moment_without_a_zone_is_refused(on_store):
+async def test_a_moment_without_a_zone_is_refused(store):
     naive = NOW.replace(tzinfo=None)
 
-    async def scenario(store):
-        schedule = store.schedule
-        await refused(ConfigError, schedule.swap_lease(None, replace(LEASE, until=naive)))
-        await refused(ConfigError, schedule.record_result(slot(decided_at=naive), fence=None))
-        await refused(
-            ConfigError, schedule.record_result(replace(slot(), due_at=naive), fence=None)
-        )
-        await refused(ConfigError, schedule.list_results("nightly", since=naive))
-        assert await store.ledger.list_entries() == []
-
-    on_store(scenario)
+    schedule = store.schedule
+    await refused(ConfigError, schedule.swap_lease(None, replace(LEASE, until=naive)))
+    await refused(ConfigError, schedule.record_result(slot(decided_at=naive), fence=None))
+    await refused(ConfigError, schedule.record_result(replace(slot(), due_at=naive), fence=None))
+    await refused(ConfigError, schedule.list_results("nightly", since=naive))
+    assert await store.ledger.list_entries() == []
 
 
-def test_one_tenant_cannot_see_or_stop_another(on_backend):
-    async def scenario(backend):
-        acme, umbrella = backend.tenant(ACME).schedule, backend.tenant(UMBRELLA).schedule
-        await acme.swap_lease(None, LEASE)
-        await acme.record_result(slot(), fence=LEASE)
-        assert await umbrella.find_lease("nightly") is None
-        assert await umbrella.list_results("nightly") == []
-        assert await umbrella.find_last_result("nightly") is None
-        assert await umbrella.find_latest_entry_at() is None
-        assert not await umbrella.swap_lease(LEASE, renew_lease(LEASE, now=NOW, length=LENGTH))
-        await refused(ConflictError, umbrella.record_result(slot(), fence=LEASE))
-        assert await umbrella.swap_lease(None, replace(LEASE, owner="you"))
-        assert await umbrella.record_result(slot(reason="theirs"), fence=None)
-        assert await acme.find_lease("nightly") == LEASE
-        assert await acme.list_results("nightly") == [slot()]
-
-    on_backend(scenario)
+async def test_one_tenant_cannot_see_or_stop_another(backend):
+    acme, umbrella = backend.tenant(ACME).schedule, backend.tenant(UMBRELLA).schedule
+    await acme.swap_lease(None, LEASE)
+    await acme.record_result(slot(), fence=LEASE)
+    assert await umbrella.find_lease("nightly") is None
+    assert await umbrella.list_results("nightly") == []
+    assert await umbrella.find_last_result("nightly") is None
+    assert await umbrella.find_latest_entry_at() is None
+    assert not await umbrella.swap_lease(LEASE, renew_lease(LEASE, now=NOW, length=LENGTH))
+    await refused(ConflictError, umbrella.record_result(slot(), fence=LEASE))
+    assert await umbrella.swap_lease(None, replace(LEASE, owner="you"))
+    assert await umbrella.record_result(slot(reason="theirs"), fence=None)
+    assert await acme.find_lease("nightly") == LEASE
+    assert await acme.list_results("nightly") == [slot()]
 
 
-def test_a_lease_keeps_numbers_as_large_as_a_long_life_makes_them(on_store):
+async def test_a_lease_keeps_numbers_as_large_as_a_long_life_makes_them(store):
     old = Lease(name="old", owner="me", fencing_token=2**40, heartbeat=2**62, until=NOW)
 
-    async def scenario(store):
-        assert await store.schedule.swap_lease(None, old)
-        assert await store.schedule.find_lease("old") == old
-
-    on_store(scenario)
+    assert await store.schedule.swap_lease(None, old)
+    assert await store.schedule.find_lease("old") == old

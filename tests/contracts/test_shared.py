@@ -26,102 +26,71 @@ async def refused(kind, verb):
 
 
 @pytest.fixture
-def on_shared(on_backend):
-    def run(scenario):
-        async def shared(backend):
-            return await scenario(backend.shared())
-
-        return on_backend(shared)
-
-    return run
+def shared(backend):
+    return backend.shared()
 
 
-def test_turns_come_in_a_burst_and_then_at_the_steady_pace(on_shared):
-    async def scenario(shared):
-        turns = [await shared.acquire_call("lusha", RATE, now=NOW) for _ in range(4)]
-        assert [turn.allowed for turn in turns] == [True, True, True, False]
-        assert turns[3].at == NOW + RATE.interval
-        assert not (
-            await shared.acquire_call("lusha", RATE, now=turns[3].at - SECOND / 1000)
-        ).allowed
-        assert (await shared.acquire_call("lusha", RATE, now=turns[3].at)).allowed
-        assert (await shared.acquire_call("apollo", RATE, now=NOW)).allowed
-
-    on_shared(scenario)
+async def test_turns_come_in_a_burst_and_then_at_the_steady_pace(shared):
+    turns = [await shared.acquire_call("lusha", RATE, now=NOW) for _ in range(4)]
+    assert [turn.allowed for turn in turns] == [True, True, True, False]
+    assert turns[3].at == NOW + RATE.interval
+    assert not (await shared.acquire_call("lusha", RATE, now=turns[3].at - SECOND / 1000)).allowed
+    assert (await shared.acquire_call("lusha", RATE, now=turns[3].at)).allowed
+    assert (await shared.acquire_call("apollo", RATE, now=NOW)).allowed
 
 
-def test_askers_at_once_share_one_burst(on_shared):
-    async def scenario(shared):
-        turns = await asyncio.gather(*(shared.acquire_call("k", RATE, now=NOW) for _ in range(16)))
-        assert sum(turn.allowed for turn in turns) == 3
-
-    on_shared(scenario)
+async def test_askers_at_once_share_one_burst(shared):
+    turns = await asyncio.gather(*(shared.acquire_call("k", RATE, now=NOW) for _ in range(16)))
+    assert sum(turn.allowed for turn in turns) == 3
 
 
-def test_a_refused_turn_uses_nothing_up(on_shared):
-    async def scenario(shared):
-        for _ in range(3):
-            await shared.acquire_call("k", RATE, now=NOW)
-        refusals = [await shared.acquire_call("k", RATE, now=NOW) for _ in range(5)]
-        assert len({turn.at for turn in refusals}) == 1
-        assert (await shared.acquire_call("k", RATE, now=refusals[0].at)).allowed
-
-    on_shared(scenario)
+async def test_a_refused_turn_uses_nothing_up(shared):
+    for _ in range(3):
+        await shared.acquire_call("k", RATE, now=NOW)
+    refusals = [await shared.acquire_call("k", RATE, now=NOW) for _ in range(5)]
+    assert len({turn.at for turn in refusals}) == 1
+    assert (await shared.acquire_call("k", RATE, now=refusals[0].at)).allowed
 
 
-def test_pushing_back_only_ever_makes_it_later(on_shared):
-    async def scenario(shared):
-        await shared.delay_until("k", until=NOW + MINUTE)
-        await shared.delay_until("k", until=NOW)
-        turn = await shared.acquire_call("k", Rate(calls=1, per=SECOND), now=NOW)
-        assert (turn.allowed, turn.at) == (False, NOW + MINUTE)
-        await shared.acquire_call("fresh", RATE, now=NOW)
-        await shared.delay_until("fresh", until=NOW + MINUTE)
-        assert not (await shared.acquire_call("fresh", RATE, now=NOW + MINUTE / 2)).allowed
-
-    on_shared(scenario)
+async def test_pushing_back_only_ever_makes_it_later(shared):
+    await shared.delay_until("k", until=NOW + MINUTE)
+    await shared.delay_until("k", until=NOW)
+    turn = await shared.acquire_call("k", Rate(calls=1, per=SECOND), now=NOW)
+    assert (turn.allowed, turn.at) == (False, NOW + MINUTE)
+    await shared.acquire_call("fresh", RATE, now=NOW)
+    await shared.delay_until("fresh", until=NOW + MINUTE)
+    assert not (await shared.acquire_call("fresh", RATE, now=NOW + MINUTE / 2)).allowed
 
 
-def test_what_is_remembered_of_a_key_can_be_looked_at_without_using_a_turn_up(on_shared):
-    async def scenario(shared):
-        assert await shared.find_next_at("k") is None
-        first = await shared.acquire_call("k", RATE, now=NOW)
-        assert [await shared.find_next_at("k") for _ in range(3)] == [first.next_at] * 3
-        assert (
-            await shared.acquire_call("k", RATE, now=NOW)
-        ).next_at == first.next_at + RATE.interval
-        await shared.delay_until("k", until=NOW + MINUTE)
-        assert await shared.find_next_at("k") == NOW + MINUTE
-        assert await shared.find_next_at("other") is None
-
-    on_shared(scenario)
+async def test_what_is_remembered_of_a_key_can_be_looked_at_without_using_a_turn_up(shared):
+    assert await shared.find_next_at("k") is None
+    first = await shared.acquire_call("k", RATE, now=NOW)
+    assert [await shared.find_next_at("k") for _ in range(3)] == [first.next_at] * 3
+    assert (await shared.acquire_call("k", RATE, now=NOW)).next_at == first.next_at + RATE.interval
+    await shared.delay_until("k", until=NOW + MINUTE)
+    assert await shared.find_next_at("k") == NOW + MINUTE
+    assert await shared.find_next_at("other") is None
 
 
-def test_a_clock_a_day_ahead_on_one_host_stalls_nobody_for_a_day(on_shared):
+async def test_a_clock_a_day_ahead_on_one_host_stalls_nobody_for_a_day(shared):
     day = timedelta(days=1)
 
-    async def scenario(shared):
-        for _ in range(3):
-            assert (await shared.acquire_call("k", RATE, now=NOW + day)).allowed
-        # The naive twin, who believes whatever stands there, would wait for a day.
-        refusal = await shared.acquire_call("k", RATE, now=NOW)
-        assert (refusal.allowed, refusal.at) == (False, NOW + RATE.interval)
-        assert (await shared.acquire_call("k", RATE, now=NOW)).at == refusal.at
-        later = [await shared.acquire_call("k", RATE, now=refusal.at) for _ in range(2)]
-        assert [turn.allowed for turn in later] == [True, False]
-
-    on_shared(scenario)
+    for _ in range(3):
+        assert (await shared.acquire_call("k", RATE, now=NOW + day)).allowed
+    # The naive twin, who believes whatever stands there, would wait for a day.
+    refusal = await shared.acquire_call("k", RATE, now=NOW)
+    assert (refusal.allowed, refusal.at) == (False, NOW + RATE.interval)
+    assert (await shared.acquire_call("k", RATE, now=NOW)).at == refusal.at
+    later = [await shared.acquire_call("k", RATE, now=refusal.at) for _ in range(2)]
+    assert [turn.allowed for turn in later] == [True, False]
 
 
-def test_being_pushed_back_for_too_long_is_not_waited_for(on_shared):
-    async def scenario(shared):
-        until = NOW + timedelta(hours=1)
-        await shared.delay_until("k", until=compute_postponed_until(RATE, until=until))
-        assert (await shared.acquire_call("k", RATE, now=NOW)).at == until
-        await shared.delay_until("k", until=NOW + timedelta(days=300))
-        assert (await shared.acquire_call("k", RATE, now=NOW)).at == NOW + RATE.interval
-
-    on_shared(scenario)
+async def test_being_pushed_back_for_too_long_is_not_waited_for(shared):
+    until = NOW + timedelta(hours=1)
+    await shared.delay_until("k", until=compute_postponed_until(RATE, until=until))
+    assert (await shared.acquire_call("k", RATE, now=NOW)).at == until
+    await shared.delay_until("k", until=NOW + timedelta(days=300))
+    assert (await shared.acquire_call("k", RATE, now=NOW)).at == NOW + RATE.interval
 
 
 async def take(shared, owner, *, places=2, now=NOW):
@@ -130,145 +99,111 @@ async def take(shared, owner, *, places=2, now=NOW):
     )
 
 
-def test_there_are_only_so_many_places(on_shared):
-    async def scenario(shared):
-        assert [await take(shared, owner) for owner in "abc"] == [True, True, False]
-        await shared.release_slot("lusha", owner="a")
-        await shared.release_slot("lusha", owner="a")
-        assert [await take(shared, owner) for owner in "cda"] == [True, False, False]
-        assert not await take(shared, "a", places=0)
-
-    on_shared(scenario)
+async def test_there_are_only_so_many_places(shared):
+    assert [await take(shared, owner) for owner in "abc"] == [True, True, False]
+    await shared.release_slot("lusha", owner="a")
+    await shared.release_slot("lusha", owner="a")
+    assert [await take(shared, owner) for owner in "cda"] == [True, False, False]
+    assert not await take(shared, "a", places=0)
 
 
-def test_an_owner_has_one_place_and_taking_it_again_lengthens_its_lease(on_shared):
-    async def scenario(shared):
-        assert await take(shared, "a")
-        assert await take(shared, "a", now=NOW + MINUTE / 2)
-        assert await take(shared, "b")
-        assert await take(shared, "c", now=NOW + MINUTE)  # b's lease is over, a's is not
-        assert not await take(shared, "d", now=NOW + MINUTE)
-        assert await take(shared, "a", places=1, now=NOW + MINUTE)  # who is inside may stay
-
-    on_shared(scenario)
+async def test_an_owner_has_one_place_and_taking_it_again_lengthens_its_lease(shared):
+    assert await take(shared, "a")
+    assert await take(shared, "a", now=NOW + MINUTE / 2)
+    assert await take(shared, "b")
+    assert await take(shared, "c", now=NOW + MINUTE)  # b's lease is over, a's is not
+    assert not await take(shared, "d", now=NOW + MINUTE)
+    assert await take(shared, "a", places=1, now=NOW + MINUTE)  # who is inside may stay
 
 
-def test_a_lease_is_never_shortened(on_shared):
-    async def scenario(shared):
-        assert await take(shared, "a", places=1)
-        assert await shared.acquire_slot("lusha", places=1, owner="a", until=NOW, now=NOW)
-        assert not await take(shared, "b", places=1, now=NOW + MINUTE / 2)
-
-    on_shared(scenario)
+async def test_a_lease_is_never_shortened(shared):
+    assert await take(shared, "a", places=1)
+    assert await shared.acquire_slot("lusha", places=1, owner="a", until=NOW, now=NOW)
+    assert not await take(shared, "b", places=1, now=NOW + MINUTE / 2)
 
 
-def test_takers_at_once_never_get_more_places_than_there_are(on_shared):
-    async def scenario(shared):
-        answers = await asyncio.gather(*(take(shared, f"o{n}", places=5) for n in range(16)))
-        assert sum(answers) == 5
-
-    on_shared(scenario)
+async def test_takers_at_once_never_get_more_places_than_there_are(shared):
+    answers = await asyncio.gather(*(take(shared, f"o{n}", places=5) for n in range(16)))
+    assert sum(answers) == 5
 
 
-def test_a_stop_for_everybody_stands_until_it_is_taken_back(on_shared):
-    async def scenario(shared):
-        await shared.stop("lusha", reason="first", now=NOW)
-        await shared.stop("lusha", reason="second", now=NOW + MINUTE)
-        await shared.stop("", reason="all", now=NOW)
-        stops = await shared.list_stops()
-        assert [(stop.tenant, stop.connector, stop.reason) for stop in stops] == [
-            (None, "", "all"),
-            (None, "lusha", "first"),
-        ]
-        assert stops[1].since == NOW
-        assert await shared.resume("lusha", now=NOW)
-        assert not await shared.resume("lusha", now=NOW)
-        assert [stop.connector for stop in await shared.list_stops()] == [""]
-
-    on_shared(scenario)
+async def test_a_stop_for_everybody_stands_until_it_is_taken_back(shared):
+    await shared.stop("lusha", reason="first", now=NOW)
+    await shared.stop("lusha", reason="second", now=NOW + MINUTE)
+    await shared.stop("", reason="all", now=NOW)
+    stops = await shared.list_stops()
+    assert [(stop.tenant, stop.connector, stop.reason) for stop in stops] == [
+        (None, "", "all"),
+        (None, "lusha", "first"),
+    ]
+    assert stops[1].since == NOW
+    assert await shared.resume("lusha", now=NOW)
+    assert not await shared.resume("lusha", now=NOW)
+    assert [stop.connector for stop in await shared.list_stops()] == [""]
 
 
-def test_what_is_said_about_a_shared_cap_adds_to_what_was_said(on_shared):
+async def test_what_is_said_about_a_shared_cap_adds_to_what_was_said(shared):
     raised = {"raised_to": 9, "raised_until": NOW + MINUTE}
 
-    async def scenario(shared):
-        await shared.change_cap(CapChange(cap=CAP, limit=5), now=NOW)
-        await shared.change_cap(CapChange(cap=CAP, **raised), now=NOW)
-        assert await shared.list_cap_changes() == {CAP: CapChange(cap=CAP, limit=5, **raised)}
-        mine = CapChange(cap="tenant/*/credits/day", limit=5)
-        await refused(ConfigError, shared.change_cap(mine, now=NOW))
-
-    on_shared(scenario)
+    await shared.change_cap(CapChange(cap=CAP, limit=5), now=NOW)
+    await shared.change_cap(CapChange(cap=CAP, **raised), now=NOW)
+    assert await shared.list_cap_changes() == {CAP: CapChange(cap=CAP, limit=5, **raised)}
+    mine = CapChange(cap="tenant/*/credits/day", limit=5)
+    await refused(ConfigError, shared.change_cap(mine, now=NOW))
 
 
-def test_what_operators_do_for_everybody_is_in_a_ledger_of_its_own(on_backend):
-    async def scenario(backend):
-        shared = backend.shared()
-        await shared.stop("lusha", reason="too dear", now=NOW)
-        await shared.stop("lusha", reason="again", now=NOW)
-        await shared.resume("lusha", now=NOW + MINUTE)
-        await shared.resume("lusha", now=NOW + MINUTE)
-        await shared.change_cap(CapChange(cap=CAP, limit=5), now=NOW)  # a clock that is late
-        entries = await backend.shared().ledger.list_entries()
-        assert [(entry.kind, entry.subject, entry.reason) for entry in entries] == [
-            ("STOPPED", "lusha", "too dear"),
-            ("RESUMED", "lusha", "the stop was taken back"),
-            ("CAP_CHANGED", CAP, "its limit is 5 from now on"),
-        ]
-        assert [entry.at for entry in entries] == [NOW, NOW + MINUTE, NOW + MINUTE]
-        assert find_first_break(entries) is None
-        assert await backend.tenant(ACME).ledger.list_entries() == []
-
-    on_backend(scenario)
+async def test_what_operators_do_for_everybody_is_in_a_ledger_of_its_own(backend):
+    shared = backend.shared()
+    await shared.stop("lusha", reason="too dear", now=NOW)
+    await shared.stop("lusha", reason="again", now=NOW)
+    await shared.resume("lusha", now=NOW + MINUTE)
+    await shared.resume("lusha", now=NOW + MINUTE)
+    await shared.change_cap(CapChange(cap=CAP, limit=5), now=NOW)  # a clock that is late
+    entries = await backend.shared().ledger.list_entries()
+    assert [(entry.kind, entry.subject, entry.reason) for entry in entries] == [
+        ("STOPPED", "lusha", "too dear"),
+        ("RESUMED", "lusha", "the stop was taken back"),
+        ("CAP_CHANGED", CAP, "its limit is 5 from now on"),
+    ]
+    assert [entry.at for entry in entries] == [NOW, NOW + MINUTE, NOW + MINUTE]
+    assert find_first_break(entries) is None
+    assert await backend.tenant(ACME).ledger.list_entries() == []
 
 
-def test_orders_given_at_once_all_find_their_place_in_the_ledger(on_shared):
-    async def scenario(shared):
-        stops = (shared.stop(f"c{nth % 4}", reason=f"{nth}", now=NOW) for nth in range(16))
-        caps = (
-            shared.change_cap(CapChange(cap=CAP, limit=nth), now=NOW + nth * SECOND)
-            for nth in range(8)
-        )
-        await asyncio.gather(*stops, *caps)
-        entries = await shared.ledger.list_entries()
-        assert find_first_break(entries) is None
-        assert sorted(entry.subject for entry in entries) == [*["c0", "c1", "c2", "c3"], *[CAP] * 8]
-        assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
-
-    on_shared(scenario)
+async def test_orders_given_at_once_all_find_their_place_in_the_ledger(shared):
+    stops = (shared.stop(f"c{nth % 4}", reason=f"{nth}", now=NOW) for nth in range(16))
+    caps = (
+        shared.change_cap(CapChange(cap=CAP, limit=nth), now=NOW + nth * SECOND) for nth in range(8)
+    )
+    await asyncio.gather(*stops, *caps)
+    entries = await shared.ledger.list_entries()
+    assert find_first_break(entries) is None
+    assert sorted(entry.subject for entry in entries) == [*["c0", "c1", "c2", "c3"], *[CAP] * 8]
+    assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
 
 
-def test_what_is_refused_leaves_no_entry(on_shared):
-    async def scenario(shared):
-        mine = CapChange(cap="tenant/*/credits/day", limit=5)
-        await refused(ConfigError, shared.change_cap(mine, now=NOW))
-        await refused(ConfigError, shared.stop("Bad Name", reason="", now=NOW))
-        assert not await shared.resume("lusha", now=NOW)
-        assert await shared.ledger.list_entries() == []
-
-    on_shared(scenario)
+async def test_what_is_refused_leaves_no_entry(shared):
+    mine = CapChange(cap="tenant/*/credits/day", limit=5)
+    await refused(ConfigError, shared.change_cap(mine, now=NOW))
+    await refused(ConfigError, shared.stop("Bad Name", reason="", now=NOW))
+    assert not await shared.resume("lusha", now=NOW)
+    assert await shared.ledger.list_entries() == []
 
 
-def test_nobody_can_open_the_operators_ledger_as_a_tenant(on_backend):
-    async def scenario(backend):
-        with pytest.raises(ConfigError, match="kept for what operators do"):
-            backend.tenant(OPERATORS)
-
-    on_backend(scenario)
+async def test_nobody_can_open_the_operators_ledger_as_a_tenant(backend):
+    with pytest.raises(ConfigError, match="kept for what operators do"):
+        backend.tenant(OPERATORS)
 
 
-def test_names_that_cannot_be_kept_or_found_by_are_refused(on_shared):
-    async def scenario(shared):
-        for bad in ("a\0b", "half \ud800", "x" * 501):
-            await refused(PermanentError, shared.acquire_call(bad, RATE, now=NOW))
-            await refused(PermanentError, shared.delay_until(bad, until=NOW))
-            await refused(PermanentError, shared.find_next_at(bad))
-            await refused(PermanentError, take(shared, bad))
-            await refused(PermanentError, shared.release_slot(bad, owner="a"))
-        await refused(ConfigError, take(shared, ""))
-        await refused(ConfigError, shared.acquire_call("k", RATE, now=NOW.replace(tzinfo=None)))
-        await refused(PermanentError, shared.stop("lusha", reason="a\0b", now=NOW))
-        await refused(ConfigError, shared.stop("Bad Name", reason="", now=NOW))
-        assert await shared.list_stops() == []
-
-    on_shared(scenario)
+async def test_names_that_cannot_be_kept_or_found_by_are_refused(shared):
+    for bad in ("a\0b", "half \ud800", "x" * 501):
+        await refused(PermanentError, shared.acquire_call(bad, RATE, now=NOW))
+        await refused(PermanentError, shared.delay_until(bad, until=NOW))
+        await refused(PermanentError, shared.find_next_at(bad))
+        await refused(PermanentError, take(shared, bad))
+        await refused(PermanentError, shared.release_slot(bad, owner="a"))
+    await refused(ConfigError, take(shared, ""))
+    await refused(ConfigError, shared.acquire_call("k", RATE, now=NOW.replace(tzinfo=None)))
+    await refused(PermanentError, shared.stop("lusha", reason="a\0b", now=NOW))
+    await refused(ConfigError, shared.stop("Bad Name", reason="", now=NOW))
+    assert await shared.list_stops() == []

@@ -30,9 +30,9 @@ async def agreement(home, *names, wrap=lambda backend: backend, first=0, sequenc
 
 
 @pytest.mark.parametrize("name", [name for name in BACKENDS if name != "model"])
-def test_random_sequences_leave_no_difference(name, tmp_path, record_property):
+async def test_random_sequences_leave_no_difference(name, tmp_path, record_property):
     first = random.randrange(10**9)
-    differences = asyncio.run(agreement(tmp_path, name, first=first))
+    differences = await agreement(tmp_path, name, first=first)
     counts = f"n={SEQUENCES} sequences of {STEPS} from seed {first}: {len(differences)} differences"
     record_property("fault", f"{name} against the memory store, {counts}")
     assert not differences, differences[0]
@@ -63,6 +63,6 @@ class ForgetfulRuns:
         return await self._runs.insert_jobs(key, jobs)
 
 
-def test_a_store_that_does_not_fence_is_caught(tmp_path):
-    differences = asyncio.run(agreement(tmp_path, "sqlite", wrap=Forgetful, first=1))
+async def test_a_store_that_does_not_fence_is_caught(tmp_path):
+    differences = await agreement(tmp_path, "sqlite", wrap=Forgetful, first=1)
     assert any("insert_jobs" in difference.step for difference in differences)

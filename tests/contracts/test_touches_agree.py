@@ -1,6 +1,5 @@
 """Whatever they are told, all stores know of touches what the model knows."""
 
-import asyncio
 import random
 
 import pytest
@@ -40,9 +39,9 @@ async def compared(home, name, *, first, sequences, wrap=lambda store: store):
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_random_sequences_leave_no_difference(name, tmp_path, record_property):
+async def test_random_sequences_leave_no_difference(name, tmp_path, record_property):
     first, n = random.randrange(10**9), SEQUENCES[name]
-    made, differences = asyncio.run(compared(tmp_path, name, first=first, sequences=n))
+    made, differences = await compared(tmp_path, name, first=first, sequences=n)
     counts = f"n={n} sequences of {STEPS} from seed {first}: {len(differences)} differences"
     record_property("fault", f"{name} has the touches the memory store has, {counts}, {made} made")
     assert not differences, differences[0]
@@ -94,6 +93,6 @@ class LastWins(Wrapped):
 
 
 @pytest.mark.parametrize("twin", [Eager, Forgetful, LastWins])
-def test_a_naive_store_is_caught(twin, tmp_path):
-    _, differences = asyncio.run(compared(tmp_path, "sqlite", first=1, sequences=3, wrap=twin))
+async def test_a_naive_store_is_caught(twin, tmp_path):
+    _, differences = await compared(tmp_path, "sqlite", first=1, sequences=3, wrap=twin)
     assert differences

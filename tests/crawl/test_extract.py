@@ -106,8 +106,8 @@ async def read_companies(count):
     ]
 
 
-def test_what_it_says_of_make_believe_companies_is_nearly_complete_and_never_wrong():
-    read = asyncio.run(read_companies(20))
+async def test_what_it_says_of_make_believe_companies_is_nearly_complete_and_never_wrong():
+    read = await read_companies(20)
     right = wrong = missing = 0
     for company, extracted in read:
         truth = {

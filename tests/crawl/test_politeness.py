@@ -48,55 +48,46 @@ def test_requests_to_one_host_are_a_gap_apart_whoever_makes_them(making):
     assert all(later - earlier >= GAP for earlier, later in pairwise(asyncio.run(crowd())))
 
 
-def test_hosts_do_not_wait_for_each_other(making):
+async def test_hosts_do_not_wait_for_each_other(making):
     clock = FakeClock()
     hosts = making(clock)
 
-    async def two():
-        await hosts.acquire("a.test", gap=timedelta(minutes=5))
-        before = clock.now()
-        await hosts.acquire("b.test", gap=timedelta(minutes=5))
-        return clock.now() - before
-
-    assert asyncio.run(two()) == timedelta(0)
+    await hosts.acquire("a.test", gap=timedelta(minutes=5))
+    before = clock.now()
+    await hosts.acquire("b.test", gap=timedelta(minutes=5))
+    assert (clock.now() - before) == timedelta(0)
 
 
-def test_a_host_that_asks_us_to_wait_is_left_alone_until_then_and_never_sooner(making):
+async def test_a_host_that_asks_us_to_wait_is_left_alone_until_then_and_never_sooner(making):
     clock = FakeClock()
     hosts = making(clock)
     until = clock.now() + timedelta(seconds=40)
 
-    async def told():
-        await hosts.delay_until("a.test", until=until)
-        await hosts.delay_until("a.test", until=clock.now())
-        return await visits(hosts, clock, "a.test", 1)
-
-    [at] = asyncio.run(told())
+    await hosts.delay_until("a.test", until=until)
+    await hosts.delay_until("a.test", until=clock.now())
+    [at] = await visits(hosts, clock, "a.test", 1)
     assert at >= until
 
 
-def test_a_host_that_wants_us_gone_for_ever_is_asked_again_after_an_hour(making):
+async def test_a_host_that_wants_us_gone_for_ever_is_asked_again_after_an_hour(making):
     clock = FakeClock()
     hosts = making(clock)
     began = clock.now()
 
-    async def told():
-        await hosts.delay_until("a.test", until=began + timedelta(days=400))
-        return await visits(hosts, clock, "a.test", 1, gap=timedelta(days=400))
-
-    [at] = asyncio.run(told())
+    await hosts.delay_until("a.test", until=began + timedelta(days=400))
+    [at] = await visits(hosts, clock, "a.test", 1, gap=timedelta(days=400))
     assert at - began <= timedelta(hours=1, seconds=1)
 
 
-def test_a_gap_longer_than_an_hour_is_an_hour(making):
+async def test_a_gap_longer_than_an_hour_is_an_hour(making):
     clock = FakeClock()
 
-    first, second = asyncio.run(visits(making(clock), clock, "a.test", 2, gap=timedelta(days=400)))
+    first, second = await visits(making(clock), clock, "a.test", 2, gap=timedelta(days=400))
     assert second - first == timedelta(hours=1)
 
 
 @given(st.lists(st.floats(0.01, 30), min_size=2, max_size=8))
-def test_each_request_is_its_own_gap_after_the_one_before(gaps):
+async def test_each_request_is_its_own_gap_after_the_one_before(gaps):
     clock = FakeClock()
     hosts = LocalHostPacer(clock=clock)
 
@@ -107,7 +98,7 @@ def test_each_request_is_its_own_gap_after_the_one_before(gaps):
             times.append(clock.now())
         return times
 
-    times = asyncio.run(walk())
+    times = await walk()
     for (earlier, later), gap in zip(pairwise(times), gaps[1:], strict=True):
         assert later - earlier >= timedelta(seconds=gap)
 
@@ -117,40 +108,34 @@ async def asked_of(hosts, word, number, *, gap=GAP):
         await hosts.acquire(f"{word}{each}.test", gap=gap)
 
 
-def test_hosts_that_may_be_asked_again_are_let_go():
+async def test_hosts_that_may_be_asked_again_are_let_go():
     clock = FakeClock()
     hosts = LocalHostPacer(clock=clock)
 
-    async def nights():
-        for hour in range(20):
-            await asked_of(hosts, f"h{hour}-", politeness.MAX_HOSTS)
-            clock.advance(politeness.MIN_LIFETIME)
-
-    asyncio.run(nights())
+    for hour in range(20):
+        await asked_of(hosts, f"h{hour}-", politeness.MAX_HOSTS)
+        clock.advance(politeness.MIN_LIFETIME)
     assert len(hosts._hosts) <= 2 * politeness.MAX_HOSTS
 
 
-def test_a_host_whose_gap_or_push_back_is_not_over_is_not_let_go():
+async def test_a_host_whose_gap_or_push_back_is_not_over_is_not_let_go():
     clock = FakeClock()
     hosts = LocalHostPacer(clock=clock)
     slow, pushed, new = timedelta(minutes=20), timedelta(minutes=30), politeness.MIN_LIFETIME
 
-    async def crowd():
-        began = clock.now()
-        await hosts.delay_until("pushed.test", until=began + pushed)
-        await hosts.acquire("slow.test", gap=slow)
-        await asked_of(hosts, "h", politeness.MAX_HOSTS)
-        clock.advance(timedelta(minutes=10))
-        await hosts.acquire("new.test", gap=GAP)
-        asked_at = clock.now()
-        await asked_of(hosts, "n", 2 * politeness.MAX_HOSTS)
-        assert "h0.test" not in hosts._hosts
-        # Its robots.txt was the first we asked it for, and says what gap it wants.
-        await hosts.acquire("new.test", gap=new)
-        times = {"new": clock.now() - asked_at}
-        for host in ("slow", "pushed"):
-            await hosts.acquire(f"{host}.test", gap=GAP if host == "pushed" else slow)
-            times[host] = clock.now() - began
-        return times
-
-    assert asyncio.run(crowd()) == {"new": new, "slow": slow, "pushed": pushed}
+    began = clock.now()
+    await hosts.delay_until("pushed.test", until=began + pushed)
+    await hosts.acquire("slow.test", gap=slow)
+    await asked_of(hosts, "h", politeness.MAX_HOSTS)
+    clock.advance(timedelta(minutes=10))
+    await hosts.acquire("new.test", gap=GAP)
+    asked_at = clock.now()
+    await asked_of(hosts, "n", 2 * politeness.MAX_HOSTS)
+    assert "h0.test" not in hosts._hosts
+    # Its robots.txt was the first we asked it for, and says what gap it wants.
+    await hosts.acquire("new.test", gap=new)
+    times = {"new": clock.now() - asked_at}
+    for host in ("slow", "pushed"):
+        await hosts.acquire(f"{host}.test", gap=GAP if host == "pushed" else slow)
+        times[host] = clock.now() - began
+    assert times == {"new": new, "slow": slow, "pushed": pushed}

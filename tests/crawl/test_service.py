@@ -1,6 +1,5 @@
 """A look at a site, asked for by a person: paid first, remembered after, refused with a reason."""
 
-import asyncio
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
@@ -9,9 +8,8 @@ from stoker.base.errors import ConflictError, PermanentError, TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import Refusal
-from stoker.budgets.gate import BudgetService
 from stoker.budgets.model import Paid
-from stoker.budgets.reserver import Reservations
+from stoker.budgets.service import BudgetService
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.crawl.model import PageState, SiteVisit, VisitOutcome
 from stoker.crawl.service import visit_site
@@ -43,75 +41,72 @@ class Site:
         return Paid(answer=visit, cost={"pull_units": 1})
 
 
-def looks(site, *wishes, limit=10):
+async def looks(site, *wishes, limit=10):
     """Take these looks in turn; return what came of them, and what was counted and remembered."""
 
-    async def journey():
-        clock, store = FakeClock(), MemoryBackend().tenant(TenantId("acme"))
-        cap = Cap(scope=Scope.TENANT, unit="pull_units", window=WindowKind.DAY, limit=limit)
-        promises = Reservations(
-            store.money,
-            caps=[cap],
-            reset=ResetRule(),
-            owner="one",
-            clock=clock,
-            lease=timedelta(seconds=60),
-            tenant=store.tenant,
-        )
-        told = []
-        for number, wish in enumerate(wishes):
-            how = {"url": "acme.test", "unlike_others": str(number), **wish}
-            try:
-                told.append(
-                    await visit_site(
-                        site="acme.test",
-                        crawler=site,
-                        pages=store.pages,
-                        gate=BudgetService(promises, clock=clock),
-                        passage=nullcontext(),
-                        **how,
-                    )
+    clock, store = FakeClock(), MemoryBackend().tenant(TenantId("acme"))
+    cap = Cap(scope=Scope.TENANT, unit="pull_units", window=WindowKind.DAY, limit=limit)
+    budget = BudgetService(
+        store.money,
+        caps=[cap],
+        reset=ResetRule(),
+        owner="one",
+        clock=clock,
+        lease=timedelta(seconds=60),
+        tenant=store.tenant,
+    )
+    told = []
+    for number, wish in enumerate(wishes):
+        how = {"url": "acme.test", "unlike_others": str(number), **wish}
+        try:
+            told.append(
+                await visit_site(
+                    site="acme.test",
+                    crawler=site,
+                    pages=store.pages,
+                    gate=budget,
+                    slot=nullcontext(),
+                    **how,
                 )
-            except (PermanentError, TransientError, ConflictError) as error:
-                told.append(error)
-        used = sum(each.used.settled for each in await store.money.list_usage())
-        return told, used, await store.pages.list_pages("acme.test")
+            )
+        except (PermanentError, TransientError, ConflictError) as error:
+            told.append(error)
+    used = sum(each.used.settled for each in await store.money.list_usage())
+    return told, used, await store.pages.list_pages("acme.test")
 
-    return asyncio.run(journey())
 
-
-def test_a_second_look_knows_what_the_first_saw_unless_all_is_wanted_again():
+async def test_a_second_look_knows_what_the_first_saw_unless_all_is_wanted_again():
     site = Site()
-    told, used, remembered = looks(site, {}, {}, {"again": True})
+    told, used, remembered = await looks(site, {}, {}, {"again": True})
     assert [visit.outcome for visit in told] == ["read", "unchanged", "read"]
     assert site.known == [[], [SEEN], []]
     assert (used, remembered) == (3, [SEEN])
 
 
-def test_a_look_that_does_not_fit_is_refused_and_nobody_is_visited():
+async def test_a_look_that_does_not_fit_is_refused_and_nobody_is_visited():
     site = Site()
-    (first, second), used, _ = looks(site, {}, {}, limit=1)
+    (first, second), used, _ = await looks(site, {}, {}, limit=1)
     assert first.outcome is VisitOutcome.READ
     assert isinstance(second, Refusal)
     assert (len(site.known), used) == (1, 1)
 
 
-def test_what_is_no_address_is_refused_before_anything_is_paid():
+async def test_what_is_no_address_is_refused_before_anything_is_paid():
     site = Site()
-    [error], used, _ = looks(site, {"url": "file:///etc/passwd"})
+    [error], used, _ = await looks(site, {"url": "file:///etc/passwd"})
     assert isinstance(error, PermanentError)
     assert (site.known, used) == ([], 0)
 
 
-def test_a_look_that_came_to_nothing_costs_nothing_and_leaves_what_was_known():
-    [error], used, remembered = looks(Site(fails=TransientError("later")), {})
+async def test_a_look_that_came_to_nothing_costs_nothing_and_leaves_what_was_known():
+    [error], used, remembered = await looks(Site(fails=TransientError("later")), {})
     assert isinstance(error, TransientError)
     assert (used, remembered) == (0, [])
 
 
-def test_the_same_look_is_not_taken_twice():
+async def test_the_same_look_is_not_taken_twice():
     site = Site()
-    (first, second), used, _ = looks(site, {}, {"unlike_others": "0"})
+    (first, second), used, _ = await looks(site, {}, {"unlike_others": "0"})
     assert first.outcome is VisitOutcome.READ
     assert isinstance(second, ConflictError)
     assert (len(site.known), used) == (1, 1)

@@ -24,7 +24,7 @@ def some(many, **known):
 
 
 @protocols
-def test_everything_known_is_there_once_and_the_second_time_nothing_is_written(protocol):
+async def test_everything_known_is_there_once_and_the_second_time_nothing_is_written(protocol):
     async def work(office):
         await office.know(*some(30))
         first = await office.export(FIRST)
@@ -37,11 +37,11 @@ def test_everything_known_is_there_once_and_the_second_time_nothing_is_written(p
         assert (office.truth(), office.writes()) == (truth, writes)
         assert (first.reasons, again.reasons) == ((), ())
 
-    in_office(work, protocol=protocol)
+    await in_office(work, protocol=protocol)
 
 
 @protocols
-def test_a_persons_edit_survives_and_nothing_never_replaces_something(protocol):
+async def test_a_persons_edit_survives_and_nothing_never_replaces_something(protocol):
     async def work(office):
         await office.know(dossier())
         await office.export(FIRST)
@@ -54,10 +54,10 @@ def test_a_persons_edit_survives_and_nothing_never_replaces_something(protocol):
         assert there["Acme Two"]["website"] == "https://theirs.test"
         assert there["Mei"]["function"] == "Head of things"
 
-    in_office(work, protocol=protocol)
+    await in_office(work, protocol=protocol)
 
 
-def test_a_lead_is_there_from_the_least_score_on():
+async def test_a_lead_is_there_from_the_least_score_on():
     async def work(office):
         low, high = dossier("Low", uen="200900001A", score=0.65), dossier("High", uen="200900002A")
         await office.know(low, high)
@@ -66,10 +66,10 @@ def test_a_lead_is_there_from_the_least_score_on():
         assert set(office.records(LEAD)) == {"High"}
         assert {"Low", "High"} < set(office.records())
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_every_record_says_where_its_values_came_from():
+async def test_every_record_says_where_its_values_came_from():
     async def work(office):
         await office.know(dossier())
         await office.export(FIRST)
@@ -77,11 +77,11 @@ def test_every_record_says_where_its_values_came_from():
         assert all("Where this is from" in each["comment"] for each in office.records().values())
         assert "Where this is from" in office.records(LEAD)["Acme"]["description"]
 
-    in_office(work)
+    await in_office(work)
 
 
 @pytest.mark.parametrize("fault", ["unavailable", "close", "hang", "garbage"])
-def test_while_the_crm_is_down_everything_is_kept_and_sent_the_next_time(fault):
+async def test_while_the_crm_is_down_everything_is_kept_and_sent_the_next_time(fault):
     async def work(office):
         await office.know(*some(5))
         office.crm = office.odoo(deadline=timedelta(milliseconds=200 if fault == "hang" else 2000))
@@ -97,10 +97,10 @@ def test_while_the_crm_is_down_everything_is_kept_and_sent_the_next_time(fault):
         assert (up.later, up.counts["crm_written"], up.reasons) == (0, 15, ())
         assert (len(office.records()), len(office.records(LEAD))) == (10, 5)
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_crm_that_fails_now_and_then_loses_and_doubles_nothing():
+async def test_a_crm_that_fails_now_and_then_loses_and_doubles_nothing():
     async def work(office):
         await office.know(*some(12))
         for fault in ("busy", "unavailable", "error_charged", "close", "truncated"):
@@ -116,10 +116,10 @@ def test_a_crm_that_fails_now_and_then_loses_and_doubles_nothing():
         # Answers that were lost were for rows that had been written: those are found, not resent.
         assert sum(night.counts["crm_written"] for night in (*nights, last)) <= 36
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_key_that_is_refused_is_told_once_and_nobody_is_asked_again():
+async def test_a_key_that_is_refused_is_told_once_and_nobody_is_asked_again():
     async def work(office):
         await office.know(*some(3))
         told = await office.export(FIRST, crm=office.odoo(key="odoo-acme-wrong"))
@@ -130,7 +130,7 @@ def test_a_key_that_is_refused_is_told_once_and_nobody_is_asked_again():
         assert "odoo-acme-wrong" not in told.reasons[0]
         assert office.requests() <= 3
 
-    in_office(work)
+    await in_office(work)
 
 
 class Wary:
@@ -148,7 +148,7 @@ class Wary:
         return await self._crm.find_records(rows, known=known)
 
 
-def test_a_company_that_spoils_its_page_is_set_aside_with_its_reason():
+async def test_a_company_that_spoils_its_page_is_set_aside_with_its_reason():
     async def work(office):
         await office.know(*some(9))
         told = await office.export(FIRST, crm=Wary(office.crm, "company_201000004A"))
@@ -158,11 +158,11 @@ def test_a_company_that_spoils_its_page_is_set_aside_with_its_reason():
         assert "cannot do this call" in told.reasons[0]
         assert "Acme 4" not in office.records()
 
-    in_office(work)
+    await in_office(work)
 
 
 @protocols
-def test_a_row_the_crm_refuses_is_set_aside_and_the_others_are_written(protocol):
+async def test_a_row_the_crm_refuses_is_set_aside_and_the_others_are_written(protocol):
     async def work(office):
         await office.know(*some(6))
         await office.export(FIRST)
@@ -175,7 +175,7 @@ def test_a_row_the_crm_refuses_is_set_aside_and_the_others_are_written(protocol)
         assert there["Mei 201000003A"]["phone"] == "1"
         assert {there[f"Mei 2010{nth:05}A"]["phone"] for nth in (0, 1, 2, 4, 5)} == {"2"}
 
-    in_office(work, protocol=protocol)
+    await in_office(work, protocol=protocol)
 
 
 class Refusing:
@@ -198,7 +198,7 @@ class Refusing:
         )
 
 
-def test_without_a_crm_nothing_waits_for_one():
+async def test_without_a_crm_nothing_waits_for_one():
     async def work(office):
         def off(_):
             raise ConfigError("odoo is off for acme: keys.odoo is not set")
@@ -215,10 +215,10 @@ def test_without_a_crm_nothing_waits_for_one():
         )
         assert (await office.export(FIRST, opens=off)).later == 3
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_connection_that_is_switched_off_keeps_everything_here():
+async def test_a_connection_that_is_switched_off_keeps_everything_here():
     async def work(office):
         await office.know(dossier())
         await office.store.accounts.save_connection(
@@ -229,10 +229,10 @@ def test_a_connection_that_is_switched_off_keeps_everything_here():
         assert (told.later, office.requests()) == (3, 0)
         assert "switched off" in told.reasons[0]
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_what_the_crm_asks_to_wait_for_long_is_for_another_night():
+async def test_what_the_crm_asks_to_wait_for_long_is_for_another_night():
     class Busy:
         def __init__(self):
             self.asked = 0
@@ -247,10 +247,10 @@ def test_what_the_crm_asks_to_wait_for_long_is_for_another_night():
         told = await office.export(FIRST, crm=busy)
         assert (told.later, busy.asked, office.clock.slept) == (3, 1, [])
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_once_the_crm_is_down_the_rest_is_counted_and_not_asked_for():
+async def test_once_the_crm_is_down_the_rest_is_counted_and_not_asked_for():
     async def work(office):
         await office.know(*some(8))
         office.box.faults.set_value("odoo.fault.unavailable", 1.0)
@@ -261,10 +261,10 @@ def test_once_the_crm_is_down_the_rest_is_counted_and_not_asked_for():
         assert office.requests() == 2  # the first page's, and once more after a while
         assert len(office.clock.slept) == 1
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_after_a_move_to_another_crm_everything_waits_for_the_new_one_while_it_is_down():
+async def test_after_a_move_to_another_crm_everything_waits_for_the_new_one_while_it_is_down():
     async def work(office):
         await office.know(*some(4))
         await office.export(FIRST)
@@ -275,7 +275,7 @@ def test_after_a_move_to_another_crm_everything_waits_for_the_new_one_while_it_i
         assert (told.counts["crm_later"], told.counts["crm_same"]) == (12, 0)
         assert (await office.export(THIRD)).counts["crm_same"] == 12  # as it was where it is
 
-    in_office(work)
+    await in_office(work)
 
 
 class HalfThere:
@@ -297,7 +297,7 @@ class HalfThere:
         return told
 
 
-def test_every_row_is_counted_once_however_often_it_was_tried():
+async def test_every_row_is_counted_once_however_often_it_was_tried():
     async def work(office):
         await office.know(*some(4))
         told = await office.export(FIRST, crm=HalfThere(office.crm))
@@ -311,10 +311,10 @@ def test_every_row_is_counted_once_however_often_it_was_tried():
         }
         assert len(office.records()) == 8
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_more_than_a_page_goes_in_and_only_what_changed_goes_again(tmp_path):
+async def test_more_than_a_page_goes_in_and_only_what_changed_goes_again(tmp_path):
     async def work(office):
         backend = SqliteBackend(tmp_path / "stoker.db")
         await backend.migrate()
@@ -332,10 +332,10 @@ def test_more_than_a_page_goes_in_and_only_what_changed_goes_again(tmp_path):
         finally:
             await backend.close()
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_what_people_keep_to_themselves_is_counted_and_no_trouble():
+async def test_what_people_keep_to_themselves_is_counted_and_no_trouble():
     async def work(office):
         await office.know(dossier())
         await office.export(FIRST)
@@ -346,10 +346,10 @@ def test_what_people_keep_to_themselves_is_counted_and_no_trouble():
         assert (told.counts["crm_left_to_people"], told.later, told.reasons) == (1, 0, ())
         assert "Mei" not in office.records(active_test=False)
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_night_says_when_it_wrote():
+async def test_a_night_says_when_it_wrote():
     async def work(office):
         await office.know(dossier())
         await office.export(THIRD)
@@ -357,7 +357,7 @@ def test_a_night_says_when_it_wrote():
         assert len(rows) == 3
         assert all(row.at >= START for row in rows)
 
-    in_office(work)
+    await in_office(work)
 
 
 async def sent_on(office, *batches, between=lambda: None):
@@ -370,7 +370,7 @@ async def sent_on(office, *batches, between=lambda: None):
 
 
 @pytest.mark.parametrize("batches", [(), (3,), (1, 2, 1), (5,)])
-def test_what_was_sent_meanwhile_is_not_sent_again_and_counted_once(batches):
+async def test_what_was_sent_meanwhile_is_not_sent_again_and_counted_once(batches):
     async def work(office):
         known = some(5)
         await office.know(*known)
@@ -386,10 +386,10 @@ def test_what_was_sent_meanwhile_is_not_sent_again_and_counted_once(batches):
         assert (again.counts["crm_written"], again.counts["crm_same"]) == (0, 15)
         assert office.truth() == truth
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_crm_that_was_down_meanwhile_gets_everything_at_the_end():
+async def test_a_crm_that_was_down_meanwhile_gets_everything_at_the_end():
     async def work(office):
         known = some(4)
         await office.know(*known)
@@ -405,7 +405,7 @@ def test_a_crm_that_was_down_meanwhile_gets_everything_at_the_end():
         assert (told.counts["crm_written"], told.counts["crm_same"]) == (12, 0)
         assert len(office.records()) == 8
 
-    in_office(work)
+    await in_office(work)
 
 
 class Told:
@@ -419,20 +419,17 @@ class Told:
         self.sent.set()
 
 
-def test_companies_that_ended_go_together_and_the_last_few_are_left_to_the_end():
-    async def work():
-        told = Told()
-        async with ExportQueue(told, clock=SystemClock(), ours=lambda: True, some=2) as outbox:
-            for name in "abc":
-                outbox.add(name)
-            await told.sent.wait()
-            outbox.add("d")
-        return told.read_batches
-
-    assert asyncio.run(work()) == [["a", "b", "c"]]
+async def test_companies_that_ended_go_together_and_the_last_few_are_left_to_the_end():
+    told = Told()
+    async with ExportQueue(told, clock=SystemClock(), ours=lambda: True, some=2) as outbox:
+        for name in "abc":
+            outbox.add(name)
+        await told.sent.wait()
+        outbox.add("d")
+    assert told.read_batches == [["a", "b", "c"]]
 
 
-def test_after_a_while_few_go_too_and_nothing_goes_that_is_no_longer_ours():
+async def test_after_a_while_few_go_too_and_nothing_goes_that_is_no_longer_ours():
     async def work(ours):
         told = Told()
         how = {"clock": FakeClock(), "some": 100, "every": timedelta(seconds=10)}
@@ -444,8 +441,8 @@ def test_after_a_while_few_go_too_and_nothing_goes_that_is_no_longer_ours():
                 await asyncio.sleep(0)
         return told.read_batches
 
-    assert asyncio.run(work(True)) == [["a"]]
-    assert asyncio.run(work(False)) == []
+    assert await work(True) == [["a"]]
+    assert await work(False) == []
 
 
 class Lengthy:
@@ -468,19 +465,14 @@ class Lengthy:
 @pytest.mark.parametrize(
     ("goes_wrong", "came_to"), [(None, "sent"), (TransientError("the store is gone"), "cut off")]
 )
-def test_what_is_on_its_way_is_waited_for_unless_something_went_wrong(goes_wrong, came_to):
-    async def work():
-        lengthy, raised = Lengthy(), None
-        try:
-            async with ExportQueue(
-                lengthy, clock=SystemClock(), ours=lambda: True, some=1
-            ) as outbox:
-                outbox.add("a")
-                await lengthy.began.wait()
-                if goes_wrong is not None:
-                    raise goes_wrong
-        except TransientError as error:
-            raised = error
-        return raised, lengthy.came_to
-
-    assert asyncio.run(work()) == (goes_wrong, came_to)
+async def test_what_is_on_its_way_is_waited_for_unless_something_went_wrong(goes_wrong, came_to):
+    lengthy, raised = Lengthy(), None
+    try:
+        async with ExportQueue(lengthy, clock=SystemClock(), ours=lambda: True, some=1) as outbox:
+            outbox.add("a")
+            await lengthy.began.wait()
+            if goes_wrong is not None:
+                raise goes_wrong
+    except TransientError as error:
+        raised = error
+    assert (raised, lengthy.came_to) == (goes_wrong, came_to)

@@ -39,15 +39,12 @@ def odoo(
     )
 
 
-def with_odoo(box, work, **settings):
-    async def run():
-        http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
-        try:
-            return await work(odoo(http, **settings))
-        finally:
-            await http.close()
-
-    return asyncio.run(run())
+async def with_odoo(box, work, **settings):
+    http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
+    try:
+        return await work(odoo(http, **settings))
+    finally:
+        await http.close()
 
 
 def row(name, /, *, model=PARTNER, links=None, look=None, alone=False, **values):
@@ -75,7 +72,7 @@ def records(box, model=PARTNER):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_row_sent_twice_is_one_record(box, protocol):
+async def test_a_row_sent_twice_is_one_record(box, protocol):
     one = row("one", email="a@one.test", is_company=True)
 
     async def work(crm):
@@ -83,7 +80,7 @@ def test_a_row_sent_twice_is_one_record(box, protocol):
         again = await crm.upsert([write(row("one", email="b@one.test"))])
         return first, again
 
-    first, again = with_odoo(box, work, protocol=protocol)
+    first, again = await with_odoo(box, work, protocol=protocol)
 
     assert first[one.external_id].id == again[one.external_id].id is not None
     (there,) = records(box)
@@ -91,12 +88,12 @@ def test_a_row_sent_twice_is_one_record(box, protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_companies_contacts_and_leads_go_in_one_sending_whatever_their_order(box, protocol):
+async def test_companies_contacts_and_leads_go_in_one_sending_whatever_their_order(box, protocol):
     company = row("c", company_registry="200900001A")
     contact = row("p", links={"parent_id": company.external_id}, email="p@c.test")
     lead = row("l", model=LEAD, links={"partner_id": company.external_id}, priority="3")
 
-    told = with_odoo(
+    told = await with_odoo(
         box,
         lambda crm: crm.upsert([write(lead), write(contact), write(company)]),
         protocol=protocol,
@@ -109,10 +106,12 @@ def test_companies_contacts_and_leads_go_in_one_sending_whatever_their_order(box
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_bad_row_is_set_aside_and_the_others_are_written(box, protocol):
+async def test_a_bad_row_is_set_aside_and_the_others_are_written(box, protocol):
     rows = [row(f"r{nth}", model=LEAD, priority="3" if nth % 7 else "9") for nth in range(30)]
 
-    told = with_odoo(box, lambda crm: crm.upsert([write(each) for each in rows]), protocol=protocol)
+    told = await with_odoo(
+        box, lambda crm: crm.upsert([write(each) for each in rows]), protocol=protocol
+    )
 
     bad = {f"stoker.acme_r{nth}" for nth in range(0, 30, 7)}
     assert {id_ for id_, each in told.items() if each.id is None} == bad
@@ -120,10 +119,10 @@ def test_a_bad_row_is_set_aside_and_the_others_are_written(box, protocol):
     assert len(records(box, LEAD)) == 30 - len(bad)
 
 
-def test_rows_with_other_columns_never_blank_each_others_fields(box):
+async def test_rows_with_other_columns_never_blank_each_others_fields(box):
     both = row("both", email="b@b.test", phone="1")
-    with_odoo(box, lambda crm: crm.upsert([write(both)]))
-    with_odoo(
+    await with_odoo(box, lambda crm: crm.upsert([write(both)]))
+    await with_odoo(
         box,
         lambda crm: crm.upsert(
             [write(row("both", email="c@b.test")), write(row("new", phone="2"))]
@@ -153,28 +152,25 @@ class Overheard:
         return await self._calls.all_external_ids(model, ids)
 
 
-def test_leads_are_made_without_following_every_change(box):
-    async def run():
-        http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
-        deadline = timedelta(seconds=2)
-        calls = Overheard(
-            Json2(http, url="http://odoo.test", database="acme", key=KEY, deadline=deadline)
-        )
-        writes = [write(row("l", model=LEAD)), write(row("p"))]
-        try:
-            await load_rows(calls, writes, chance=lambda: 0.5, sleep=asyncio.sleep)
-            return calls.heard
-        finally:
-            await http.close()
-
-    assert asyncio.run(run()) == [
-        (PARTNER, "load", None),
-        (LEAD, "load", {"tracking_disable": True}),
-    ]
+async def test_leads_are_made_without_following_every_change(box):
+    http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
+    deadline = timedelta(seconds=2)
+    calls = Overheard(
+        Json2(http, url="http://odoo.test", database="acme", key=KEY, deadline=deadline)
+    )
+    writes = [write(row("l", model=LEAD)), write(row("p"))]
+    try:
+        await load_rows(calls, writes, chance=lambda: 0.5, sleep=asyncio.sleep)
+        assert calls.heard == [
+            (PARTNER, "load", None),
+            (LEAD, "load", {"tracking_disable": True}),
+        ]
+    finally:
+        await http.close()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_an_archived_record_is_found_and_stays_archived(box, protocol):
+async def test_an_archived_record_is_found_and_stays_archived(box, protocol):
     one = row("one", look=("name", "one"))
 
     async def work(crm):
@@ -185,7 +181,7 @@ def test_an_archived_record_is_found_and_stays_archived(box, protocol):
         await crm.upsert([write(one, phone="7")])
         return id_, by_number, by_word
 
-    id_, by_number, by_word = with_odoo(box, work, protocol=protocol)
+    id_, by_number, by_word = await with_odoo(box, work, protocol=protocol)
 
     assert by_number == by_word
     assert by_number[one.external_id].id == id_
@@ -193,7 +189,7 @@ def test_an_archived_record_is_found_and_stays_archived(box, protocol):
     assert (there["active"], there["phone"]) == (False, "7")
 
 
-def test_a_record_of_somebody_elses_is_found_where_there_may_be_one_only(box):
+async def test_a_record_of_somebody_elses_is_found_where_there_may_be_one_only(box):
     headers = {"Authorization": f"bearer {HUMAN}", "X-Odoo-Database": "acme"}
     body = {"vals_list": [{"name": "Theirs", "company_registry": "2009", "is_company": True}]}
     box.ask("odoo.test", "POST", "/json/2/res.partner/create", body, headers=headers)
@@ -201,20 +197,20 @@ def test_a_record_of_somebody_elses_is_found_where_there_may_be_one_only(box):
     alone = row("alone", look=look, alone=True)
     other = row("other", look=look)
 
-    found = with_odoo(box, lambda crm: crm.find_records([alone, other], known={}))
+    found = await with_odoo(box, lambda crm: crm.find_records([alone, other], known={}))
 
     assert set(found) == {alone.external_id}
     assert found[alone.external_id].external_id == ""
 
 
-def test_a_record_whose_number_is_anothers_now_is_not_taken_for_ours(box):
+async def test_a_record_whose_number_is_anothers_now_is_not_taken_for_ours(box):
     one, two = row("one"), row("two")
 
     async def work(crm):
         told = await crm.upsert([write(one), write(two)])
         return await crm.find_records([one], known={one.external_id: told[two.external_id].id})
 
-    assert with_odoo(box, work) == {}
+    assert await with_odoo(box, work) == {}
 
 
 @pytest.mark.parametrize(
@@ -232,13 +228,13 @@ def test_versions_are_understood_in_every_shape(body, version):
     assert _parse_version(body) == version
 
 
-def test_the_servers_version_chooses_the_protocol_once(box):
+async def test_the_servers_version_chooses_the_protocol_once(box):
     async def work(crm):
         await crm.fields(PARTNER)
         await crm.fields(PARTNER)
         await crm.fields(LEAD)
 
-    with_odoo(box, work, protocol="")
+    await with_odoo(box, work, protocol="")
 
     paths = [each.target for each in box.box.log]
     assert paths == [
@@ -249,30 +245,30 @@ def test_the_servers_version_chooses_the_protocol_once(box):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_fields_say_what_they_allow(box, protocol):
-    fields = with_odoo(box, lambda crm: crm.fields(LEAD), protocol=protocol)
+async def test_fields_say_what_they_allow(box, protocol):
+    fields = await with_odoo(box, lambda crm: crm.fields(LEAD), protocol=protocol)
 
     assert fields["priority"].choices == ("0", "1", "2", "3")
     assert fields["create_date"].readonly
     assert not fields["name"].readonly
-    assert "mobile" not in with_odoo(box, lambda crm: crm.fields(PARTNER), protocol=protocol)
+    assert "mobile" not in await with_odoo(box, lambda crm: crm.fields(PARTNER), protocol=protocol)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_wrong_key_stops_everything_and_is_not_repeated(box, protocol):
+async def test_a_wrong_key_stops_everything_and_is_not_repeated(box, protocol):
     with pytest.raises(ConfigError) as caught:
-        with_odoo(
+        await with_odoo(
             box, lambda crm: crm.upsert([write(row("x"))]), protocol=protocol, key="odoo-acme-wrong"
         )
 
     assert "wrong" not in str(caught.value)
-    health = with_odoo(box, lambda crm: crm.check(), protocol=protocol, key="odoo-acme-wrong")
+    health = await with_odoo(box, lambda crm: crm.check(), protocol=protocol, key="odoo-acme-wrong")
     assert not health.ok
     assert "odoo-acme" not in health.detail
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_no_right_stops_and_what_is_not_there_does_not_help(box, protocol):
+async def test_no_right_stops_and_what_is_not_there_does_not_help(box, protocol):
     async def closed(crm):
         await crm.search("ir.model.data", [], fields=["name"])
 
@@ -280,18 +276,18 @@ def test_no_right_stops_and_what_is_not_there_does_not_help(box, protocol):
         await crm.fields("no.such.model")
 
     with pytest.raises(ConfigError):
-        with_odoo(box, closed, protocol=protocol)
+        await with_odoo(box, closed, protocol=protocol)
     with pytest.raises(PermanentError):
-        with_odoo(box, unknown, protocol=protocol)
+        await with_odoo(box, unknown, protocol=protocol)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_no_traceback_gets_past_the_connector(box, protocol):
+async def test_no_traceback_gets_past_the_connector(box, protocol):
     async def work(crm):
         await crm.search(PARTNER, [], fields=["no_such_field"])
 
     with pytest.raises(PermanentError) as caught:
-        with_odoo(box, work, protocol=protocol)
+        await with_odoo(box, work, protocol=protocol)
 
     shown = "".join(str(error) for error in (caught.value, caught.value.__cause__))
     assert "Traceback" not in shown
@@ -300,7 +296,7 @@ def test_no_traceback_gets_past_the_connector(box, protocol):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("fault", ["close", "reset", "garbage", "cut_json", "truncated", "error"])
-def test_whatever_goes_wrong_on_the_way_may_be_done_again(box, protocol, fault):
+async def test_whatever_goes_wrong_on_the_way_may_be_done_again(box, protocol, fault):
     async def work(crm):
         await crm.fields(PARTNER)
         box.faults.set_value(f"odoo.fault.{fault}", 1)
@@ -310,7 +306,7 @@ def test_whatever_goes_wrong_on_the_way_may_be_done_again(box, protocol, fault):
         box.faults.set_value(f"odoo.fault.{fault}", 0)
         return told, await crm.upsert([write(row("one"))])
 
-    told, again = with_odoo(box, work, protocol=protocol)
+    told, again = await with_odoo(box, work, protocol=protocol)
 
     assert told["stoker.acme_one"].is_retryable
     assert told["stoker.acme_one"].id is None
@@ -318,12 +314,12 @@ def test_whatever_goes_wrong_on_the_way_may_be_done_again(box, protocol, fault):
     assert len(records(box)) == 1
 
 
-def test_a_server_that_wants_us_gone_is_left_alone_and_says_when_to_come_back(box):
+async def test_a_server_that_wants_us_gone_is_left_alone_and_says_when_to_come_back(box):
     box.faults.set_value("odoo.retry_after", "120")
     box.faults.set_value("odoo.fault.busy", 1)
     rows = [row("a"), row("b", phone="1"), row("c", email="c@c.test")]
 
-    told = with_odoo(box, lambda crm: crm.upsert([write(each) for each in rows]))
+    told = await with_odoo(box, lambda crm: crm.upsert([write(each) for each in rows]))
 
     assert {each.retry_after for each in told.values()} == {timedelta(minutes=2)}
     assert all(each.is_retryable for each in told.values())
@@ -331,43 +327,40 @@ def test_a_server_that_wants_us_gone_is_left_alone_and_says_when_to_come_back(bo
 
 
 @pytest.mark.parametrize("protocol", ["", *PROTOCOLS])
-def test_every_request_waits_for_its_turn(box, protocol):
+async def test_every_request_waits_for_its_turn(box, protocol):
     turns = []
 
     async def turn():
         turns.append(len(box.box.log))
 
-    async def run():
-        http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
-        crm = Odoo(
-            http,
-            url="http://odoo.test",
-            database="acme",
-            key=KEY,
-            login="stoker",
-            protocol=protocol,
-            turn=turn,
-        )
-        try:
-            await crm.check()
-            await crm.upsert([write(row("one"))])
-            await crm.find_records([row("one", look=("name", "one"))], known={})
-        finally:
-            await http.close()
-
-    asyncio.run(run())
+    http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
+    crm = Odoo(
+        http,
+        url="http://odoo.test",
+        database="acme",
+        key=KEY,
+        login="stoker",
+        protocol=protocol,
+        turn=turn,
+    )
+    try:
+        await crm.check()
+        await crm.upsert([write(row("one"))])
+        await crm.find_records([row("one", look=("name", "one"))], known={})
+    finally:
+        await http.close()
 
     asked = [each for each in box.box.log if each.target != "/xmlrpc/2/common"]
     assert len(turns) == len(asked)
 
 
-def test_a_protocol_nobody_speaks_and_a_missing_login_are_settings_to_change(box):
+async def test_a_protocol_nobody_speaks_and_a_missing_login_are_settings_to_change(box):
     with pytest.raises(ConfigError):
-        with_odoo(box, lambda crm: crm.check(), protocol="soap")
-    assert not with_odoo(box, lambda crm: crm.check(), protocol="xmlrpc", login="").ok
+        await with_odoo(box, lambda crm: crm.check(), protocol="soap")
+    assert not (await with_odoo(box, lambda crm: crm.check(), protocol="xmlrpc", login="")).ok
 
 
-def test_a_real_server_keeps_the_same_promises():
+async def test_a_real_server_keeps_the_same_promises():
     """Over https and on a public address, as tenants' servers are."""
     names = ("ODOO_URL", "ODOO_DB", "ODOO_API_KEY")
     if missing := [name for name in names if not os.environ.get(name)]:
@@ -375,17 +368,14 @@ def test_a_real_server_keeps_the_same_promises():
     url, database, key = (os.environ[name] for name in names)
     one = row("real_server_check", phone="1", look=("name", "real_server_check"))
 
-    async def run():
-        http = HttpClient(user_agent="Stoker test")
-        try:
-            crm = Odoo(http, url=url, database=database, key=key)
-            first = await crm.upsert([write(one)])
-            again = await crm.upsert([write(one)])
-            found = await crm.find_records([one], known={})
-            await crm.change(PARTNER, [first[one.external_id].id], {"active": False})
-            return first, again, found
-        finally:
-            await http.close()
+    http = HttpClient(user_agent="Stoker test")
+    try:
+        crm = Odoo(http, url=url, database=database, key=key)
+        first = await crm.upsert([write(one)])
+        again = await crm.upsert([write(one)])
+        found = await crm.find_records([one], known={})
+        await crm.change(PARTNER, [first[one.external_id].id], {"active": False})
 
-    first, again, found = asyncio.run(run())
+    finally:
+        await http.close()
     assert first[one.external_id].id == again[one.external_id].id == found[one.external_id].id

@@ -32,36 +32,35 @@ def write(name):
     return RowWrite(row=row(name), cells={"name": name}, digest="", before={}, intent={})
 
 
-def asked_of(handler, work, *, protocol="json2", dials=None, databases=None):
+async def asked_of(handler, work, *, protocol="json2", dials=None, databases=None):
     """Let a handler stand in for odoo.test, or none for the make-believe one."""
 
     def stands_in(*there):
         return handler or build_odoo_handler(*there, databases=databases)
 
-    async def run():
-        how = {"vendors": {"odoo.test": stands_in}}
-        async with Sandbox(companies=5, dials=dials, **how) as box:
-            http = HttpClient(user_agent="Stoker test", sandbox=box.address)
-            crm = Odoo(
-                http,
-                url="http://odoo.test",
-                database="acme",
-                key="odoo-acme-ours",
-                login="stoker",
-                protocol=protocol,
-                deadline=timedelta(seconds=5),
-                sleep=lambda _: asyncio.sleep(0),
-            )
-            try:
-                return await work(crm), box
-            finally:
-                await http.close()
-
-    return asyncio.run(run())
+    how = {"vendors": {"odoo.test": stands_in}}
+    async with Sandbox(companies=5, dials=dials, **how) as box:
+        http = HttpClient(user_agent="Stoker test", sandbox=box.address)
+        crm = Odoo(
+            http,
+            url="http://odoo.test",
+            database="acme",
+            key="odoo-acme-ours",
+            login="stoker",
+            protocol=protocol,
+            deadline=timedelta(seconds=5),
+            sleep=lambda _: asyncio.sleep(0),
+        )
+        try:
+            return await work(crm), box
+        finally:
+            await http.close()
 
 
-def upserting(handler, *names, **how):
-    told, box = asked_of(handler, lambda crm: crm.upsert([write(each) for each in names]), **how)
+async def upserting(handler, *names, **how):
+    told, box = await asked_of(
+        handler, lambda crm: crm.upsert([write(each) for each in names]), **how
+    )
     return {id_.removeprefix("stoker.acme_"): each for id_, each in told.items()}, box
 
 
@@ -74,45 +73,45 @@ def message(at, kind="error"):
     return {"rows": {"from": at, "to": at}, "record": at, "type": kind, "message": "m"}
 
 
-def test_a_record_others_write_all_the_time_is_for_later():
-    told, box = upserting(None, "one", dials={"odoo.races": 1})
+async def test_a_record_others_write_all_the_time_is_for_later():
+    told, box = await upserting(None, "one", dials={"odoo.races": 1})
 
     assert told["one"].is_retryable
     assert len(box.log) == MAX_CONFLICTS + 1
 
 
-def test_when_every_row_is_bad_nothing_more_is_sent():
+async def test_when_every_row_is_bad_nothing_more_is_sent():
     sent = []
 
     def handler(asked):
         sent.append(asked.parse_json()["data"])
         return to_json_response({"ids": False, "messages": [message(0), message(1)]})
 
-    told, _ = upserting(handler, "a", "b")
+    told, _ = await upserting(handler, "a", "b")
 
     assert (len(sent), [each.is_retryable for each in told.values()]) == (1, [False, False])
 
 
-def test_a_row_that_breaks_the_whole_call_is_found_by_sending_fewer():
+async def test_a_row_that_breaks_the_whole_call_is_found_by_sending_fewer():
     def handler(asked):
         data = asked.parse_json()["data"]
         if any("bad" in each[1] for each in data):
             return failing("builtins.ValueError")
         return to_json_response({"ids": list(range(len(data))), "messages": []})
 
-    told, _ = upserting(handler, *(f"good{nth}" for nth in range(9)), "bad1", "bad2")
+    told, _ = await upserting(handler, *(f"good{nth}" for nth in range(9)), "bad1", "bad2")
 
     assert {name for name, each in told.items() if each.id is None} == {"bad1", "bad2"}
 
 
-def test_a_warning_is_no_reason_to_refuse_a_row():
+async def test_a_warning_is_no_reason_to_refuse_a_row():
     def handler(asked):
         data = asked.parse_json()["data"]
         if len(data) == 2:
             return to_json_response({"ids": False, "messages": [message(0, "warning"), message(1)]})
         return to_json_response({"ids": [7], "messages": [message(0, "warning")]})
 
-    told, _ = upserting(handler, "a", "b")
+    told, _ = await upserting(handler, "a", "b")
 
     assert (told["a"].id, told["b"].id) == (7, None)
 
@@ -126,7 +125,7 @@ def said(value):
 
 
 @pytest.mark.parametrize("protocol", ["json2", "xmlrpc"])
-def test_two_transactions_that_meet_are_run_again_however_that_is_said(protocol):
+async def test_two_transactions_that_meet_are_run_again_however_that_is_said(protocol):
     answers = {
         "json2": [
             failing("psycopg2.errors.SerializationFailure"),
@@ -138,21 +137,21 @@ def test_two_transactions_that_meet_are_run_again_however_that_is_said(protocol)
             said({"ids": [7], "messages": []}),
         ],
     }[protocol]
-    told, _ = upserting(lambda _: answers.pop(0), "one", protocol=protocol)
+    told, _ = await upserting(lambda _: answers.pop(0), "one", protocol=protocol)
 
     assert told["one"].id == 7
     assert not answers
 
 
 @pytest.mark.parametrize("answer", [[], None, 3, {"ids": [1, 2]}, {"ids": "x"}, {"messages": []}])
-def test_an_answer_that_does_not_say_what_became_of_rows_is_for_later(answer):
-    told, _ = upserting(lambda _: to_json_response(answer), "one")
+async def test_an_answer_that_does_not_say_what_became_of_rows_is_for_later(answer):
+    told, _ = await upserting(lambda _: to_json_response(answer), "one")
     assert told["one"].is_retryable
 
 
 @pytest.mark.parametrize("protocol", ["json2", "xmlrpc"])
 @pytest.mark.parametrize("by_number", [True, False])
-def test_of_several_external_ids_ours_counts(protocol, by_number):
+async def test_of_several_external_ids_ours_counts(protocol, by_number):
     """A person merged a record of theirs into ours: it goes by both names from then on."""
     databases, ours = Databases(), "stoker.acme_one"
 
@@ -164,13 +163,13 @@ def test_of_several_external_ids_ours_counts(protocol, by_number):
         known = {ours: id_} if by_number else {}
         return id_, await crm.find_records([row("one", look=("name", "one"))], known=known)
 
-    (id_, found), _ = asked_of(None, work, protocol=protocol, databases=databases)
+    (id_, found), _ = await asked_of(None, work, protocol=protocol, databases=databases)
 
     assert (found[ours].id, found[ours].external_id) == (id_, ours)
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_a_server_that_shows_one_external_id_only_is_believed(status):
+async def test_a_server_that_shows_one_external_id_only_is_believed(status):
     def answer(asked):
         if asked.path.endswith("fields_get"):
             return to_json_response({"name": {"type": "char"}})
@@ -180,24 +179,26 @@ def test_a_server_that_shows_one_external_id_only_is_believed(status):
             return to_json_response({"7": "__export__.x"})
         return failing("odoo.exceptions.AccessError", status=status)
 
-    found, box = asked_of(answer, lambda crm: crm.search(PARTNER, [], fields=["name"], limit=10))
+    found, box = await asked_of(
+        answer, lambda crm: crm.search(PARTNER, [], fields=["name"], limit=10)
+    )
 
     assert [each.external_id for each in found] == ["__export__.x"]
     assert box.log[-1].target.endswith("get_metadata")
 
 
-def test_who_else_s_record_it_is_is_asked_only_where_ours_was_not_seen():
+async def test_who_else_s_record_it_is_is_asked_only_where_ours_was_not_seen():
     async def work(crm):
         await crm.upsert([write("one"), write("two")])
         return await crm.search(PARTNER, [], fields=["name"])
 
-    found, box = asked_of(None, work)
+    found, box = await asked_of(None, work)
 
     assert {each.external_id for each in found} >= {"stoker.acme_one", "stoker.acme_two"}
     assert not any(each.target.endswith("get_metadata") for each in box.log)
 
 
-def test_a_contact_with_its_companys_number_is_not_taken_for_the_company():
+async def test_a_contact_with_its_companys_number_is_not_taken_for_the_company():
     look = ("company_registry", "2009")
     company_2009 = {"company_registry": "2009", "is_company": True}
 
@@ -211,13 +212,13 @@ def test_a_contact_with_its_companys_number_is_not_taken_for_the_company():
         await calls.call(PARTNER, "write", {"vals": {"parent_id": company}}, ids=[contact])
         return company, await crm.find_records([row("one", look=look)], known={})
 
-    (company, found), _ = asked_of(None, work)
+    (company, found), _ = await asked_of(None, work)
 
     assert found["stoker.acme_one"].id == company
 
 
-def test_json_that_is_no_error_body_shows_nothing_either():
+async def test_json_that_is_no_error_body_shows_nothing_either():
     body = json.dumps({"name": ["x"], "debug": "Traceback"}).encode()
-    told, _ = upserting(lambda _: Response(status=422, body=body), "one")
+    told, _ = await upserting(lambda _: Response(status=422, body=body), "one")
 
     assert "Traceback" not in told["one"].reason

@@ -8,7 +8,7 @@ from stoker.crm.model import LEAD, PARTNER
 from stoker.crm.rows import build_rows
 
 
-def test_the_same_dossier_again_costs_not_one_request():
+async def test_the_same_dossier_again_costs_not_one_request():
     async def work(office):
         first = await office.night(dossier())
         before = office.requests()
@@ -18,10 +18,10 @@ def test_the_same_dossier_again_costs_not_one_request():
         assert office.requests() == before
         assert office.records()["Mei"]["parent_id"][0] == office.records()["Acme"]["id"]
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_tenant_that_moves_to_another_crm_finds_everything_there():
+async def test_a_tenant_that_moves_to_another_crm_finds_everything_there():
     async def work(office):
         await office.night(dossier())
         office.crm = office.odoo(database="bolt")  # from a rehearsal, say, to the real one
@@ -38,10 +38,10 @@ def test_a_tenant_that_moves_to_another_crm_finds_everything_there():
             {"Acme", "Mei"},
         )  # who was left keeps all
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_persons_edit_survives_and_the_rest_is_brought_up_to_date():
+async def test_a_persons_edit_survives_and_the_rest_is_brought_up_to_date():
     async def work(office):
         await office.night(dossier())
         acme = office.records()["Acme"]
@@ -52,10 +52,10 @@ def test_a_persons_edit_survives_and_the_rest_is_brought_up_to_date():
         acme = office.records()["Acme Three"]
         assert acme["website"] == "https://theirs.test"
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_deleted_record_stays_deleted_and_an_archived_one_archived():
+async def test_a_deleted_record_stays_deleted_and_an_archived_one_archived():
     async def work(office):
         await office.night(dossier())
         mei, acme = office.records()["Mei"], office.records()["Acme"]
@@ -68,10 +68,10 @@ def test_a_deleted_record_stays_deleted_and_an_archived_one_archived():
         assert "Mei" not in everything
         assert everything["Acme Two"]["active"] is False
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_company_that_is_there_already_is_not_doubled_and_gets_the_lead():
+async def test_a_company_that_is_there_already_is_not_doubled_and_gets_the_lead():
     async def work(office):
         theirs = {"name": "Theirs", "company_registry": "200900001A", "is_company": True}
         (id_,) = office.person(PARTNER, "create", vals_list=[theirs])
@@ -82,10 +82,10 @@ def test_a_company_that_is_there_already_is_not_doubled_and_gets_the_lead():
         assert office.records(LEAD)["Acme"]["partner_id"][0] == id_
         assert len(told.left) == 1
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_of_two_companies_that_were_there_the_one_that_is_not_archived_gets_the_lead():
+async def test_of_two_companies_that_were_there_the_one_that_is_not_archived_gets_the_lead():
     async def work(office):
         theirs = {"company_registry": "200900001A", "is_company": True}
         old, new = {"name": "Old", "active": False, **theirs}, {"name": "New", **theirs}
@@ -94,11 +94,11 @@ def test_of_two_companies_that_were_there_the_one_that_is_not_archived_gets_the_
 
         assert office.records(LEAD)["Acme"]["partner_id"][0] == id_
 
-    in_office(work)
+    await in_office(work)
 
 
 @pytest.mark.parametrize("fault", ["close", "garbage", "error_charged"])
-def test_after_lost_answers_the_next_night_goes_on_and_nothing_is_doubled(fault):
+async def test_after_lost_answers_the_next_night_goes_on_and_nothing_is_doubled(fault):
     async def work(office):
         await office.crm.fields(PARTNER)
         await office.crm.fields(LEAD)
@@ -121,10 +121,10 @@ def test_after_lost_answers_the_next_night_goes_on_and_nothing_is_doubled(fault)
             return type(error).__name__
         return told.later
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_what_was_sent_and_forgotten_is_found_again_though_it_has_another_name_now():
+async def test_what_was_sent_and_forgotten_is_found_again_though_it_has_another_name_now():
     async def work(office):
         await office.night(dossier())
         office.store = MemoryBackend().tenant(TENANT)
@@ -132,11 +132,11 @@ def test_what_was_sent_and_forgotten_is_found_again_though_it_has_another_name_n
 
         assert len(await office.crm.find_records(rows, known={})) == 3
 
-    in_office(work)
+    await in_office(work)
 
 
 @pytest.mark.parametrize("theirs", [False, True])
-def test_a_contact_people_gave_another_address_is_found_though_nothing_is_remembered(theirs):
+async def test_a_contact_people_gave_another_address_is_found_though_nothing_is_remembered(theirs):
     async def work(office):
         if theirs:
             company = {"name": "Acme", "company_registry": "200900001A", "is_company": True}
@@ -152,4 +152,4 @@ def test_a_contact_people_gave_another_address_is_found_though_nothing_is_rememb
         assert len(office.records()) == 2
         assert (await office.undo("n2")).rows == 0
 
-    in_office(work)
+    await in_office(work)

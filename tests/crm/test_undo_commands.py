@@ -140,7 +140,7 @@ def test_what_is_left_is_told_with_its_reason(stoker, ask):
     [
         ([FIRST, "--tenant", "acme"], "has no run"),
         (["yesterday", "--tenant", "acme"], "does not name a run"),
-        ([FIRST], "say whose with --tenant"),
+        ([FIRST], "choose a tenant with --tenant"),
         (["latest", "--tenant", "acme"], "wrote anything into its CRM"),
     ],
 )

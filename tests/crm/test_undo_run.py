@@ -41,7 +41,7 @@ protocols = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
 @protocols
-def test_undoing_a_run_leaves_the_crm_as_it_was_before_it(protocol):
+async def test_undoing_a_run_leaves_the_crm_as_it_was_before_it(protocol):
     async def work(office):
         await office.night(dossier(), run="n1")
         before = office.truth()
@@ -52,11 +52,11 @@ def test_undoing_a_run_leaves_the_crm_as_it_was_before_it(protocol):
         assert office.truth() == before
         assert (told.rows, len(told.restored), told.archived, told.left) == (3, 3, [], {})
 
-    in_office(work, protocol=protocol)
+    await in_office(work, protocol=protocol)
 
 
 @protocols
-def test_what_people_changed_since_stays_and_the_rest_is_restored(protocol):
+async def test_what_people_changed_since_stays_and_the_rest_is_restored(protocol):
     async def work(office):
         await office.night(dossier(), run="n1")
         await office.night(dossier("Acme Two", phone="2"), run="n2")
@@ -67,11 +67,11 @@ def test_what_people_changed_since_stays_and_the_rest_is_restored(protocol):
         assert office.records()["Mei"]["phone"] == "theirs"
         assert [why for why in told.left.values() if "phone" in why]
 
-    in_office(work, protocol=protocol)
+    await in_office(work, protocol=protocol)
 
 
 @protocols
-def test_undoing_the_run_that_made_records_archives_them_and_twice_is_once(protocol):
+async def test_undoing_the_run_that_made_records_archives_them_and_twice_is_once(protocol):
     async def work(office):
         await office.night(dossier(), run="n1")
         first = await office.undo("n1")
@@ -84,10 +84,10 @@ def test_undoing_the_run_that_made_records_archives_them_and_twice_is_once(proto
         assert office.records() == office.records(LEAD) == {}
         assert len(office.records(active_test=False)) == 2
 
-    in_office(work, protocol=protocol)
+    await in_office(work, protocol=protocol)
 
 
-def test_what_went_into_another_crm_is_left_alone():
+async def test_what_went_into_another_crm_is_left_alone():
     async def work(office):
         await office.night(dossier())
         office.crm = office.odoo(database="bolt")
@@ -100,10 +100,10 @@ def test_what_went_into_another_crm_is_left_alone():
         assert len((await office.undo("n2")).archived) == 3
         assert set(office.records()) == {"Acme", "Mei"}
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_record_a_person_works_on_is_not_archived():
+async def test_a_record_a_person_works_on_is_not_archived():
     async def work(office):
         await office.night(dossier(), run="n1")
         office.edit("Acme", LEAD, expected_revenue=5000.0)  # no column of ours
@@ -113,10 +113,10 @@ def test_a_record_a_person_works_on_is_not_archived():
         assert [why for why in told.left.values() if "worked on it" in why]
         assert len(told.archived) == 2
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_what_was_taken_back_is_not_sent_again_but_something_new_is():
+async def test_what_was_taken_back_is_not_sent_again_but_something_new_is():
     async def work(office):
         await office.night(dossier(), run="n1")
         await office.night(dossier("Wrong"), run="n2")
@@ -128,10 +128,10 @@ def test_what_was_taken_back_is_not_sent_again_but_something_new_is():
         await office.night(dossier("Right"), run="n4")
         assert set(office.records()) == {"Right", "Mei"}
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_nothing_of_several_runs_that_were_taken_back_is_sent_again():
+async def test_nothing_of_several_runs_that_were_taken_back_is_sent_again():
     async def work(office):
         await office.night(dossier(), run="n1")
         await office.night(dossier("Acme Two", phone="2"), run="n2")
@@ -147,10 +147,10 @@ def test_nothing_of_several_runs_that_were_taken_back_is_sent_again():
         assert len((await office.night(dossier("New", phone="9"), run="n7")).written) == 3
         assert not (await office.night(dossier("Acme Two", phone="2"), run="n8")).written
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_what_stands_again_after_a_run_was_taken_back_need_not_be_asked_about():
+async def test_what_stands_again_after_a_run_was_taken_back_need_not_be_asked_about():
     async def work(office):
         await office.night(dossier(), run="n1")
         await office.night(dossier("Wrong"), run="n2")
@@ -161,10 +161,10 @@ def test_what_stands_again_after_a_run_was_taken_back_need_not_be_asked_about():
 
         assert not (await office.night(dossier("Wrong"), run="n4")).written
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_what_was_taken_back_stays_known_when_a_later_night_finds_nothing_to_write():
+async def test_what_was_taken_back_stays_known_when_a_later_night_finds_nothing_to_write():
     async def work(office):
         await office.night(dossier(), run="n1")
         await office.night(dossier("Wrong"), run="n2")
@@ -181,10 +181,10 @@ def test_what_was_taken_back_stays_known_when_a_later_night_finds_nothing_to_wri
 
         assert not (await office.night(dossier("Wrong"), run="n4")).written
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_runs_are_taken_back_latest_first():
+async def test_runs_are_taken_back_latest_first():
     async def work(office):
         await office.night(dossier(), run="n1")
         await office.night(dossier("Acme Two"), run="n2")
@@ -198,10 +198,10 @@ def test_runs_are_taken_back_latest_first():
         assert len(first.archived) + len(refused.archived) == 3
         assert office.records() == {}
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_dry_it_says_what_it_would_do_and_does_nothing():
+async def test_dry_it_says_what_it_would_do_and_does_nothing():
     async def work(office):
         await office.night(dossier(), run="n1")
         before, writes = office.truth(), office.writes()
@@ -211,10 +211,10 @@ def test_dry_it_says_what_it_would_do_and_does_nothing():
         done = await office.undo("n1")
         assert (dry.archived, dry.left, dry.rows) == (done.archived, done.left, done.rows)
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_record_that_is_gone_is_said_to_be_and_holds_nothing_up():
+async def test_a_record_that_is_gone_is_said_to_be_and_holds_nothing_up():
     async def work(office):
         await office.night(dossier(), run="n1")
         mei = office.records()["Mei"]
@@ -224,10 +224,10 @@ def test_a_record_that_is_gone_is_said_to_be_and_holds_nothing_up():
         assert len(told.archived) == 2
         assert list(told.left.values()) == ["it is no longer in the CRM"]
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_record_whose_making_was_never_answered_is_found_and_taken_back():
+async def test_a_record_whose_making_was_never_answered_is_found_and_taken_back():
     async def work(office):
         office.crm = DiesAfterSending(office.crm)
         with pytest.raises(DiedError):
@@ -238,10 +238,10 @@ def test_a_record_whose_making_was_never_answered_is_found_and_taken_back():
         assert (len(told.archived), told.left) == (3, {})
         assert office.records() == office.records(LEAD) == {}
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_what_was_restored_and_not_remembered_is_not_taken_for_a_persons():
+async def test_what_was_restored_and_not_remembered_is_not_taken_for_a_persons():
     async def work(office):
         await office.night(dossier(), run="n1")
         await office.night(dossier("Wrong", phone="2"), run="n2")
@@ -257,11 +257,11 @@ def test_what_was_restored_and_not_remembered_is_not_taken_for_a_persons():
         assert set(office.records()) == {"Right", "Mei"}
         assert office.records()["Mei"]["phone"] == "3"
 
-    in_office(work)
+    await in_office(work)
 
 
 @pytest.mark.parametrize("fault", ["close", "garbage", "error_charged"])
-def test_stopped_half_way_and_started_again_it_ends_the_same(fault):
+async def test_stopped_half_way_and_started_again_it_ends_the_same(fault):
     async def work(office):
         await office.night(dossier(), run="n1")
         before = office.truth()
@@ -285,10 +285,10 @@ def test_stopped_half_way_and_started_again_it_ends_the_same(fault):
         assert set(office.records()) == {"Acme Three", "Mei"}
         assert office.records()["Mei"]["phone"] == "3"
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_many_records_are_taken_back_in_few_requests():
+async def test_many_records_are_taken_back_in_few_requests():
     async def work(office):
         many = [dossier(f"Acme {nth}", uen=f"2009{nth:05}A") for nth in range(120)]
         await office.night(*many, run="n1")
@@ -298,11 +298,11 @@ def test_many_records_are_taken_back_in_few_requests():
         assert len(told.archived) == 360
         assert office.requests() - before < 40
 
-    in_office(work)
+    await in_office(work)
 
 
 @protocols
-def test_a_run_that_found_everything_there_has_nothing_to_take_back(protocol):
+async def test_a_run_that_found_everything_there_has_nothing_to_take_back(protocol):
     async def work(office):
         await office.night(dossier(), run="n1")
         office.delete_files()
@@ -318,11 +318,11 @@ def test_a_run_that_found_everything_there_has_nothing_to_take_back(protocol):
             assert (told.rows, told.archived, told.restored, told.left) == (0, [], [], {})
         assert office.truth() == before
 
-    in_office(work, protocol=protocol)
+    await in_office(work, protocol=protocol)
 
 
 @protocols
-def test_of_records_found_there_only_what_the_run_added_is_taken_back(protocol):
+async def test_of_records_found_there_only_what_the_run_added_is_taken_back(protocol):
     async def work(office):
         await office.night(dossier(website=""), run="n1")
         before = office.truth()
@@ -335,10 +335,10 @@ def test_of_records_found_there_only_what_the_run_added_is_taken_back(protocol):
         assert {key: office.truth()[key] for key in before} == before
         assert set(office.records()) == {"Acme", "Mei"}
 
-    in_office(work, protocol=protocol)
+    await in_office(work, protocol=protocol)
 
 
-def test_what_was_found_there_and_changed_by_a_later_run_is_restored_by_undoing_that_one():
+async def test_what_was_found_there_and_changed_by_a_later_run_is_restored_by_undoing_that_one():
     async def work(office):
         await office.night(dossier(), run="n1")
         before = office.truth()
@@ -351,10 +351,10 @@ def test_what_was_found_there_and_changed_by_a_later_run_is_restored_by_undoing_
         assert (told.rows, len(told.restored), told.archived) == (3, 3, [])
         assert office.truth() == before
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_what_was_made_before_a_move_and_found_again_after_it_is_still_that_runs():
+async def test_what_was_made_before_a_move_and_found_again_after_it_is_still_that_runs():
     async def work(office):
         here = office.crm
         await office.night(dossier(), run="n1")
@@ -367,11 +367,11 @@ def test_what_was_made_before_a_move_and_found_again_after_it_is_still_that_runs
         assert (await office.undo("n3")).rows == 0
         assert len((await office.undo("n1")).archived) == 3
 
-    in_office(work)
+    await in_office(work)
 
 
 @pytest.mark.parametrize("name", ["Acme", "Acme Two"])
-def test_what_a_run_made_and_never_heard_of_is_its_own_though_a_later_one_found_it(name):
+async def test_what_a_run_made_and_never_heard_of_is_its_own_though_a_later_one_found_it(name):
     async def work(office):
         office.crm, whole = DiesAfterSending(office.crm), office.crm
         with pytest.raises(DiedError):
@@ -388,10 +388,10 @@ def test_what_a_run_made_and_never_heard_of_is_its_own_though_a_later_one_found_
         assert len((await office.undo("n1")).archived) == 3
         assert office.records() == office.records(LEAD) == {}
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_a_run_that_goes_on_after_it_was_killed_still_made_what_it_made():
+async def test_a_run_that_goes_on_after_it_was_killed_still_made_what_it_made():
     async def work(office):
         office.crm, whole = DiesAfterSending(office.crm), office.crm
         with pytest.raises(DiedError):
@@ -402,7 +402,7 @@ def test_a_run_that_goes_on_after_it_was_killed_still_made_what_it_made():
 
         assert (told.rows, len(told.archived), told.left) == (3, 3, {})
 
-    in_office(work)
+    await in_office(work)
 
 
 def with_another(known):
@@ -411,7 +411,7 @@ def with_another(known):
 
 
 @protocols
-def test_news_of_what_was_taken_back_bring_it_back_and_what_it_belongs_to(protocol):
+async def test_news_of_what_was_taken_back_bring_it_back_and_what_it_belongs_to(protocol):
     async def work(office):
         await office.night(dossier(), run="n1")
         await office.undo("n1")
@@ -434,11 +434,11 @@ def test_news_of_what_was_taken_back_bring_it_back_and_what_it_belongs_to(protoc
         assert set(office.records()) == {"Acme", "Mei"}
         assert set(office.records(LEAD)) == {"Acme"}
 
-    in_office(work, protocol=protocol)
+    await in_office(work, protocol=protocol)
 
 
 @protocols
-def test_what_a_person_archived_stays_so_and_new_contacts_are_left_with_the_reason(protocol):
+async def test_what_a_person_archived_stays_so_and_new_contacts_are_left_with_the_reason(protocol):
     async def work(office):
         await office.night(dossier(), run="n1")
         office.edit("Acme", active=False)
@@ -451,10 +451,10 @@ def test_what_a_person_archived_stays_so_and_new_contacts_are_left_with_the_reas
         assert not (await office.night(with_another(dossier("Acme Two")), run="n5")).left
         assert set(office.records()) == {"Acme Two", "Mei", "Raj"}
 
-    in_office(work, protocol=protocol)
+    await in_office(work, protocol=protocol)
 
 
-def test_what_a_person_archived_after_it_was_brought_back_stays_archived():
+async def test_what_a_person_archived_after_it_was_brought_back_stays_archived():
     async def work(office):
         await office.night(dossier(), run="n1")
         await office.undo("n1")
@@ -467,10 +467,10 @@ def test_what_a_person_archived_after_it_was_brought_back_stays_archived():
         assert office.records() == {}
         assert "archived" in "".join(told.left.values())
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_what_was_brought_back_and_worked_on_by_a_person_is_not_archived_again():
+async def test_what_was_brought_back_and_worked_on_by_a_person_is_not_archived_again():
     async def work(office):
         await office.night(dossier(), run="n1")
         await office.undo("n1")
@@ -482,7 +482,7 @@ def test_what_was_brought_back_and_worked_on_by_a_person_is_not_archived_again()
         assert [why for why in told.left.values() if "worked on it" in why]
         assert office.records(LEAD) == {}
 
-    in_office(work)
+    await in_office(work)
 
 
 class DiesBeforeSending(DiesAfterSending):
@@ -492,7 +492,7 @@ class DiesBeforeSending(DiesAfterSending):
         raise DiedError
 
 
-def test_what_never_got_there_is_not_said_to_be_gone():
+async def test_what_never_got_there_is_not_said_to_be_gone():
     async def work(office):
         office.crm, whole = DiesBeforeSending(office.crm), office.crm
         with pytest.raises(DiedError):
@@ -502,10 +502,10 @@ def test_what_never_got_there_is_not_said_to_be_gone():
 
         assert (told.same, told.archived, told.left) == (3, [], {})
 
-    in_office(work)
+    await in_office(work)
 
 
-def test_what_was_to_be_brought_back_and_was_not_still_can_be():
+async def test_what_was_to_be_brought_back_and_was_not_still_can_be():
     async def work(office):
         await office.night(dossier(), run="n1")
         await office.undo("n1")
@@ -518,11 +518,13 @@ def test_what_was_to_be_brought_back_and_was_not_still_can_be():
 
         assert set(office.records()) == {"Acme", "Raj"}
 
-    in_office(work)
+    await in_office(work)
 
 
 @pytest.mark.parametrize("dies", [DiesBeforeSending, DiesAfterSending])
-def test_a_night_killed_while_it_brings_back_is_finished_by_the_next_and_taken_back_whole(dies):
+async def test_a_night_killed_while_it_brings_back_is_finished_by_the_next_and_taken_back_whole(
+    dies,
+):
     async def work(office):
         await office.night(dossier(), run="n1")
         await office.undo("n1")
@@ -539,4 +541,4 @@ def test_a_night_killed_while_it_brings_back_is_finished_by_the_next_and_taken_b
             await office.undo(run)
         assert office.records() == {}
 
-    in_office(work)
+    await in_office(work)

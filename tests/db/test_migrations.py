@@ -1,6 +1,5 @@
 """A schema grows step by step: each step once, whole or not at all, and no row is lost to it."""
 
-import asyncio
 import json
 import re
 import subprocess
@@ -12,25 +11,22 @@ import apsw
 import pytest
 
 from kit.old_files import AT, changed_rows, dump, make_file, schema
+from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.db.migrations import Migration, list_pending
-from stoker.db.schema_sqlite import MIGRATIONS
 
-NAMES = [str(step) for step in MIGRATIONS]
-STATEMENTS = [re.split(r"(?<=;)\n(?=CREATE)", step.script.strip()) for step in MIGRATIONS]
+NAMES = [str(step) for step in SCHEMA.sqlite]
+STATEMENTS = [re.split(r"(?<=;)\n(?=CREATE)", step.script.strip()) for step in SCHEMA.sqlite]
 
 
-def migrated(path):
-    async def scenario():
-        backend = SqliteBackend(path)
-        try:
-            return await backend.migrate()
-        finally:
-            await backend.close()
-
-    return asyncio.run(scenario())
+async def migrated(path):
+    backend = SqliteBackend(path)
+    try:
+        return await backend.migrate()
+    finally:
+        await backend.close()
 
 
 @pytest.fixture
@@ -38,109 +34,97 @@ def path(tmp_path):
     return tmp_path / "stoker.db"
 
 
-@pytest.mark.parametrize("version", range(len(MIGRATIONS) + 1))
-def test_no_row_of_an_earlier_version_is_lost_or_changed(path, version, record_property):
+@pytest.mark.parametrize("version", range(SCHEMA.version + 1))
+async def test_no_row_of_an_earlier_version_is_lost_or_changed(path, version, record_property):
     make_file(path, version=version, rows=300)
     before = dump(path)
 
-    assert migrated(path) == NAMES[version:]
+    assert await migrated(path) == NAMES[version:]
 
     changed, n = changed_rows(before, path), sum(map(len, before.values()))
     record_property("fault", f"migration from version {version}: n={n} rows, {changed} changed")
     assert changed == 0
 
 
-@pytest.mark.parametrize("version", range(len(MIGRATIONS)))
-def test_every_way_leads_to_the_same_schema(path, version, tmp_path):
+@pytest.mark.parametrize("version", range(SCHEMA.version))
+async def test_every_way_leads_to_the_same_schema(path, version, tmp_path):
     make_file(path, version=version, rows=3)
-    migrated(path)
-    migrated(tmp_path / "fresh.db")
+    await migrated(path)
+    await migrated(tmp_path / "fresh.db")
     assert schema(path) == schema(tmp_path / "fresh.db")
 
 
-def test_what_an_earlier_version_wrote_is_still_read(path):
+async def test_what_an_earlier_version_wrote_is_still_read(path):
     make_file(path, version=1, rows=5)
-    migrated(path)
+    await migrated(path)
 
-    async def scenario():
-        backend = SqliteBackend(path)
-        runs = backend.tenant(TenantId("acme")).runs
-        [run] = await runs.list_runs()
-        assert (run.reason, run.manifest.config, run.key.fencing_token) == (
-            "ünï 🙂",
-            {"days": 30},
-            7,
-        )
-        at = datetime.fromisoformat(AT)
-        found = [await page(at) for page in (runs.list_jobs, runs.list_enriched, runs.list_scores)]
-        assert [len(page) for page in found] == [5, 5, 5]
-        await backend.close()
-
-    asyncio.run(scenario())
+    backend = SqliteBackend(path)
+    runs = backend.tenant(TenantId("acme")).runs
+    [run] = await runs.list_runs()
+    assert (run.reason, run.manifest.config, run.key.fencing_token) == (
+        "ünï 🙂",
+        {"days": 30},
+        7,
+    )
+    at = datetime.fromisoformat(AT)
+    found = [await page(at) for page in (runs.list_jobs, runs.list_enriched, runs.list_scores)]
+    assert [len(page) for page in found] == [5, 5, 5]
+    await backend.close()
 
 
-def test_migrating_again_does_nothing(path):
-    assert migrated(path) == NAMES
+async def test_migrating_again_does_nothing(path):
+    assert await migrated(path) == NAMES
     before = path.read_bytes()
-    assert migrated(path) == []
+    assert await migrated(path) == []
     assert path.read_bytes() == before
 
 
-def test_a_current_file_is_found_so_without_waiting_for_another_process_that_writes(path):
-    migrated(path)
+async def test_a_current_file_is_found_so_without_waiting_for_another_process_that_writes(path):
+    await migrated(path)
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE")
 
-    async def scenario():
-        backend = SqliteBackend(path, busy=timedelta(0))
-        taken = await backend.migrate()
-        await backend.close()
-        return taken
-
-    assert asyncio.run(scenario()) == []
+    backend = SqliteBackend(path, busy=timedelta(0))
+    taken = await backend.migrate()
+    await backend.close()
+    assert taken == []
     other.close()
 
 
-def test_an_older_file_is_not_used_before_it_is_migrated(path):
+async def test_an_older_file_is_not_used_before_it_is_migrated(path):
     make_file(path, version=1, rows=3)
 
-    async def scenario():
-        backend = SqliteBackend(path)
-        assert await backend.schema_version() == 1
-        with pytest.raises(ConfigError, match="stoker db migrate"):
-            await backend.tenant(TenantId("acme")).runs.list_runs()
-        await backend.migrate()
-        assert await backend.schema_version() == len(MIGRATIONS)
-        assert len(await backend.tenant(TenantId("acme")).runs.list_runs()) == 1
-        await backend.close()
-
-    asyncio.run(scenario())
+    backend = SqliteBackend(path)
+    assert await backend.schema_version() == 1
+    with pytest.raises(ConfigError, match="stoker db migrate"):
+        await backend.tenant(TenantId("acme")).runs.list_runs()
+    await backend.migrate()
+    assert await backend.schema_version() == SCHEMA.version
+    assert len(await backend.tenant(TenantId("acme")).runs.list_runs()) == 1
+    await backend.close()
 
 
-def test_a_newer_file_is_refused_and_left_alone(path):
-    make_file(path, version=len(MIGRATIONS), rows=3)
+async def test_a_newer_file_is_refused_and_left_alone(path):
+    make_file(path, version=SCHEMA.version, rows=3)
     with apsw.Connection(str(path)) as db:
         db.execute("UPDATE meta SET value = '99'")
     db.close()
     before = path.read_bytes()
 
-    async def scenario():
-        backend = SqliteBackend(path)
-        runs = backend.tenant(TenantId("acme")).runs
-        for verb in (backend.migrate(), runs.list_runs(), runs.delete_runs([])):
-            with pytest.raises(ConfigError, match="99, newer than this Stoker knows"):
-                await verb
-        assert await backend.schema_version() == 99
-        await backend.close()
-
-    asyncio.run(scenario())
+    backend = SqliteBackend(path)
+    runs = backend.tenant(TenantId("acme")).runs
+    for verb in (backend.migrate(), runs.list_runs(), runs.delete_runs([])):
+        with pytest.raises(ConfigError, match="99, newer than this Stoker knows"):
+            await verb
+    assert await backend.schema_version() == 99
+    await backend.close()
     assert path.read_bytes() == before
 
 
 def test_steps_are_taken_in_order_from_where_the_schema_is():
-    everything = len(MIGRATIONS)
-    assert [step.number for step in list_pending(MIGRATIONS[:3], version=1, where="x")] == [2, 3]
-    assert not list_pending(MIGRATIONS, version=everything, where="x")
+    everything = SCHEMA.version
+    assert [step.number for step in list_pending(SCHEMA.sqlite[:3], version=1, where="x")] == [2, 3]
+    assert not list_pending(SCHEMA.sqlite, version=everything, where="x")
     with pytest.raises(ConfigError, match="numbered"):
         list_pending([Migration(number=2, name="two", script="")], version=0, where="x")
 
@@ -175,7 +159,7 @@ TAKE_STEPS = """
 import json, os, signal, sys
 from datetime import timedelta
 from pathlib import Path
-from stoker.db.migrations import Migration
+from stoker.db.migrations import Migration, Schema
 from stoker.db.sqlite_file import open_writer
 from stoker.db.sqlite_migrations import SET_VERSION, apply_migrations
 
@@ -184,7 +168,14 @@ busy = timedelta(seconds=30)
 db = open_writer(path, busy=busy, create=True)
 db.create_scalar_function("crash", lambda: os.kill(os.getpid(), signal.SIGKILL))
 """
-OURS = TAKE_STEPS + "apply_migrations(db, path, steps, busy=busy)"
+OURS = (
+    TAKE_STEPS
+    + """
+schema = Schema([step.name for step in steps], list)
+schema.sqlite = tuple(steps)
+apply_migrations(db, path, schema, busy=busy)
+"""
+)
 
 # The naive twin: statement by statement, and the version when all is done.
 NAIVE = (
@@ -202,9 +193,10 @@ def killed(path, script, *, step, after):
     statements = list(STATEMENTS[step])
     statements.insert(after, "SELECT crash();")
     steps = [
-        {"number": one.number, "name": one.name, "script": one.script} for one in MIGRATIONS[:step]
+        {"number": one.number, "name": one.name, "script": one.script}
+        for one in SCHEMA.sqlite[:step]
     ]
-    last = MIGRATIONS[step]
+    last = SCHEMA.sqlite[step]
     steps.append({"number": last.number, "name": last.name, "script": "\n".join(statements)})
     done = subprocess.run([sys.executable, "-c", script, str(path), json.dumps(steps)], check=False)
     assert done.returncode == -9
@@ -213,7 +205,7 @@ def killed(path, script, *, step, after):
 def is_between_versions(path):
     """Say whether a file has the tables of no version there ever was."""
     whole = [set()]
-    for step in MIGRATIONS:
+    for step in SCHEMA.sqlite:
         whole.append(
             whole[-1] | set(re.findall(r"CREATE (?:TABLE|TRIGGER|INDEX|VIEW) (\w+)", step.script))
         )
@@ -225,16 +217,16 @@ POINTS = [(step, n) for step, some in enumerate(STATEMENTS) for n in range(len(s
 
 
 @pytest.mark.parametrize(("step", "after"), POINTS)
-def test_a_kill_inside_a_step_leaves_the_version_before_and_the_rest_is_taken_later(
+async def test_a_kill_inside_a_step_leaves_the_version_before_and_the_rest_is_taken_later(
     path, step, after
 ):
     killed(path, OURS, step=step, after=after)
     assert not is_between_versions(path)
-    assert migrated(path) == NAMES[step:]
+    assert await migrated(path) == NAMES[step:]
 
 
-def test_steps_that_are_not_one_transaction_are_caught_half_done(path):
+async def test_steps_that_are_not_one_transaction_are_caught_half_done(path):
     killed(path, NAIVE, step=0, after=2)
     assert is_between_versions(path)
     with pytest.raises(ConfigError, match=re.escape(str(path))):
-        migrated(path)
+        await migrated(path)

@@ -15,11 +15,11 @@ from psycopg import conninfo
 from faults.pg_trials import ACME, GLOBEX, SHARED, START, TABLES, fill
 from pg import PASSWORD, empty_database, fresh_database, session_server, url
 from stoker.backends.postgres import PostgresBackend
+from stoker.backends.schema import SCHEMA
 from stoker.base.errors import ConfigError, ConflictError, PermanentError, TransientError
 from stoker.db.migrations import Migration
 from stoker.db.postgres import BEGIN_READ, BEGIN_WRITE, to_driver_query
 from stoker.db.postgres_setup import create_roles_and_schema, migrate
-from stoker.db.schema_postgres import GRANTS, MIGRATIONS
 from stoker.ledger.chain import NewEntry, find_first_break
 
 NOTE = NewEntry(at=START, kind="k", subject="s", reason="r")
@@ -46,25 +46,29 @@ def entries(backend):
 def test_setting_up_twice_is_once(postgres):
     admin_url, app_url = empty_database(postgres)
     first, second = (
-        create_roles_and_schema(admin_url, app_url),
-        create_roles_and_schema(admin_url, app_url),
+        create_roles_and_schema(admin_url, app_url, SCHEMA.postgres),
+        create_roles_and_schema(admin_url, app_url, SCHEMA.postgres),
     )
-    assert [str(step) for step in MIGRATIONS] == first[-len(MIGRATIONS) :]
-    assert not set(second) & {str(step) for step in MIGRATIONS}
+    assert [str(step) for step in SCHEMA.postgres] == first[-SCHEMA.version :]
+    assert not set(second) & {str(step) for step in SCHEMA.postgres}
     assert run_with(app_url, entries) == []
 
 
 def test_many_may_set_up_the_same_database_at_once(postgres):
     admin_url, app_url = empty_database(postgres)
     with ThreadPoolExecutor(4) as lanes:
-        told = list(lanes.map(lambda _: create_roles_and_schema(admin_url, app_url), range(4)))
-    assert sum(str(MIGRATIONS[0]) in said for said in told) == 1
+        told = list(
+            lanes.map(
+                lambda _: create_roles_and_schema(admin_url, app_url, SCHEMA.postgres), range(4)
+            )
+        )
+    assert sum(str(SCHEMA.postgres[0]) in said for said in told) == 1
     assert run_with(app_url, entries) == []
 
 
 def test_what_is_set_up_never_says_the_password(postgres):
     admin_url, app_url = empty_database(postgres)
-    assert PASSWORD not in " ".join(create_roles_and_schema(admin_url, app_url))
+    assert PASSWORD not in " ".join(create_roles_and_schema(admin_url, app_url, SCHEMA.postgres))
     assert PASSWORD not in (postgres.data / "log").read_text(errors="replace")
 
 
@@ -82,7 +86,7 @@ def test_an_administrator_who_is_no_superuser_can_set_up_a_database_of_its_own(p
         )
         admin.execute(f"GRANT stoker_owner TO lead_{name} WITH ADMIN OPTION")
     lead_url = url(postgres, user=f"lead_{name}", database=name, password="x")
-    create_roles_and_schema(lead_url, app_url)
+    create_roles_and_schema(lead_url, app_url, SCHEMA.postgres)
     assert run_with(app_url, entries) == []
 
 
@@ -91,7 +95,7 @@ def test_a_role_that_had_too_much_is_made_to_fit(postgres):
     name = conninfo.conninfo_to_dict(app_url)["user"]
     with psycopg.connect(admin_url) as admin:
         admin.execute(f"CREATE ROLE {name} SUPERUSER BYPASSRLS CREATEROLE CREATEDB")
-    create_roles_and_schema(admin_url, app_url)
+    create_roles_and_schema(admin_url, app_url, SCHEMA.postgres)
     assert run_with(app_url, entries) == []
 
 
@@ -102,20 +106,20 @@ def test_grants_are_made_exact_again_by_setting_up(postgres):
         admin.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA stoker TO {name}")
     with pytest.raises(ConfigError, match="grant of"):
         run_with(app_url, entries)
-    create_roles_and_schema(admin_url, app_url)
+    create_roles_and_schema(admin_url, app_url, SCHEMA.postgres)
     assert run_with(app_url, entries) == []
 
 
 def test_an_app_url_that_row_security_would_not_bind_is_refused(postgres):
     admin_url, _ = empty_database(postgres)
     with pytest.raises(ConfigError, match="name another user"):
-        create_roles_and_schema(admin_url, admin_url)
+        create_roles_and_schema(admin_url, admin_url, SCHEMA.postgres)
 
 
 def test_the_two_urls_must_name_one_database(postgres):
     (admin_url, _), (_, app_url) = empty_database(postgres), empty_database(postgres)
     with pytest.raises(ConfigError, match="different databases"):
-        create_roles_and_schema(admin_url, app_url)
+        create_roles_and_schema(admin_url, app_url, SCHEMA.postgres)
 
 
 def test_an_admin_without_the_right_is_told_what_is_needed(postgres):
@@ -123,7 +127,7 @@ def test_an_admin_without_the_right_is_told_what_is_needed(postgres):
     database = conninfo.conninfo_to_dict(admin_url)["dbname"]
     other = url(postgres, user="somebody_new", database=database)
     with pytest.raises(ConfigError, match="may make roles"):
-        create_roles_and_schema(app_url, other)
+        create_roles_and_schema(app_url, other, SCHEMA.postgres)
 
 
 # Growing
@@ -132,19 +136,19 @@ def test_an_admin_without_the_right_is_told_what_is_needed(postgres):
 def test_a_database_that_was_never_set_up_says_so(postgres):
     admin_url, _ = empty_database(postgres)
     with pytest.raises(ConfigError, match="stoker db setup"):
-        migrate(admin_url)
+        migrate(admin_url, SCHEMA.postgres)
 
 
-@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+@pytest.mark.parametrize("version", range(1, SCHEMA.version))
 def test_a_database_from_any_earlier_version_keeps_its_rows(postgres, version):
     admin_url, app_url = empty_database(postgres)
-    create_roles_and_schema(admin_url, app_url, steps=MIGRATIONS[:version])
+    create_roles_and_schema(admin_url, app_url, SCHEMA.postgres[:version])
     with pytest.raises(ConfigError, match="stoker db migrate"):
         run_with(app_url, entries)
     with psycopg.connect(admin_url) as admin:
         admin.execute(OLD_ROWS)
         before = rows_of(admin)
-    assert migrate(admin_url) == [str(step) for step in MIGRATIONS[version:]]
+    assert migrate(admin_url, SCHEMA.postgres) == [str(step) for step in SCHEMA.postgres[version:]]
     with psycopg.connect(admin_url) as admin:
         assert rows_of(admin) == before
     assert run_with(app_url, entries) == []
@@ -162,9 +166,15 @@ def rows_of(link):
 
 def test_the_program_refuses_a_newer_database_and_leaves_it_alone(postgres):
     admin_url, app_url = empty_database(postgres)
-    newer = (*MIGRATIONS, Migration(number=len(MIGRATIONS) + 1, name="later", script="SELECT 1"))
-    create_roles_and_schema(admin_url, app_url, steps=newer)
-    for attempt in (lambda: run_with(app_url, entries), lambda: migrate(admin_url)):
+    newer = (
+        *SCHEMA.postgres,
+        Migration(number=SCHEMA.version + 1, name="later", script="SELECT 1"),
+    )
+    create_roles_and_schema(admin_url, app_url, newer)
+    for attempt in (
+        lambda: run_with(app_url, entries),
+        lambda: migrate(admin_url, SCHEMA.postgres),
+    ):
         with pytest.raises(ConfigError, match="upgrade Stoker"):
             attempt()
 
@@ -173,7 +183,7 @@ def test_a_step_that_fails_leaves_no_trace(postgres):
     admin_url, app_url = empty_database(postgres)
     broken = Migration(number=2, name="broken", script="CREATE TABLE stoker.x (); SELECT 1/0")
     with pytest.raises(PermanentError, match="division"):
-        create_roles_and_schema(admin_url, app_url, steps=(MIGRATIONS[0], broken))
+        create_roles_and_schema(admin_url, app_url, (SCHEMA.postgres[0], broken))
     assert run_with(app_url, lambda backend: backend.schema_version()) == 1
     with psycopg.connect(admin_url) as admin:
         assert admin.execute("SELECT to_regclass('stoker.x')").fetchone() == (None,)
@@ -181,10 +191,10 @@ def test_a_step_that_fails_leaves_no_trace(postgres):
 
 def test_the_app_itself_never_migrates(postgres):
     admin_url, app_url = empty_database(postgres)
-    create_roles_and_schema(admin_url, app_url, steps=MIGRATIONS[:1])
+    create_roles_and_schema(admin_url, app_url, SCHEMA.postgres[:1])
     with pytest.raises(ConfigError, match=r"--admin-url"):
         run_with(app_url, lambda backend: backend.migrate())
-    migrate(admin_url)
+    migrate(admin_url, SCHEMA.postgres)
     assert run_with(app_url, lambda backend: backend.migrate()) == []
 
 
@@ -195,8 +205,9 @@ def test_every_table_says_what_the_app_may_do_with_it(postgres):
             "SELECT tablename FROM pg_tables WHERE schemaname = 'stoker' UNION ALL"
             " SELECT viewname FROM pg_views WHERE schemaname = 'stoker'"
         )
-        assert {name for (name,) in tables} == GRANTS.keys()
-        assert GRANTS.keys() == {"meta", *TABLES, *SHARED}, "a table that nobody attacks"
+        granted = {name for step in SCHEMA.postgres for name in step.grants}
+        assert {name for (name,) in tables} == granted
+        assert granted == {"meta", *TABLES, *SHARED}, "a table that nobody attacks"
 
 
 # What is wrong, in one line
@@ -315,22 +326,22 @@ def test_many_writers_leave_one_ledger_without_gaps(postgres):
     assert find_first_break(kept) is None
 
 
-def test_one_backend_serves_one_event_loop_after_another(postgres):
+async def test_one_backend_serves_one_event_loop_after_another(postgres):
     _, app_url = fresh_database(postgres)
     backend = PostgresBackend(app_url)
     store = backend.tenant(ACME)
-    asyncio.run(store.ledger.append([NOTE]))
-    assert len(asyncio.run(store.ledger.list_entries())) == 1
-    asyncio.run(backend.close())
-    asyncio.run(backend.close())
+    await store.ledger.append([NOTE])
+    assert len(await store.ledger.list_entries()) == 1
+    await backend.close()
+    await backend.close()
 
 
-def test_a_tenants_name_that_is_none_opens_no_door(postgres):
+async def test_a_tenants_name_that_is_none_opens_no_door(postgres):
     _, app_url = fresh_database(postgres)
     backend = PostgresBackend(app_url)
     with pytest.raises(ConfigError, match="is not a tenant id"):
         backend.tenant("acme'; DROP TABLE runs; --")
-    asyncio.run(backend.close())
+    await backend.close()
 
 
 def test_a_key_too_long_for_an_index_is_refused_for_good(postgres):
@@ -353,19 +364,14 @@ def test_a_key_too_long_for_an_index_is_refused_for_good(postgres):
     run_with(app_url, write)
 
 
-def test_closing_waits_for_what_was_asked(postgres):
+async def test_closing_waits_for_what_was_asked(postgres):
     _, app_url = fresh_database(postgres)
 
-    async def ask_and_close():
-        backend = PostgresBackend(app_url)
-        asked = [
-            asyncio.create_task(backend.tenant(GLOBEX).ledger.append([NOTE])) for _ in range(10)
-        ]
-        await asyncio.sleep(0)
-        await backend.close()
-        return await asyncio.gather(*asked)
-
-    assert len(asyncio.run(ask_and_close())) == 10
+    backend = PostgresBackend(app_url)
+    asked = [asyncio.create_task(backend.tenant(GLOBEX).ledger.append([NOTE])) for _ in range(10)]
+    await asyncio.sleep(0)
+    await backend.close()
+    assert len(await asyncio.gather(*asked)) == 10
 
 
 def test_the_session_has_one_server(postgres):

@@ -13,10 +13,10 @@ import apsw
 import pytest
 
 from faults.disks import make_read_only, memory_disk, why_no_memory_disk
+from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConfigError, ConflictError, TransientError
 from stoker.base.types import TenantId
-from stoker.db.schema_sqlite import MIGRATIONS
 from stoker.db.sqlite_file import refuse_old_sqlite
 from stoker.ledger.chain import NewEntry, find_first_break
 from stoker.runs.model import Run, RunKey
@@ -66,92 +66,77 @@ def path(tmp_path):
 # Commits
 
 
-def test_a_failure_undoes_its_own_work_and_nobody_elses(path):
+async def test_a_failure_undoes_its_own_work_and_nobody_elses(path):
     runs = [Run(key=RunKey(AT + timedelta(seconds=n // 2), 1), kind=f"{n}") for n in range(20)]
 
-    async def scenario():
-        async with opened(path) as backend:
-            store = backend.tenant(ACME).runs
-            answers = await asyncio.gather(
-                *(store.insert_run(run) for run in runs), return_exceptions=True
-            )
-            assert [type(answer) for answer in answers] == [type(None), ConflictError] * 10
-            assert await store.list_runs() == runs[18::-2]
-
-    asyncio.run(scenario())
+    async with opened(path) as backend:
+        store = backend.tenant(ACME).runs
+        answers = await asyncio.gather(
+            *(store.insert_run(run) for run in runs), return_exceptions=True
+        )
+        assert [type(answer) for answer in answers] == [type(None), ConflictError] * 10
+        assert await store.list_runs() == runs[18::-2]
 
 
-def test_an_error_in_the_work_itself_comes_back_to_whoever_asked(path):
+async def test_an_error_in_the_work_itself_comes_back_to_whoever_asked(path):
     def broken(tx):
         tx.execute("DELETE FROM runs")
         raise ZeroDivisionError
 
-    async def scenario():
-        async with opened(path) as backend:
-            store = backend.tenant(ACME)
-            await store.runs.insert_run(Run(key=RunKey(AT, 1), kind="kept"))
-            with pytest.raises(ZeroDivisionError):
-                await backend.write(broken)
-            assert len(await store.runs.list_runs()) == 1
-            await store.ledger.append([NOTE])
-
-    asyncio.run(scenario())
+    async with opened(path) as backend:
+        store = backend.tenant(ACME)
+        await store.runs.insert_run(Run(key=RunKey(AT, 1), kind="kept"))
+        with pytest.raises(ZeroDivisionError):
+            await backend.write(broken)
+        assert len(await store.runs.list_runs()) == 1
+        await store.ledger.append([NOTE])
 
 
-def test_somebody_who_stops_waiting_stops_nobody_else(path):
-    async def scenario():
-        async with opened(path) as backend:
-            book = backend.tenant(ACME).ledger
-            waiting = [asyncio.ensure_future(book.append([NOTE])) for _ in range(20)]
-            await asyncio.sleep(0)
-            for one in waiting[::2]:
-                one.cancel()
-            answers = await asyncio.gather(*waiting, return_exceptions=True)
-            kept = await book.list_entries()
-            assert find_first_break(kept) is None
-            assert all(answer[0] in kept for answer in answers[1::2])
-
-    asyncio.run(scenario())
-
-
-def test_closing_finishes_what_was_asked_and_closing_twice_is_once(path):
-    async def scenario():
-        backend = SqliteBackend(path)
-        await backend.migrate()
+async def test_somebody_who_stops_waiting_stops_nobody_else(path):
+    async with opened(path) as backend:
         book = backend.tenant(ACME).ledger
-        asked = [asyncio.ensure_future(book.append([NOTE])) for _ in range(10)]
+        waiting = [asyncio.ensure_future(book.append([NOTE])) for _ in range(20)]
         await asyncio.sleep(0)
-        await asyncio.gather(backend.close(), backend.close())
-        await backend.close()
-        assert len(await asyncio.gather(*asked)) == 10
-        await sentence(ConfigError, book.append([NOTE]), naming=path)
-        await sentence(ConfigError, book.list_entries(), naming=path)
-        assert not path.with_name("stoker.db-wal").exists()
-        assert len(await entries(path)) == 10
-
-    asyncio.run(scenario())
+        for one in waiting[::2]:
+            one.cancel()
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        kept = await book.list_entries()
+        assert find_first_break(kept) is None
+        assert all(answer[0] in kept for answer in answers[1::2])
 
 
-def test_a_backend_says_how_durable_and_sound_it_is(path):
-    async def scenario():
-        async with opened(path) as backend:
-            checks = {check.what: check for check in await backend.checks()}
-        assert all(check.ok for check in checks.values()), checks
-        assert checks["journal mode"].detail.startswith("wal")
-        assert checks["synchronous"].detail.startswith("2")
-        assert {"SQLite version", "schema version", "database file", "disk room"} <= checks.keys()
+async def test_closing_finishes_what_was_asked_and_closing_twice_is_once(path):
+    backend = SqliteBackend(path)
+    await backend.migrate()
+    book = backend.tenant(ACME).ledger
+    asked = [asyncio.ensure_future(book.append([NOTE])) for _ in range(10)]
+    await asyncio.sleep(0)
+    await asyncio.gather(backend.close(), backend.close())
+    await backend.close()
+    assert len(await asyncio.gather(*asked)) == 10
+    await sentence(ConfigError, book.append([NOTE]), naming=path)
+    await sentence(ConfigError, book.list_entries(), naming=path)
+    assert not path.with_name("stoker.db-wal").exists()
+    assert len(await entries(path)) == 10
 
-    asyncio.run(scenario())
+
+async def test_a_backend_says_how_durable_and_sound_it_is(path):
+    async with opened(path) as backend:
+        checks = {check.what: check for check in await backend.checks()}
+    assert all(check.ok for check in checks.values()), checks
+    assert checks["journal mode"].detail.startswith("wal")
+    assert checks["synchronous"].detail.startswith("2")
+    assert {"SQLite version", "schema version", "database file", "disk room"} <= checks.keys()
 
 
-def test_the_ledger_in_the_file_is_only_ever_added_to(path):
-    asyncio.run(noted(path))
+async def test_the_ledger_in_the_file_is_only_ever_added_to(path):
+    await noted(path)
     with apsw.Connection(str(path)) as stranger:
         for attempt in ("UPDATE ledger SET reason = 'other'", "DELETE FROM ledger"):
             with pytest.raises(apsw.ConstraintError, match="append-only"):
                 stranger.execute(attempt)
     stranger.close()
-    assert len(asyncio.run(entries(path))) == 1
+    assert len(await entries(path)) == 1
 
 
 @pytest.mark.parametrize("version", ["3.40.1", "3.51.2", "3.7.0"])
@@ -168,21 +153,18 @@ def test_a_sqlite_that_cannot_is_not(version):
 # Two at once
 
 
-def test_a_file_locked_for_too_long_is_left_for_later_and_still_read(path):
-    async def scenario():
-        await noted(path)
-        other = apsw.Connection(str(path))
-        other.execute("BEGIN IMMEDIATE")
-        async with opened(path, migrate=False, busy=NO_TIME) as backend:
-            book = backend.tenant(ACME).ledger
-            await sentence(TransientError, book.append([NOTE]), naming=path)
-            assert len(await book.list_entries()) == 1
-            other.execute("ROLLBACK")
-            other.close()
-            await book.append([NOTE])
-            assert len(await book.list_entries()) == 2
-
-    asyncio.run(scenario())
+async def test_a_file_locked_for_too_long_is_left_for_later_and_still_read(path):
+    await noted(path)
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    async with opened(path, migrate=False, busy=NO_TIME) as backend:
+        book = backend.tenant(ACME).ledger
+        await sentence(TransientError, book.append([NOTE]), naming=path)
+        assert len(await book.list_entries()) == 1
+        other.execute("ROLLBACK")
+        other.close()
+        await book.append([NOTE])
+        assert len(await book.list_entries()) == 2
 
 
 OURS = """
@@ -230,15 +212,15 @@ def lost_writes(script, path, *, processes, each):
     return processes * each - there
 
 
-def test_many_processes_lose_no_write_to_each_other(path, record_property):
+async def test_many_processes_lose_no_write_to_each_other(path, record_property):
     lost = lost_writes(OURS, path, processes=6, each=20)
     record_property("fault", f"B7 SQLite, 6 processes writing at once: n=120 writes, {lost} lost")
     assert lost == 0
-    assert find_first_break(asyncio.run(entries(path))) is None
+    assert find_first_break(await entries(path)) is None
 
 
-def test_reading_before_locking_is_caught_losing_writes(path):
-    asyncio.run(noted(path, 0))
+async def test_reading_before_locking_is_caught_losing_writes(path):
+    await noted(path, 0)
     assert lost_writes(NAIVE, path, processes=4, each=20) > 0
 
 
@@ -246,99 +228,81 @@ def test_reading_before_locking_is_caught_losing_writes(path):
 
 
 @pytest.mark.parametrize("content", [b"not a database at all\n" * 100, b"SQLite format 3\0" * 64])
-def test_a_file_that_is_no_database_is_named_and_left_alone(path, content):
+async def test_a_file_that_is_no_database_is_named_and_left_alone(path, content):
     path.write_bytes(content)
 
-    async def scenario():
-        async with opened(path, migrate=False) as backend:
-            for verb in (
-                backend.migrate,
-                backend.schema_version,
-                backend.tenant(ACME).runs.list_runs,
-                lambda: backend.tenant(ACME).ledger.append([NOTE]),
-            ):
-                await sentence(ConfigError, verb(), naming=path)
-            assert not all(check.ok for check in await backend.checks())
-
-    asyncio.run(scenario())
+    async with opened(path, migrate=False) as backend:
+        for verb in (
+            backend.migrate,
+            backend.schema_version,
+            backend.tenant(ACME).runs.list_runs,
+            lambda: backend.tenant(ACME).ledger.append([NOTE]),
+        ):
+            await sentence(ConfigError, verb(), naming=path)
+        assert not all(check.ok for check in await backend.checks())
     assert path.read_bytes() == content
     assert [file.name for file in path.parent.iterdir()] == ["stoker.db"]
 
 
-def test_another_programs_database_is_left_alone(path):
+async def test_another_programs_database_is_left_alone(path):
     with apsw.Connection(str(path)) as stranger:
         stranger.execute("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)")
     stranger.close()
     before = path.read_bytes()
 
-    async def scenario():
-        async with opened(path, migrate=False) as backend:
-            for verb in (
-                backend.migrate,
-                backend.schema_version,
-                backend.tenant(ACME).runs.list_runs,
-            ):
-                await sentence(ConfigError, verb(), naming=path)
-
-    asyncio.run(scenario())
+    async with opened(path, migrate=False) as backend:
+        for verb in (
+            backend.migrate,
+            backend.schema_version,
+            backend.tenant(ACME).runs.list_runs,
+        ):
+            await sentence(ConfigError, verb(), naming=path)
     assert path.read_bytes() == before
 
 
-def test_a_damaged_file_says_so(path):
-    asyncio.run(noted(path, 2000))
+async def test_a_damaged_file_says_so(path):
+    await noted(path, 2000)
     with path.open("r+b") as file:
         file.seek(4096 * 3)
         file.write(os.urandom(path.stat().st_size - 4096 * 3))
 
-    async def scenario():
-        async with opened(path, migrate=False) as backend:
-            book = backend.tenant(ACME).ledger
-            said = await sentence(ConfigError, book.list_entries(limit=5000), naming=path)
-            assert "backup" in said
-            assert not all(check.ok for check in await backend.checks())
-
-    asyncio.run(scenario())
+    async with opened(path, migrate=False) as backend:
+        book = backend.tenant(ACME).ledger
+        said = await sentence(ConfigError, book.list_entries(limit=5000), naming=path)
+        assert "backup" in said
+        assert not all(check.ok for check in await backend.checks())
 
 
-def test_a_directory_is_not_a_database(tmp_path):
-    async def scenario():
-        async with opened(tmp_path, migrate=False) as backend:
-            await sentence(ConfigError, backend.migrate(), naming=tmp_path)
-            await sentence(ConfigError, backend.tenant(ACME).runs.list_runs(), naming=tmp_path)
-
-    asyncio.run(scenario())
+async def test_a_directory_is_not_a_database(tmp_path):
+    async with opened(tmp_path, migrate=False) as backend:
+        await sentence(ConfigError, backend.migrate(), naming=tmp_path)
+        await sentence(ConfigError, backend.tenant(ACME).runs.list_runs(), naming=tmp_path)
 
 
-def test_directories_are_made_when_the_file_is(tmp_path):
+async def test_directories_are_made_when_the_file_is(tmp_path):
     deep = tmp_path / "some" / "where" / "stoker.db"
-    asyncio.run(noted(deep))
-    assert len(asyncio.run(entries(deep))) == 1
+    await noted(deep)
+    assert len(await entries(deep)) == 1
 
 
-def test_a_directory_that_cannot_be_made_is_named(tmp_path):
+async def test_a_directory_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
 
-    async def scenario():
-        async with opened(tmp_path / "file" / "stoker.db", migrate=False) as backend:
-            await sentence(ConfigError, backend.migrate(), naming=tmp_path / "file")
-
-    asyncio.run(scenario())
+    async with opened(tmp_path / "file" / "stoker.db", migrate=False) as backend:
+        await sentence(ConfigError, backend.migrate(), naming=tmp_path / "file")
 
 
-def test_only_migrating_makes_a_file(path):
-    async def scenario():
-        async with opened(path, migrate=False) as backend:
-            store = backend.tenant(ACME)
-            assert await backend.schema_version() == 0
-            for verb in (store.runs.list_runs(), store.ledger.append([NOTE])):
-                said = await sentence(ConfigError, verb, naming=path)
-                assert "stoker db migrate" in said
-            assert not all(check.ok for check in await backend.checks())
-            assert not path.exists()
-            await backend.migrate()
-            assert await store.runs.list_runs() == []
-
-    asyncio.run(scenario())
+async def test_only_migrating_makes_a_file(path):
+    async with opened(path, migrate=False) as backend:
+        store = backend.tenant(ACME)
+        assert await backend.schema_version() == 0
+        for verb in (store.runs.list_runs(), store.ledger.append([NOTE])):
+            said = await sentence(ConfigError, verb, naming=path)
+            assert "stoker db migrate" in said
+        assert not all(check.ok for check in await backend.checks())
+        assert not path.exists()
+        await backend.migrate()
+        assert await store.runs.list_runs() == []
 
 
 # Places that cannot be written to
@@ -372,34 +336,34 @@ async def _reads_but_does_not_write(path):
             assert len(await store.ledger.list_entries()) == 3
             said = await sentence(ConfigError, store.ledger.append([NOTE]), naming=path)
             assert "read-only" in said
-        assert await backend.schema_version() == len(MIGRATIONS)
+        assert await backend.schema_version() == SCHEMA.version
         checks = {check.what: check.ok for check in await backend.checks()}
         assert checks["writing"] is False
         assert checks["database file"] is True
 
 
 @pytest.mark.parametrize(("file", "directory"), [(0o444, 0o555), (0o444, 0o755), (0o644, 0o555)])
-def test_what_may_only_be_read_is_read(room, file, directory):
+async def test_what_may_only_be_read_is_read(room, file, directory):
     path = room / "stoker.db"
-    asyncio.run(noted(path, 3))
+    await noted(path, 3)
     path.chmod(file)
     room.chmod(directory)
     with ordinary_user():
-        asyncio.run(_reads_but_does_not_write(path))
+        await _reads_but_does_not_write(path)
     room.chmod(0o755)
-    assert len(asyncio.run(entries(path))) == 3
+    assert len(await entries(path)) == 3
 
 
-def test_a_read_only_disk_is_read(tmp_path):
+async def test_a_read_only_disk_is_read(tmp_path):
     if reason := why_no_memory_disk():
         pytest.skip(reason)
     with memory_disk(tmp_path / "disk", size="4m") as disk:
-        asyncio.run(noted(disk / "stoker.db", 3))
+        await noted(disk / "stoker.db", 3)
         make_read_only(disk)
-        asyncio.run(_reads_but_does_not_write(disk / "stoker.db"))
+        await _reads_but_does_not_write(disk / "stoker.db")
 
 
-def test_writes_left_in_the_log_of_a_read_only_place_are_not_silently_missed(room):
+async def test_writes_left_in_the_log_of_a_read_only_place_are_not_silently_missed(room):
     path, left = room / "stoker.db", room / "left" / "stoker.db"
 
     async def scenario():
@@ -409,7 +373,7 @@ def test_writes_left_in_the_log_of_a_read_only_place_are_not_silently_missed(roo
             for name in ("stoker.db", "stoker.db-wal"):  # as a killed program would leave them
                 (left.parent / name).write_bytes((room / name).read_bytes())
 
-    asyncio.run(scenario())
+    await scenario()
     left.parent.chmod(0o555)
     with ordinary_user():
 
@@ -418,12 +382,12 @@ def test_writes_left_in_the_log_of_a_read_only_place_are_not_silently_missed(roo
                 verb = backend.tenant(ACME).ledger.list_entries()
                 assert "-wal" in await sentence(ConfigError, verb, naming=left)
 
-        asyncio.run(reading())
+        await reading()
     left.parent.chmod(0o755)
-    assert len(asyncio.run(entries(left))) == 1
+    assert len(await entries(left)) == 1
 
 
-def test_a_full_disk_loses_nothing_and_says_what_to_do(tmp_path):
+async def test_a_full_disk_loses_nothing_and_says_what_to_do(tmp_path):
     if reason := why_no_memory_disk():
         pytest.skip(reason)
 
@@ -447,11 +411,11 @@ def test_a_full_disk_loses_nothing_and_says_what_to_do(tmp_path):
             assert find_first_break(kept) is None
 
     with memory_disk(tmp_path / "disk", size="1m") as disk:
-        asyncio.run(scenario(disk))
+        await scenario(disk)
 
 
-def test_running_out_of_open_files_is_left_for_later(path):
-    asyncio.run(noted(path))
+async def test_running_out_of_open_files_is_left_for_later(path):
+    await noted(path)
     script = """
 import asyncio, os, resource, sys
 from stoker.base.errors import TransientError

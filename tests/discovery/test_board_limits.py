@@ -1,6 +1,5 @@
 """Boards and feeds as settings say: at the pace they allow, and not while they are stopped."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -18,26 +17,23 @@ from stoker.testing import EventRecorder, FakeClock
 ACME = TenantId("acme")
 
 
-def on_boards(home, work, toml="", *, box):
+async def on_boards(home, work, toml="", *, box):
     """Run work with the connectors of one process, on a clock that is turned by waiting."""
     (home / "stoker.toml").write_text(f'[storage]\nbackend = "memory"\n{toml}\n[tenants.acme]\n')
     at = {"STOKER_SANDBOX_ADDRESS": box.box.address}
     own = read_settings(directory=home, config=None, flags={}, environment=at)
 
-    async def whole():
-        async with open_app(own, observer=EventRecorder()) as app:
-            clock = FakeClock()
-            traffic = build_vendor_limits(app.settings, app.backend, owner="us", clock=clock)
-            async with VendorFactory(
-                app.settings,
-                hosts=LocalHostPacer(clock=clock),
-                traffic=traffic,
-                clock=clock,
-                stops=lambda tenant: app.backend.tenant(tenant).money.list_stops(),
-            ) as connectors:
-                return await work(connectors, clock, app)
-
-    return asyncio.run(whole())
+    async with open_app(own, observer=EventRecorder()) as app:
+        clock = FakeClock()
+        traffic = build_vendor_limits(app.settings, app.backend, owner="us", clock=clock)
+        async with VendorFactory(
+            app.settings,
+            hosts=LocalHostPacer(clock=clock),
+            traffic=traffic,
+            clock=clock,
+            stops=lambda tenant: app.backend.tenant(tenant).money.list_stops(),
+        ) as connectors:
+            return await work(connectors, clock, app)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +47,7 @@ async def asked(connectors, vendor):
         await connectors.board(vendor, ACME).read_postings("nobody-at-all")
 
 
-def test_all_boards_together_keep_the_rate_that_settings_say(tmp_path, box):
+async def test_all_boards_together_keep_the_rate_that_settings_say(tmp_path, box):
     async def work(connectors, clock, _):
         for vendor in ("greenhouse", "lever", "ashby"):
             await asked(connectors, vendor)
@@ -60,11 +56,11 @@ def test_all_boards_together_keep_the_rate_that_settings_say(tmp_path, box):
         assert (await connectors.check_vendor("boards", ACME)).ok  # three more calls
         return clock.elapsed()
 
-    waited = on_boards(tmp_path, work, "[boards]\ncalls = 1\nper_s = 20\n", box=box)
+    waited = await on_boards(tmp_path, work, "[boards]\ncalls = 1\nper_s = 20\n", box=box)
     assert timedelta(seconds=120) <= waited < timedelta(seconds=121)
 
 
-def test_a_feeds_host_is_asked_as_gently_as_a_site(tmp_path, box):
+async def test_a_feeds_host_is_asked_as_gently_as_a_site(tmp_path, box):
     async def work(connectors, clock, _):
         for _ in range(3):
             with pytest.raises(PermanentError):
@@ -72,11 +68,11 @@ def test_a_feeds_host_is_asked_as_gently_as_a_site(tmp_path, box):
         return clock.elapsed()
 
     toml = "[crawl]\ngap_s = 9\n[boards]\ncalls = 1000\nper_s = 1\nburst = 10\n"
-    waited = on_boards(tmp_path, work, toml, box=box)
+    waited = await on_boards(tmp_path, work, toml, box=box)
     assert timedelta(seconds=18) <= waited < timedelta(seconds=19)
 
 
-def test_one_board_that_wants_to_rest_is_left_alone_and_the_others_are_not(tmp_path):
+async def test_one_board_that_wants_to_rest_is_left_alone_and_the_others_are_not(tmp_path):
     def busy(asked):
         return Response(status=429, headers={"retry-after": "30"})
 
@@ -95,13 +91,13 @@ def test_one_board_that_wants_to_rest_is_left_alone_and_the_others_are_not(tmp_p
 
     with RunningBox(vendors=vendors) as box:
         toml = "[boards]\ncalls = 1000\nper_s = 1\nburst = 10\n"
-        first, second, third = on_boards(tmp_path, work, toml, box=box)
+        first, second, third = await on_boards(tmp_path, work, toml, box=box)
     assert second - first < timedelta(seconds=1)
     assert third - first >= timedelta(seconds=30)
 
 
 @pytest.mark.parametrize("stopped", ["", "boards"])
-def test_a_stop_ends_asking_until_it_is_taken_back(tmp_path, box, stopped):
+async def test_a_stop_ends_asking_until_it_is_taken_back(tmp_path, box, stopped):
     async def work(connectors, clock, app):
         money = app.backend.tenant(ACME).money
         await money.stop(stopped, reason="look at it first", now=clock.now())
@@ -112,4 +108,4 @@ def test_a_stop_ends_asking_until_it_is_taken_back(tmp_path, box, stopped):
         await asked(connectors, "lever")
         return well.ok
 
-    assert on_boards(tmp_path, work, box=box)
+    assert await on_boards(tmp_path, work, box=box)

@@ -1,6 +1,5 @@
 """Job boards and feeds, read from the make-believe ones and from servers that talk nonsense."""
 
-import asyncio
 import json
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -32,28 +31,25 @@ def board(http, kind, *, at=None, **more):
 NONSENSE = "http://board.test"
 
 
-def in_sandbox(work, **how):
-    async def run():
-        async with Sandbox(**{"companies": 200, **how}) as box:
-            http = HttpClient(user_agent="Stoker test", sandbox=box.address)
-            try:
-                return await work(box, http)
-            finally:
-                await http.close()
-
-    return asyncio.run(run())
+async def in_sandbox(work, **how):
+    async with Sandbox(**{"companies": 200, **how}) as box:
+        http = HttpClient(user_agent="Stoker test", sandbox=box.address)
+        try:
+            return await work(box, http)
+        finally:
+            await http.close()
 
 
-def said_by(handler, work):
+async def said_by(handler, work):
     """Ask a server that answers as it is told to."""
-    return in_sandbox(
+    return await in_sandbox(
         lambda _, http: work(http), vendors={"board.test": lambda world, dials, tallies: handler}
     )
 
 
-def read(kind, body, *, status=200):
+async def read(kind, body, *, status=200):
     handler = lambda asked: Response(status=status, body=body)  # noqa: E731
-    return said_by(handler, lambda http: board(http, kind, at=NONSENSE).read_postings("acme"))
+    return await said_by(handler, lambda http: board(http, kind, at=NONSENSE).read_postings("acme"))
 
 
 def on_board(world, kind):
@@ -64,13 +60,13 @@ def on_board(world, kind):
 
 
 @each_board
-def test_every_opening_comes_with_company_place_and_moment(kind):
+async def test_every_opening_comes_with_company_place_and_moment(kind):
     async def work(box, http):
         company = on_board(box.world, kind)
         found = await board(http, kind).read_postings(company.slug, company=company.brand)
         return company, list_openings(box.world, company, night=0), found
 
-    company, openings, found = in_sandbox(work)
+    company, openings, found = await in_sandbox(work)
 
     assert not found.rejects
     assert not found.truncated
@@ -81,7 +77,7 @@ def test_every_opening_comes_with_company_place_and_moment(kind):
 
 
 @each_board
-def test_an_unchanged_board_is_not_read_again(kind):
+async def test_an_unchanged_board_is_not_read_again(kind):
     async def work(box, http):
         one = board(http, kind)
         slug = on_board(box.world, kind).slug
@@ -89,7 +85,7 @@ def test_an_unchanged_board_is_not_read_again(kind):
         again = await one.read_postings(slug, known=first.validators)
         return first, again
 
-    first, again = in_sandbox(work)
+    first, again = await in_sandbox(work)
 
     assert first.validators.etag
     assert (again.unchanged, again.jobs) == (True, ())
@@ -97,23 +93,23 @@ def test_an_unchanged_board_is_not_read_again(kind):
 
 
 @each_board
-def test_a_board_that_is_not_there_is_nobodys_to_retry(kind):
+async def test_a_board_that_is_not_there_is_nobodys_to_retry(kind):
     async def work(_, http):
         await board(http, kind).read_postings("no-such-board")
 
     with pytest.raises(PermanentError):
-        in_sandbox(work)
+        await in_sandbox(work)
 
 
 @each_board
 @pytest.mark.parametrize("name", ["", "../admin", "a b", "a/b", "a?b", "x" * 101])
-def test_a_boards_name_cannot_lead_elsewhere(kind, name):
+async def test_a_boards_name_cannot_lead_elsewhere(kind, name):
     async def work(box, http):
         with pytest.raises(PermanentError):
             await board(http, kind).read_postings(name)
         return box.meter.requests
 
-    assert in_sandbox(work) == 0
+    assert await in_sandbox(work) == 0
 
 
 def wrapped(kind, jobs):
@@ -146,16 +142,16 @@ GOOD = {
 @each_board
 @settings(max_examples=25)
 @given(bad=st.lists(anything, max_size=5))
-def test_bad_postings_never_lose_the_good_one(kind, bad):
-    jobs = read(kind, wrapped(kind, [*bad, GOOD])).jobs
+async def test_bad_postings_never_lose_the_good_one(kind, bad):
+    jobs = (await read(kind, wrapped(kind, [*bad, GOOD]))).jobs
     assert "https://a.test/1" in [job.url for job in jobs]
 
 
 @each_board
 @pytest.mark.parametrize("body", [b"", b"null", b'{"jobs": 3}', b"[", b"<html>", b'"x"', b"{}"])
-def test_an_answer_of_the_wrong_shape_is_one_to_ask_for_again(kind, body):
+async def test_an_answer_of_the_wrong_shape_is_one_to_ask_for_again(kind, body):
     with pytest.raises(TransientError):
-        read(kind, body)
+        await read(kind, body)
 
 
 @each_board
@@ -171,12 +167,12 @@ def test_an_answer_of_the_wrong_shape_is_one_to_ask_for_again(kind, body):
         (304, PermanentError),
     ],
 )
-def test_what_a_board_refuses_with_says_what_to_do(kind, status, kind_of_error):
+async def test_what_a_board_refuses_with_says_what_to_do(kind, status, kind_of_error):
     with pytest.raises(kind_of_error):
-        read(kind, b"{}", status=status)
+        await read(kind, b"{}", status=status)
 
 
-def test_lever_is_read_page_by_page_to_its_end():
+async def test_lever_is_read_page_by_page_to_its_end():
     everything = [
         {"hostedUrl": f"https://a.test/{nth}", "text": f"Job {nth}"} for nth in range(250)
     ]
@@ -187,13 +183,15 @@ def test_lever_is_read_page_by_page_to_its_end():
             headers={"etag": '"x"'}, body=json.dumps(everything[skip : skip + limit]).encode()
         )
 
-    found = said_by(handler, lambda http: board(http, "lever", at=NONSENSE).read_postings("acme"))
+    found = await said_by(
+        handler, lambda http: board(http, "lever", at=NONSENSE).read_postings("acme")
+    )
 
     assert [job.title for job in found.jobs] == [each["text"] for each in everything]
     assert found.validators == Validators()  # of a first page, which says nothing of the others
 
 
-def test_only_the_first_page_is_asked_for_with_what_is_known():
+async def test_only_the_first_page_is_asked_for_with_what_is_known():
     page = [{"hostedUrl": f"https://a.test/{nth}", "text": "Job"} for nth in range(LEVER_PAGE_SIZE)]
 
     def handler(asked):
@@ -203,7 +201,7 @@ def test_only_the_first_page_is_asked_for_with_what_is_known():
             )
         return Response(body=json.dumps(page).encode())
 
-    found = said_by(
+    found = await said_by(
         handler,
         lambda http: board(http, "lever", at=NONSENSE).read_postings(
             "acme", known=Validators(etag='"x"')
@@ -213,7 +211,7 @@ def test_only_the_first_page_is_asked_for_with_what_is_known():
     assert len(found.jobs) == LEVER_PAGE_SIZE
 
 
-def test_a_date_does_where_a_board_gives_no_tag_and_nonsense_is_not_kept():
+async def test_a_date_does_where_a_board_gives_no_tag_and_nonsense_is_not_kept():
     when = "Sun, 01 Nov 2026 18:00:00 GMT"
 
     def handler(asked):
@@ -227,13 +225,13 @@ def test_a_date_does_where_a_board_gives_no_tag_and_nonsense_is_not_kept():
         first = await one.read_postings("acme")
         return first, await one.read_postings("acme", known=first.validators)
 
-    first, again = said_by(handler, work)
+    first, again = await said_by(handler, work)
 
     assert first.validators == Validators(last_modified=when)
     assert again.unchanged
 
 
-def test_a_board_that_repeats_itself_for_ever_is_left():
+async def test_a_board_that_repeats_itself_for_ever_is_left():
     asked_for = []
     page = json.dumps(
         [{"hostedUrl": f"https://a.test/{nth}", "text": "Job"} for nth in range(LEVER_PAGE_SIZE)]
@@ -243,20 +241,22 @@ def test_a_board_that_repeats_itself_for_ever_is_left():
         asked_for.append(asked.number)
         return Response(body=page)
 
-    found = said_by(handler, lambda http: board(http, "lever", at=NONSENSE).read_postings("acme"))
+    found = await said_by(
+        handler, lambda http: board(http, "lever", at=NONSENSE).read_postings("acme")
+    )
 
     assert (len(found.jobs), len(asked_for)) == (LEVER_PAGE_SIZE, 2)
 
 
-def test_what_ashby_does_not_list_is_not_taken():
+async def test_what_ashby_does_not_list_is_not_taken():
     hidden = {**GOOD, "jobUrl": "https://a.test/2", "isListed": False}
-    assert [job.url for job in read("ashby", wrapped("ashby", [hidden, GOOD])).jobs] == [
+    assert [job.url for job in (await read("ashby", wrapped("ashby", [hidden, GOOD]))).jobs] == [
         "https://a.test/1"
     ]
 
 
 @pytest.mark.parametrize("kind", ["rss", "atom"])
-def test_a_feed_lists_what_is_open_and_is_read_again_only_when_it_changed(kind):
+async def test_a_feed_lists_what_is_open_and_is_read_again_only_when_it_changed(kind):
     async def work(box, http):
         company = next(
             each
@@ -268,7 +268,7 @@ def test_a_feed_lists_what_is_open_and_is_read_again_only_when_it_changed(kind):
         again = await Feeds(http).read_postings(url, known=found.validators)
         return list_openings(box.world, company, night=0), found, again, company
 
-    openings, found, again, company = in_sandbox(work)
+    openings, found, again, company = await in_sandbox(work)
 
     assert [(job.title, job.posted_at) for job in found.jobs] == [
         (each.title, each.posted_at) for each in openings
@@ -277,15 +277,15 @@ def test_a_feed_lists_what_is_open_and_is_read_again_only_when_it_changed(kind):
     assert (again.unchanged, again.jobs) == (True, ())
 
 
-def hostile(name):
-    return in_sandbox(
+async def hostile(name):
+    return await in_sandbox(
         lambda _, http: Feeds(http).read_postings(f"http://feeds.test/hostile/{name}")
     )
 
 
-def test_a_feed_with_entities_of_its_own_is_refused_unread():
+async def test_a_feed_with_entities_of_its_own_is_refused_unread():
     with pytest.raises(PermanentError):
-        hostile("bomb.rss")
+        await hostile("bomb.rss")
 
 
 def test_a_document_type_alone_is_reason_enough():
@@ -301,24 +301,24 @@ def test_a_feed_too_deep_is_read_down_to_there():
     assert raws[1].parse_error
 
 
-def test_a_feed_that_breaks_off_gives_what_came_before():
-    found = hostile("broken.rss")
+async def test_a_feed_that_breaks_off_gives_what_came_before():
+    found = await hostile("broken.rss")
 
     assert [job.title for job in found.jobs] == ["Kept"]
     assert found.rejects[0].reason == "the feed breaks off here"
 
 
 @pytest.mark.parametrize("name", ["items.rss", "huge.rss"])
-def test_a_feed_without_end_is_read_so_far(name):
-    found = hostile(name)
+async def test_a_feed_without_end_is_read_so_far(name):
+    found = await hostile(name)
 
     assert len(found.jobs) == MAX_POSTINGS
     assert found.truncated
     assert found.jobs[1].title == "Job 1"
 
 
-def test_dates_in_every_shape_are_understood_or_left_out():
-    moments = [job.posted_at for job in hostile("dates.rss").jobs]
+async def test_dates_in_every_shape_are_understood_or_left_out():
+    moments = [job.posted_at for job in (await hostile("dates.rss")).jobs]
     six = datetime(2026, 11, 1, 18, tzinfo=UTC)
 
     assert moments == [
@@ -363,7 +363,7 @@ def test_no_bytes_get_past_the_reader_of_feeds(body):
 
 
 @each_board
-def test_every_call_waits_for_its_turn(kind):
+async def test_every_call_waits_for_its_turn(kind):
     hosts = []
 
     @asynccontextmanager
@@ -382,13 +382,13 @@ def test_every_call_waits_for_its_turn(kind):
         await one.check()
         return found
 
-    found = said_by(handler, work)
+    found = await said_by(handler, work)
 
     assert found.requests == (2 if kind == "lever" else 1)
     assert hosts == ["board.test"] * (found.requests + 1)
 
 
-def test_a_feed_waits_for_its_turn_at_its_own_host():
+async def test_a_feed_waits_for_its_turn_at_its_own_host():
     hosts = []
 
     @asynccontextmanager
@@ -400,14 +400,14 @@ def test_a_feed_waits_for_its_turn_at_its_own_host():
         with pytest.raises(PermanentError):
             await Feeds(http, turn=turn).read_postings("http://feeds.test/nobody/jobs.rss")
 
-    in_sandbox(work)
+    await in_sandbox(work)
     assert hosts == ["feeds.test"]
 
 
 @pytest.mark.parametrize("kind", ["lever", "ashby"])
-def test_what_a_board_says_of_the_work_is_looked_at(kind):
+async def test_what_a_board_says_of_the_work_is_looked_at(kind):
     said = {"descriptionPlain": "We use Python.", "workplaceType": "remote", "isRemote": True}
-    (listing,) = read(kind, wrapped(kind, [{**GOOD, **said}])).listings
+    (listing,) = (await read(kind, wrapped(kind, [{**GOOD, **said}]))).listings
     assert (listing.enriched.stack, listing.enriched.remote) == (("python",), True)
 
 
@@ -421,10 +421,10 @@ def test_the_text_of_a_feeds_item_is_looked_at_and_not_kept():
 @pytest.mark.parametrize(
     ("status", "there"), [(404, True), (403, True), (429, False), (500, False)]
 )
-def test_boards_are_there_when_they_answer_whatever_they_say(status, there):
+async def test_boards_are_there_when_they_answer_whatever_they_say(status, there):
     async def work(http):
         return await AllBoards([board(http, kind, at=NONSENSE) for kind in BOARDS]).check()
 
-    health = said_by(lambda asked: Response(status=status), work)
+    health = await said_by(lambda asked: Response(status=status), work)
     assert health.ok is there
     assert all(kind in health.detail for kind in BOARDS)

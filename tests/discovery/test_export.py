@@ -1,6 +1,5 @@
 """Files of postings: whole or not at all, harmless to open, the same bytes for the same rows."""
 
-import asyncio
 import csv
 import io
 import json
@@ -36,11 +35,8 @@ async def kept(jobs):
     return runs
 
 
-def written(place, jobs, *, more=True):
-    async def write():
-        return await PostingFiles(place).write(await kept(jobs), RUN, enriched=more)
-
-    rows = asyncio.run(write())
+async def written(place, jobs, *, more=True):
+    rows = await PostingFiles(place).write(await kept(jobs), RUN, enriched=more)
     return rows, {path.name: path.read_bytes() for path in place.iterdir()}
 
 
@@ -52,8 +48,8 @@ def test_files_are_named_by_the_run():
     )
 
 
-def test_a_run_without_postings_has_files_that_say_so(tmp_path):
-    rows, files = written(tmp_path, [])
+async def test_a_run_without_postings_has_files_that_say_so(tmp_path):
+    rows, files = await written(tmp_path, [])
     assert rows == 0
     assert files["jobs_enriched_20261116_013000.json"] == b"[]\n"
     for name, columns in (("discovered", JOB_COLUMNS), ("scored", SCORE_COLUMNS)):
@@ -70,10 +66,10 @@ titles = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"
         titles | st.sampled_from(["=1+1", "@x", "\t-2", "'a", "a\r\nb", '"']), max_size=5
     )
 )
-def test_whatever_postings_say_it_is_harmless_and_can_be_read_back(tmp_path_factory, titles):
+async def test_whatever_postings_say_it_is_harmless_and_can_be_read_back(tmp_path_factory, titles):
     place = tmp_path_factory.mktemp("files")
     jobs = [job(nth, title) for nth, title in enumerate(titles)]
-    _, files = written(place, jobs)
+    _, files = await written(place, jobs)
     text = files["jobs_discovered_20261116_013000.csv"].decode()
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
 
@@ -85,10 +81,10 @@ def test_whatever_postings_say_it_is_harmless_and_can_be_read_back(tmp_path_fact
     assert len(json.loads(files["jobs_enriched_20261116_013000.json"])) == len(jobs)
 
 
-def test_many_pages_are_one_file_in_id_order(tmp_path):
+async def test_many_pages_are_one_file_in_id_order(tmp_path):
     jobs = [job(nth) for nth in range(2_500)]
-    rows, files = written(tmp_path, jobs)
-    _, again = written(tmp_path / "again", jobs[::-1])
+    rows, files = await written(tmp_path, jobs)
+    _, again = await written(tmp_path / "again", jobs[::-1])
 
     assert rows == 7_500
     assert files == again
@@ -107,13 +103,13 @@ class Breaking(MemoryRunStore):
         return [job(nth) for nth in range(limit)]
 
 
-def test_a_file_that_cannot_be_finished_is_not_there_at_all(tmp_path):
+async def test_a_file_that_cannot_be_finished_is_not_there_at_all(tmp_path):
     with pytest.raises(TransientError):
-        asyncio.run(PostingFiles(tmp_path).write(Breaking(), RUN, enriched=False))
+        await PostingFiles(tmp_path).write(Breaking(), RUN, enriched=False)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path):
+async def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigError, match="cannot be written"):
-        asyncio.run(PostingFiles(tmp_path / "file").write(MemoryRunStore(), RUN, enriched=False))
+        await PostingFiles(tmp_path / "file").write(MemoryRunStore(), RUN, enriched=False)

@@ -83,8 +83,8 @@ def test_a_night_that_ends_in_time_leaves_nobody_out():
     assert progress.finish < NOON + HOUR
 
 
-def test_a_night_that_would_be_late_leaves_out_the_least_valuable_and_says_so():
-    shed, left, told = asyncio.run(watched(planned=100, after=HOUR / 2, ended=25, under_way=5))
+async def test_a_night_that_would_be_late_leaves_out_the_least_valuable_and_says_so():
+    shed, left, told = await watched(planned=100, after=HOUR / 2, ended=25, under_way=5)
     # 25 in half an hour, 5 are under way: 20 more are done by the hour, 50 are not.
     assert shed == 50
     gone = [unit.rank for unit in left if unit.state is WorkState.DROPPED]
@@ -93,21 +93,21 @@ def test_a_night_that_would_be_late_leaves_out_the_least_valuable_and_says_so():
     assert [event.units for event in told.of_type(UnitsShed)] == [50]
 
 
-def test_a_slow_beginning_alone_leaves_nobody_out():
-    shed, _, told = asyncio.run(watched(planned=100, after=HOUR / 2, ended=3, under_way=5))
+async def test_a_slow_beginning_alone_leaves_nobody_out():
+    shed, _, told = await watched(planned=100, after=HOUR / 2, ended=3, under_way=5)
     assert shed == 0
     assert told.of_type(NightProgress)[0].late
 
 
-def test_after_the_deadline_nothing_more_is_begun():
-    shed, left, _ = asyncio.run(watched(planned=20, after=HOUR, ended=2, under_way=3))
+async def test_after_the_deadline_nothing_more_is_begun():
+    shed, left, _ = await watched(planned=20, after=HOUR, ended=2, under_way=3)
     assert shed == 15
     assert {unit.state for unit in left} == {WorkState.DONE, WorkState.CLAIMED, WorkState.DROPPED}
 
 
-def test_of_more_than_a_page_that_wait_the_most_valuable_stay_and_no_others():
+async def test_of_more_than_a_page_that_wait_the_most_valuable_stay_and_no_others():
     planned = 3 * PAGE_SIZE
-    shed, left, _ = asyncio.run(watched(planned=planned, after=HOUR / 2, ended=25, under_way=5))
+    shed, left, _ = await watched(planned=planned, after=HOUR / 2, ended=25, under_way=5)
     assert shed == planned - 50
     assert [unit.rank for unit in left if unit.state is WorkState.WAITING] == list(range(30, 50))
 
@@ -132,22 +132,22 @@ async def watched_to_the_end(**fails):
     return clock.now(), [progress.at for progress in told.of_type(NightProgress)]
 
 
-def test_what_is_under_way_at_the_deadline_has_ten_minutes_more_and_no_longer():
-    ended_at, looks = asyncio.run(watched_to_the_end())
+async def test_what_is_under_way_at_the_deadline_has_ten_minutes_more_and_no_longer():
+    ended_at, looks = await watched_to_the_end()
     assert ended_at == NOON + HOUR + timedelta(minutes=10)
     assert looks == [NOON + timedelta(minutes=minute) for minute in range(1, 71)]
 
 
-def test_a_store_that_is_away_for_a_moment_does_not_end_the_watch():
+async def test_a_store_that_is_away_for_a_moment_does_not_end_the_watch():
     gone = [TransientError("restarting"), UncertainError("no answer")]
-    _, looks = asyncio.run(watched_to_the_end(count_items=gone))
+    _, looks = await watched_to_the_end(count_items=gone)
     assert looks == [NOON + timedelta(minutes=minute) for minute in range(3, 71)]
 
 
-def test_a_watch_that_can_never_look_again_says_so():
+async def test_a_watch_that_can_never_look_again_says_so():
     gone = [PermanentError("the table is gone")]
     with pytest.raises(PermanentError, match="the table is gone"):
-        asyncio.run(watched_to_the_end(count_items=gone))
+        await watched_to_the_end(count_items=gone)
 
 
 def progress(**how):

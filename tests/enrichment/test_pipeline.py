@@ -103,15 +103,12 @@ def visits_of(house, before):
     return Visits(house.app.connectors.crawler(), before)
 
 
-def at(tmp_path, journey, **how):
-    async def whole():
-        async with house(tmp_path, troubles=False, **{"companies": 5, **how}) as here:
-            return await journey(here)
-
-    return asyncio.run(whole())
+async def at(tmp_path, journey, **how):
+    async with house(tmp_path, troubles=False, **{"companies": 5, **how}) as here:
+        return await journey(here)
 
 
-def test_a_company_nobody_can_work_on_fails_alone_and_says_why(tmp_path):
+async def test_a_company_nobody_can_work_on_fails_alone_and_says_why(tmp_path):
     async def journey(house):
         calls = Counter()
 
@@ -127,7 +124,7 @@ def test_a_company_nobody_can_work_on_fails_alone_and_says_why(tmp_path):
         units = await house.units(first)
         return first, {unit.company: unit for unit in units}, await house.night()
 
-    ending, units, again = at(tmp_path, journey)
+    ending, units, again = await at(tmp_path, journey)
 
     states = Counter(unit.state for unit in units.values())
     assert states == {WorkState.DONE: 4, WorkState.FAILED: 1}
@@ -139,7 +136,7 @@ def test_a_company_nobody_can_work_on_fails_alone_and_says_why(tmp_path):
     assert again.state is RunState.DONE
 
 
-def test_a_slow_site_holds_up_nobody_else(tmp_path):
+async def test_a_slow_site_holds_up_nobody_else(tmp_path):
     async def journey(house):
         others, seen = asyncio.Event(), []
 
@@ -152,7 +149,7 @@ def test_a_slow_site_holds_up_nobody_else(tmp_path):
 
         return await Desk(house, crawler=visits_of(house, first_waits_for_all), at_once=2).go()
 
-    _, units = at(tmp_path, journey)
+    _, units = await at(tmp_path, journey)
     assert {unit.state for unit in units.values()} == {WorkState.DONE}
 
 
@@ -179,7 +176,7 @@ class SeenExports:
         return await self._real.flush()
 
 
-def test_a_slow_site_does_not_keep_the_others_results_from_the_crm(tmp_path):
+async def test_a_slow_site_does_not_keep_the_others_results_from_the_crm(tmp_path):
     async def journey(house):
         slow, seen = [], SeenExports(house)
 
@@ -193,7 +190,7 @@ def test_a_slow_site_does_not_keep_the_others_results_from_the_crm(tmp_path):
         desk = Desk(house, crawler=visits, exports=seen, at_once=3, sent_together=2)
         return *await desk.go(), seen.first
 
-    ending, units, first = at(tmp_path, journey)
+    ending, units, first = await at(tmp_path, journey)
     assert {unit.state for unit in units.values()} == {WorkState.DONE}
     assert len(set(first)) >= 2
     assert ending.counts["crm_written"] > 5
@@ -210,12 +207,12 @@ async def settled_under(store, run):
     return found
 
 
-def test_a_whole_night_cost_what_its_units_did_and_what_the_ledger_says(tmp_path):
+async def test_a_whole_night_cost_what_its_units_did_and_what_the_ledger_says(tmp_path):
     async def journey(house):
         ended = await house.night()
         return ended, await house.units(ended), await settled_under(house.store(), ended.name)
 
-    ended, units, settled = at(tmp_path, journey)
+    ended, units, settled = await at(tmp_path, journey)
     by_units = Counter()
     for unit in units:
         by_units.update(unit.cost)
@@ -224,7 +221,7 @@ def test_a_whole_night_cost_what_its_units_did_and_what_the_ledger_says(tmp_path
     assert +Counter(ended.manifest.cost) == +by_units
 
 
-def test_a_night_that_is_asked_to_stop_says_what_it_spent_and_wrote_by_then(tmp_path):
+async def test_a_night_that_is_asked_to_stop_says_what_it_spent_and_wrote_by_then(tmp_path):
     async def journey(house):
         slow, seen = [], SeenExports(house)
 
@@ -241,7 +238,7 @@ def test_a_night_that_is_asked_to_stop_says_what_it_spent_and_wrote_by_then(tmp_
         rows = await house.store().nights.list_sent_rows(desk.run)
         return ending, units, rows, await settled_under(house.store(), desk.run)
 
-    ending, units, rows, settled = at(tmp_path, journey)
+    ending, units, rows, settled = await at(tmp_path, journey)
     by_units = Counter()
     for unit in units.values():
         by_units.update(unit.cost)
@@ -253,7 +250,9 @@ def test_a_night_that_is_asked_to_stop_says_what_it_spent_and_wrote_by_then(tmp_
     assert ending.cost["crawl/pull_units"] > by_units["crawl/pull_units"]
 
 
-def test_a_night_that_is_cut_off_says_what_it_spent_and_wrote_and_how_many_were_through(tmp_path):
+async def test_a_night_that_is_cut_off_says_what_it_spent_and_wrote_and_how_many_were_through(
+    tmp_path,
+):
     async def journey(house):
         seen, slow = SeenExports(house), []
 
@@ -276,7 +275,7 @@ def test_a_night_that_is_cut_off_says_what_it_spent_and_wrote_and_how_many_were_
         rows = await house.store().nights.list_sent_rows(run.name)
         return run, rows, await settled_under(house.store(), run.name)
 
-    run, rows, settled = at(tmp_path, journey)
+    run, rows, settled = await at(tmp_path, journey)
     counts, steps = run.manifest.counts, {step.step: step for step in run.manifest.steps}
     assert (run.state, run.reason) == (RunState.CANCELLED, "stopped before it was finished")
     assert run.manifest.cost == settled
@@ -287,7 +286,7 @@ def test_a_night_that_is_cut_off_says_what_it_spent_and_wrote_and_how_many_were_
     assert len(run.manifest.remaining) == 5 - steps["companies"].items
 
 
-def test_who_waits_for_a_verdict_holds_no_place(tmp_path):
+async def test_who_waits_for_a_verdict_holds_no_place(tmp_path):
     async def journey(house):
         everybody, seen = asyncio.Event(), []
 
@@ -315,7 +314,7 @@ def test_who_waits_for_a_verdict_holds_no_place(tmp_path):
 
         return await Desk(house, crawler=visits_of(house, noted), verifier=Late(), at_once=1).go()
 
-    _, units = at(tmp_path, journey)
+    _, units = await at(tmp_path, journey)
     assert {unit.state for unit in units.values()} == {WorkState.DONE}
 
 
@@ -334,7 +333,7 @@ class Sleeper(SystemClock):
         self.still = LEASE_LENGTH + timedelta(seconds=1)
 
 
-def test_who_was_held_still_for_longer_than_its_lease_begins_and_pays_nothing_more(tmp_path):
+async def test_who_was_held_still_for_longer_than_its_lease_begins_and_pays_nothing_more(tmp_path):
     clock = Sleeper()
 
     async def journey(house):
@@ -342,7 +341,7 @@ def test_who_was_held_still_for_longer_than_its_lease_begins_and_pays_nothing_mo
         ending, units = await desk.go()
         return ending, units, house.charged(), await desk.store.accounts.list_company_records()
 
-    ending, units, charged, known = at(tmp_path, journey, clock=clock)
+    ending, units, charged, known = await at(tmp_path, journey, clock=clock)
     assert (ending.state, known) == (RunState.PARTIAL, [])
     assert {unit.state for unit in units.values()} == {WorkState.WAITING}
     assert "held still" in ending.reason
@@ -350,20 +349,20 @@ def test_who_was_held_still_for_longer_than_its_lease_begins_and_pays_nothing_mo
     assert charged["tavily"]["credits"] == 1  # what led to the first site
 
 
-def test_who_was_held_still_while_choosing_leaves_the_night_to_others(tmp_path):
+async def test_who_was_held_still_while_choosing_leaves_the_night_to_others(tmp_path):
     clock = Sleeper()
 
     async def journey(house):
         desk = Desk(house, planning=clock.sleep_on)
         return *await desk.go(), house.charged()
 
-    ending, units, charged = at(tmp_path, journey, clock=clock)
+    ending, units, charged = await at(tmp_path, journey, clock=clock)
     assert (ending.state, units, charged) == (RunState.CANCELLED, {}, {})
     assert "held still" in ending.reason
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_no_more_companies_are_visited_at_once_than_there_are_places(tmp_path, at_once):
+async def test_no_more_companies_are_visited_at_once_than_there_are_places(tmp_path, at_once):
     async def journey(house):
         real, here, most = house.app.connectors.crawler(), Counter(), []
 
@@ -379,10 +378,12 @@ def test_no_more_companies_are_visited_at_once_than_there_are_places(tmp_path, a
         await Desk(house, crawler=Counting(), at_once=at_once).go()
         return max(most)
 
-    assert at(tmp_path, journey) <= at_once
+    assert await at(tmp_path, journey) <= at_once
 
 
-def test_an_answer_that_was_lost_after_it_was_charged_is_not_bought_again_the_same_day(tmp_path):
+async def test_an_answer_that_was_lost_after_it_was_charged_is_not_bought_again_the_same_day(
+    tmp_path,
+):
     clock = SkippingClock()
 
     async def journey(house):
@@ -398,7 +399,7 @@ def test_an_answer_that_was_lost_after_it_was_charged_is_not_bought_again_the_sa
         _, anew = await desk.go()
         return ending, units, charged, later, charged_then, anew
 
-    ending, units, charged, later, charged_then, anew = at(
+    ending, units, charged, later, charged_then, anew = await at(
         tmp_path, journey, companies=3, clock=clock
     )
 
@@ -430,7 +431,7 @@ def silent_desk(house, **how):
     return Desk(house, crawler=Silent(house), extract_facts=nothing, llm=None, **how)
 
 
-def test_people_are_asked_for_only_where_pages_name_no_address(tmp_path):
+async def test_people_are_asked_for_only_where_pages_name_no_address(tmp_path):
     async def journey(house):
         await Desk(house).go()
         return house.charged()
@@ -439,9 +440,9 @@ def test_people_are_asked_for_only_where_pages_name_no_address(tmp_path):
         ending, _ = await silent_desk(house).go()
         return ending, await house.store().accounts.list_company_records(), house.charged()
 
-    talking = at(tmp_path, journey, companies=2)
+    talking = await at(tmp_path, journey, companies=2)
     (tmp_path / "silent").mkdir()
-    ending, known, charged = at(tmp_path / "silent", silent_journey, companies=2)
+    ending, known, charged = await at(tmp_path / "silent", silent_journey, companies=2)
 
     assert "lusha" not in talking
     assert charged["lusha"]["credits"] >= 2
@@ -465,35 +466,35 @@ class Flaky:
         return getattr(self._part, verb)
 
 
-def test_a_store_that_is_away_for_a_moment_costs_no_company(tmp_path):
+async def test_a_store_that_is_away_for_a_moment_costs_no_company(tmp_path):
     async def journey(house):
         desk = Desk(house, at_once=1)
         store = replace(desk.store, nights=Flaky(desk.store.nights, "finish_item", 2))
         ending, units = await desk.go(store)
         return ending, units, house.charged()
 
-    ending, units, charged = at(tmp_path, journey, companies=2)
+    ending, units, charged = await at(tmp_path, journey, companies=2)
 
     assert {unit.state for unit in units.values()} == {WorkState.DONE}
     assert charged["tavily"]["credits"] == 2
     assert ending.state is RunState.DONE
 
 
-def test_one_failed_reservation_of_a_lookup_does_not_end_the_night(tmp_path):
+async def test_one_failed_reservation_of_a_lookup_does_not_end_the_night(tmp_path):
     async def journey(house):
         desk = Desk(house, at_once=1)
         gate = await house.app.get_gate(ACME)
-        gate._reservations._money = Flaky(gate._reservations._money, "reserve", 1)
+        gate._money = Flaky(gate._money, "reserve", 1)
         ending, units = await desk.go()
         return ending, units
 
-    ending, units = at(tmp_path, journey, companies=2)
+    ending, units = await at(tmp_path, journey, companies=2)
 
     assert {unit.state for unit in units.values()} == {WorkState.DONE}
     assert ending.state is RunState.DONE
 
 
-def test_a_store_that_stays_away_ends_the_night_and_leaves_its_units_to_the_next(tmp_path):
+async def test_a_store_that_stays_away_ends_the_night_and_leaves_its_units_to_the_next(tmp_path):
     async def journey(house):
         desk = Desk(house, at_once=2)
         gone = Flaky(desk.store.nights, "finish_item", 1000, ConfigError)
@@ -501,15 +502,15 @@ def test_a_store_that_stays_away_ends_the_night_and_leaves_its_units_to_the_next
             await desk.go(replace(desk.store, nights=gone))
         return await desk.store.nights.count_items(desk.run)
 
-    assert at(tmp_path, journey, companies=3) == {WorkState.WAITING: 3}
+    assert await at(tmp_path, journey, companies=3) == {WorkState.WAITING: 3}
 
 
-def test_a_night_without_any_key_still_reads_sites_it_knows(tmp_path):
+async def test_a_night_without_any_key_still_reads_sites_it_knows(tmp_path):
     async def journey(house):
         nobody = dict.fromkeys(("search", "llm", "people", "reveal", "verifier"))
         return await Desk(house, **nobody).go(), house.charged()
 
-    (ending, units), charged = at(tmp_path, journey, companies=2)
+    (ending, units), charged = await at(tmp_path, journey, companies=2)
 
     assert charged == {}
     assert {unit.state for unit in units.values()} == {WorkState.DONE}
@@ -537,7 +538,7 @@ class HurriedClock(SkippingClock):
         await super().sleep(duration if duration == HEARTBEAT_INTERVAL else duration / 40)
 
 
-def test_a_long_planning_does_not_make_companies_look_slow(tmp_path):
+async def test_a_long_planning_does_not_make_companies_look_slow(tmp_path):
     clock = HurriedClock()
 
     async def takes_long():
@@ -553,14 +554,14 @@ def test_a_long_planning_does_not_make_companies_look_slow(tmp_path):
 
         async def until_the_watch_has_looked(url):
             visited.append(url)
-            while len(visited) > 1 and not told():  # noqa: ASYNC110  # a recorder rings no bell
+            while len(visited) > 1 and not told():  # a recorder rings no bell
                 await asyncio.sleep(0.05)
 
         visits = visits_of(house, until_the_watch_has_looked)
         await Desk(house, crawler=visits, at_once=1, planning=takes_long).go()
         return told()[0]
 
-    progress = at(tmp_path, journey, clock=clock)
+    progress = await at(tmp_path, journey, clock=clock)
 
     # One of five is done in seconds; an hour has room for the others, fifty minutes of it gone.
     assert not progress.late
@@ -587,7 +588,7 @@ class AtDepth:
         return replace(plan, items=units, count_by_depth=Counter(unit.depth for unit in units))
 
 
-def test_what_a_shallow_look_only_saw_is_read_by_the_next_deep_one_and_only_then(tmp_path):
+async def test_what_a_shallow_look_only_saw_is_read_by_the_next_deep_one_and_only_then(tmp_path):
     async def journey(house):
         clock, costs = house.app.clock, []
         for depth in (None, Depth.SHALLOW, Depth.DEEP, Depth.DEEP):
@@ -613,14 +614,14 @@ def test_what_a_shallow_look_only_saw_is_read_by_the_next_deep_one_and_only_then
             clock.proceed += timedelta(seconds=2)  # a run is named by its second
         return costs
 
-    shallow, deep, again = at(tmp_path, journey, clock=Ahead(), companies=4)
+    shallow, deep, again = await at(tmp_path, journey, clock=Ahead(), companies=4)
 
     assert set(shallow) == {"crawl/pull_units"}
     assert deep["openai/calls"] == 4
     assert "openai/calls" not in again
 
 
-def test_whom_a_shallow_look_finds_because_it_was_owed_is_verified_too(tmp_path):
+async def test_whom_a_shallow_look_finds_because_it_was_owed_is_verified_too(tmp_path):
     async def journey(house):
         house.box.faults.set_value("lusha.status", 401)
         await silent_desk(house).go()
@@ -632,7 +633,7 @@ def test_whom_a_shallow_look_finds_because_it_was_owed_is_verified_too(tmp_path)
         await desk.go()
         return owed, await house.store().accounts.list_company_records()
 
-    owed, known = at(tmp_path, journey, clock=Ahead(), companies=2)
+    owed, known = await at(tmp_path, journey, clock=Ahead(), companies=2)
 
     assert owed == ["contacts"] * 2
     people = [contact for each in known for contact in each.contacts]
@@ -647,20 +648,22 @@ class Watchful(SystemClock):
         await super().sleep(timedelta(milliseconds=1) if duration == POLL_INTERVAL else duration)
 
 
-def test_a_night_behind_a_vendor_that_wants_to_be_left_alone_names_it_and_ends_no_sooner(tmp_path):
+async def test_a_night_behind_a_vendor_that_wants_to_be_left_alone_names_it_and_ends_no_sooner(
+    tmp_path,
+):
     async def journey(house):
         night = asyncio.create_task(Desk(house).go())
 
         def waiting():
             return [each for each in house.told.of_type(NightProgress) if each.waits_for]
 
-        while not (told := waiting()):  # noqa: ASYNC110  # a recorder rings no bell
+        while not (told := waiting()):  # a recorder rings no bell
             await asyncio.sleep(0.01)
         night.cancel()
         await asyncio.gather(night, return_exceptions=True)
         return told[-1], house.told.of_type(ConnectorRests)
 
-    progress, rests = at(
+    progress, rests = await at(
         tmp_path, journey, clock=Watchful(), dials={"zerobounce.status": 429}, companies=3
     )
 
@@ -685,13 +688,13 @@ class Uncounted:
         raise ValueError("there are no numbers")
 
 
-def test_a_fault_of_the_watch_stops_nobody_and_is_told(tmp_path):
+async def test_a_fault_of_the_watch_stops_nobody_and_is_told(tmp_path):
     async def journey(house):
         desk = Desk(house)
         store = replace(desk.store, nights=Uncounted(desk.store.nights))
         return await desk.go(store)
 
-    ending, units = at(tmp_path, journey, clock=Watchful())
+    ending, units = await at(tmp_path, journey, clock=Watchful())
 
     assert {unit.state for unit in units.values()} == {WorkState.DONE}
     assert any("ValueError: there are no numbers" in reason for reason in ending.reasons)
@@ -708,7 +711,7 @@ class StoppedClock(SkippingClock):
         return self._stopped_at + self.passed
 
 
-def test_a_night_that_ends_after_its_deadline_says_how_late_and_because_of_what(tmp_path):
+async def test_a_night_that_ends_after_its_deadline_says_how_late_and_because_of_what(tmp_path):
     clock = StoppedClock()
 
     async def journey(house):
@@ -733,7 +736,7 @@ def test_a_night_that_ends_after_its_deadline_says_how_late_and_because_of_what(
         whole, _ = await Desk(house, again=True).go()
         return late, whole
 
-    late, whole = at(tmp_path, journey, companies=2, clock=clock)
+    late, whole = await at(tmp_path, journey, companies=2, clock=clock)
 
     assert "after its deadline, because 2 companies were still under way" in late.reason
     assert late.reason.startswith("it ended 1 m 15 s after")

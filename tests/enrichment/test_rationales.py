@@ -31,8 +31,8 @@ RULE = ScoreRule()
 STAYS = "score: its rationale stays in our own words: "
 
 
-def at_desk(work, *, limit=A_LOT, **how):
-    return at_any_desk(work, capped=("openai",), limit=limit, **how)
+async def at_desk(work, *, limit=A_LOT, **how):
+    return await at_any_desk(work, capped=("openai",), limit=limit, **how)
 
 
 def score_of(name, *, employees=9):
@@ -78,11 +78,11 @@ async def reworded(here, model, score=SCORE, *, run="r1", ours=lambda: True):
     return after, book.build_result()
 
 
-def test_a_score_gets_other_words_and_nothing_else_of_it_changes():
+async def test_a_score_gets_other_words_and_nothing_else_of_it_changes():
     async def work(here):
         return await reworded(here, sandbox_model(here))
 
-    after, ended = at_desk(work)
+    after, ended = await at_desk(work)
     assert after.rationale == (
         "Low (0.35): What speaks for this lead: its industry is the one wanted, its size fits. "
         "What speaks against it is that no address is known to work."
@@ -92,7 +92,7 @@ def test_a_score_gets_other_words_and_nothing_else_of_it_changes():
     assert ended.cost["openai/calls"] == 1
 
 
-def test_what_it_costs_is_promised_under_its_run_and_settled():
+async def test_what_it_costs_is_promised_under_its_run_and_settled():
     async def work(here):
         await reworded(here, sandbox_model(here))
         asked = build_rationale_query(SCORE, RULE).as_json()
@@ -101,12 +101,12 @@ def test_what_it_costs_is_promised_under_its_run_and_settled():
             "tokens"
         ]
 
-    hold, charged = at_desk(work)
+    hold, charged = await at_desk(work)
     assert (hold.run, hold.status) == ("r1", ReservationStatus.SETTLED)
     assert hold.actual["tokens"] == charged < hold.amounts["tokens"]
 
 
-def test_companies_with_the_same_features_share_one_answer_also_at_once_and_on_later_nights():
+async def test_companies_with_the_same_features_share_one_answer_also_at_once_and_on_later_nights():
     async def work(here):
         model = sandbox_model(here)
         both = await asyncio.gather(
@@ -118,7 +118,7 @@ def test_companies_with_the_same_features_share_one_answer_also_at_once_and_on_l
         unlike = await reworded(here, model, score_of("three", employees=5_000), run="r2")
         return [*both, later], charged, unlike, here.box.charges["openai"]["tokens"]
 
-    alike, charged, (unlike, paid_for), charged_then = at_desk(work, clock=FakeClock())
+    alike, charged, (unlike, paid_for), charged_then = await at_desk(work, clock=FakeClock())
     assert len({score.rationale for score, _ in alike}) == 1
     assert sum(unit.cost.get("openai/calls", 0) for _, unit in alike) == 1
     assert sum(unit.saved.get("openai/calls", 0) for _, unit in alike) == 2
@@ -139,17 +139,17 @@ def test_companies_with_the_same_features_share_one_answer_also_at_once_and_on_l
     ],
     ids=["busy", "never", "uncertain", "broken", "off", "no price", "declines"],
 )
-def test_whatever_goes_wrong_our_own_words_stay_and_the_night_is_no_worse(model, because):
+async def test_whatever_goes_wrong_our_own_words_stay_and_the_night_is_no_worse(model, because):
     async def work(here):
         return await reworded(here, model)
 
-    after, ended = at_desk(work)
+    after, ended = await at_desk(work)
     assert after == SCORE
     assert ended.state is WorkState.DONE
     assert ended.reasons == (f"{STAYS}{because}",)
 
 
-def test_a_full_cap_and_a_stop_leave_our_own_words_and_pay_nothing():
+async def test_a_full_cap_and_a_stop_leave_our_own_words_and_pay_nothing():
     async def capped(here):
         return await reworded(here, sandbox_model(here)), here.box.charges
 
@@ -158,29 +158,29 @@ def test_a_full_cap_and_a_stop_leave_our_own_words_and_pay_nothing():
         return await reworded(here, sandbox_model(here)), here.box.charges
 
     for work, how in ((capped, {"limit": 0}), (stopped, {})):
-        (after, ended), charges = at_desk(work, **how)
+        (after, ended), charges = await at_desk(work, **how)
         assert after == SCORE
         assert ended.state is WorkState.DONE
         assert ended.reasons[0].startswith(f"{STAYS}openai was not asked: ")
         assert charges == {}
 
 
-def test_an_answer_that_may_not_stand_is_paid_for_once():
+async def test_an_answer_that_may_not_stand_is_paid_for_once():
     model = Model(RationaleAnswer(note="the model's rationale is not only plain words"))
 
     async def work(here):
         return [await reworded(here, model, run=run) for run in ("r1", "r2")]
 
-    assert [after for after, _ in at_desk(work)] == [SCORE, SCORE]
+    assert [after for after, _ in await at_desk(work)] == [SCORE, SCORE]
     assert model.asked == 1
 
 
-def test_whoever_lost_its_work_asks_nobody():
+async def test_whoever_lost_its_work_asks_nobody():
     model = Model(RationaleAnswer(text="It fits the rule very well indeed."))
 
     async def work(here):
         return await reworded(here, model, ours=lambda: False)
 
-    after, _ = at_desk(work)
+    after, _ = await at_desk(work)
     assert after == SCORE
     assert model.asked == 0

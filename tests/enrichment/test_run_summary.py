@@ -1,6 +1,5 @@
 """What a run comes to, read back from a store: its units, what the ledger says, its rows."""
 
-import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -40,14 +39,11 @@ class Desk:
         await self.store.money.settle(key, {"calls": 2}, now=at)
 
 
-def at_desk(scenario):
-    async def whole():
-        return await scenario(Desk())
-
-    return asyncio.run(whole())
+async def at_desk(scenario):
+    return await scenario(Desk())
 
 
-def test_a_run_cost_what_was_settled_under_it_and_nobody_knows_what_is_told_apart():
+async def test_a_run_cost_what_was_settled_under_it_and_nobody_knows_what_is_told_apart():
     async def scenario(desk):
         await desk.pay("before", run=OTHER, at=NOON - timedelta(hours=1))
         await desk.pay("a")
@@ -63,15 +59,15 @@ def test_a_run_cost_what_was_settled_under_it_and_nobody_knows_what_is_told_apar
             "tavily/calls": 2
         }
 
-    at_desk(scenario)
+    await at_desk(scenario)
 
 
-def test_a_run_whose_name_is_a_second_ahead_of_its_first_promise_misses_none():
+async def test_a_run_whose_name_is_a_second_ahead_of_its_first_promise_misses_none():
     async def scenario(desk):
         await desk.pay("a", at=NOON - timedelta(seconds=2))
         assert (await compute_run_cost(desk.store, RUN)).settled == {"tavily/calls": 2}
 
-    at_desk(scenario)
+    await at_desk(scenario)
 
 
 class Counted:
@@ -86,7 +82,7 @@ class Counted:
         return found
 
 
-def test_only_what_was_entered_while_the_run_went_on_is_read_however_long_the_ledger_is():
+async def test_only_what_was_entered_while_the_run_went_on_is_read_however_long_the_ledger_is():
     async def scenario(desk):
         def notes(at):
             return [NewEntry(at=at, kind="ODD", subject="s", reason="")] * 5000
@@ -104,10 +100,10 @@ def test_only_what_was_entered_while_the_run_went_on_is_read_however_long_the_le
         assert found.settled == {"tavily/calls": 3}  # as it is known now
         assert counted.read < 2000
 
-    at_desk(scenario)
+    await at_desk(scenario)
 
 
-def test_rows_a_run_wrote_are_counted_and_those_nobody_read_back_are_told_apart():
+async def test_rows_a_run_wrote_are_counted_and_those_nobody_read_back_are_told_apart():
     async def scenario(desk):
         rows = [
             SentRow(
@@ -127,4 +123,4 @@ def test_rows_a_run_wrote_are_counted_and_those_nobody_read_back_are_told_apart(
         assert await count_crm_rows(desk.store, RUN) == {"crm_written": 2, "crm_unknown": 1}
         assert await count_crm_rows(desk.store, "20300101_130000") == {}
 
-    at_desk(scenario)
+    await at_desk(scenario)

@@ -1,6 +1,5 @@
 """Units handed out: whoever falls silent for longer than its lease has none any more."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,18 +16,15 @@ RUN = "20261116_120000"
 A_MOMENT = timedelta(seconds=1)
 
 
-def with_a_unit(work):
-    async def whole():
-        store, clock = MemoryBackend().tenant(TenantId("acme")), FakeClock(NOON)
-        known = company()
-        await store.accounts.upsert_companies([known], now=NOON)
-        await store.nights.insert_items(RUN, [WorkItem(company=known.id, rank=0, depth=Depth.DEEP)])
-        hand = WorkQueue(store.nights, RUN, owner="one", clock=clock)
-        [unit] = await hand.claim(1)
-        finished = await work(hand, clock, unit)
-        return finished, await store.nights.count_items(RUN)
-
-    return asyncio.run(whole())
+async def with_a_unit(work):
+    store, clock = MemoryBackend().tenant(TenantId("acme")), FakeClock(NOON)
+    known = company()
+    await store.accounts.upsert_companies([known], now=NOON)
+    await store.nights.insert_items(RUN, [WorkItem(company=known.id, rank=0, depth=Depth.DEEP)])
+    hand = WorkQueue(store.nights, RUN, owner="one", clock=clock)
+    [unit] = await hand.claim(1)
+    finished = await work(hand, clock, unit)
+    return finished, await store.nights.count_items(RUN)
 
 
 def ended(unit):
@@ -42,18 +38,18 @@ def ended(unit):
     )
 
 
-def test_who_shows_signs_of_life_finishes_however_long_it_takes():
+async def test_who_shows_signs_of_life_finishes_however_long_it_takes():
     async def work(hand, clock, unit):
         for _ in range(10):
             clock.advance(LEASE_LENGTH - A_MOMENT)
             assert await hand.extend_claims() == 1
         return await hand.finish(ended(unit), None)
 
-    assert with_a_unit(work) == (True, {WorkState.DONE: 1})
+    assert await with_a_unit(work) == (True, {WorkState.DONE: 1})
 
 
 @pytest.mark.parametrize("sleeps", ["time passes", "only the wall clock goes on"])
-def test_who_was_silent_for_longer_than_its_lease_writes_nothing_and_takes_nothing(sleeps):
+async def test_who_was_silent_for_longer_than_its_lease_writes_nothing_and_takes_nothing(sleeps):
     async def work(hand, clock, unit):
         if sleeps == "time passes":
             clock.advance(LEASE_LENGTH + A_MOMENT)
@@ -64,4 +60,4 @@ def test_who_was_silent_for_longer_than_its_lease_writes_nothing_and_takes_nothi
         assert await hand.claim(1) == []
         return await hand.finish(ended(unit), dossier())
 
-    assert with_a_unit(work) == (False, {WorkState.CLAIMED: 1})
+    assert await with_a_unit(work) == (False, {WorkState.CLAIMED: 1})

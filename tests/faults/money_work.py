@@ -23,8 +23,8 @@ from stoker.base.errors import ConflictError, TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import Refusal, SpendRequest
-from stoker.budgets.model import BudgetStore
 from stoker.budgets.reservations import Reservation, ReservationStatus
+from stoker.budgets.store import BudgetStore
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.context import Backend
 

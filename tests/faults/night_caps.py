@@ -21,7 +21,7 @@ from night_house import ANYBODY, entity_of, register
 from running_box import RunningBox
 from stoker.app import Gates, open_app, read_settings
 from stoker.base.types import TenantId
-from stoker.budgets.reserver import Reservations
+from stoker.budgets.service import BudgetService
 from stoker.policies import build_caps, build_reset_rule
 from watched_box import RETICENT
 
@@ -62,9 +62,9 @@ class _Hasty:
 
 
 def _hasty_gates(app):
-    def promises(tenant):
+    def build(tenant):
         own = app.settings.for_tenant(tenant)
-        return Reservations(
+        return BudgetService(
             _Hasty(app.backend.tenant(tenant).money),
             caps=build_caps(own),
             reset=build_reset_rule(own),
@@ -73,7 +73,7 @@ def _hasty_gates(app):
             lease=timedelta(minutes=1),
         )
 
-    return Gates(promises, clock=app.clock)
+    return Gates(build)
 
 
 def capped(room: Path, *, rounds: int, companies: int = 24, hasty: bool = False) -> Tally:

@@ -25,10 +25,10 @@ from stoker.base.clock import SystemClock
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
-from stoker.budgets.charges import Refusal, SpendRequest
-from stoker.budgets.gate import AlreadySpent, BudgetService, SettledCall, to_attempt
-from stoker.budgets.model import BudgetStore, Paid, SharedStore
-from stoker.budgets.reserver import Reservations
+from stoker.budgets.charges import Refusal, SpendRequest, to_attempt
+from stoker.budgets.model import Paid
+from stoker.budgets.service import AlreadySpent, BudgetService, SettledCall
+from stoker.budgets.store import BudgetStore
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.rate_limits.rate_limit import (
     LocalRateLimiter,
@@ -37,12 +37,12 @@ from stoker.rate_limits.rate_limit import (
     RateLimiter,
     SharedRateLimiter,
 )
+from stoker.rate_limits.store import RateStore
 
 TENANT = TenantId("acme")
 CONNECTOR = "metered"
 RUN = "night"  # a cap per run: no midnight opens it a second time while we count
 ATTEMPTS = 3
-KEYS_KEPT = timedelta(days=1)
 
 Order = dict[str, Any]
 
@@ -61,8 +61,8 @@ def request_for(job: int, price: int) -> SpendRequest:
     return SpendRequest(key=f"job-{job}", connector=CONNECTOR, amounts={UNIT: price}, run=RUN)
 
 
-def promises_of(money: BudgetStore, order: Order) -> Reservations:
-    return Reservations(
+def budget_of(money: BudgetStore, order: Order) -> BudgetService:
+    return BudgetService(
         money,
         caps=[cap_of(order["cap"])],
         reset=ResetRule(),
@@ -76,13 +76,10 @@ async def through_the_gate(gate: BudgetService, order: Order, job: int) -> bool:
     """Pay for a job, trying again as the vendor allows; False once the budget is used up."""
     request = request_for(job, order["price"])
     for number in range(1, ATTEMPTS + 1):
-        # With a vendor that knows keys, all attempts may share one promise and one key.
-        wanted = to_attempt(request, 1 if order["replays"] else number)
+        wanted = to_attempt(request, number)
         step = partial(call, order, wanted.key)
         try:
-            paid = await gate.spend(
-                wanted, step, replay_within=KEYS_KEPT if order["replays"] else None
-            )
+            paid = await gate.spend(wanted, step)
         except (TransientError, UncertainError):
             continue
         except PermanentError:
@@ -137,8 +134,7 @@ async def pay(order: Order) -> None:
     backend = SqliteBackend(order["path"])
     money = backend.tenant(TENANT).money
     jobs = itertools.count(order["slot"], order["slots"])
-    async with promises_of(money, order) as promises:
-        gate = BudgetService(promises, clock=SystemClock())
+    async with budget_of(money, order) as gate:
 
         async def lane() -> None:
             for job in jobs:
@@ -154,9 +150,9 @@ async def pay(order: Order) -> None:
 
 
 class WritesDown:
-    """A `SharedStore` of which only turns are asked, and which remembers those it gave."""
+    """A `RateStore` of which only turns are asked, and which remembers those it gave."""
 
-    def __init__(self, shared: SharedStore) -> None:
+    def __init__(self, shared: RateStore) -> None:
         self._shared = shared
         self.given: list[datetime] = []
 
@@ -175,7 +171,7 @@ async def take_turns(order: Order) -> None:
     if order["way"] == "keeps a pace of its own":
         pace: RateLimiter = LocalRateLimiter(rate, clock=clock)
     else:
-        pace = SharedRateLimiter("one key", rate, shared=cast("SharedStore", shared), clock=clock)
+        pace = SharedRateLimiter("one key", rate, shared=cast("RateStore", shared), clock=clock)
     end_at = clock.now() + timedelta(seconds=order["lasting"])
     with _opened(order) as told:
         while clock.now() < end_at:

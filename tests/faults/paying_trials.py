@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from faults.lab import environment
-from faults.payers import TENANT, promises_of
+from faults.payers import TENANT, budget_of
 from metered_vendor import LYING, MeteredVendor
 from stoker.backends.sqlite import SqliteBackend
 from stoker.budgets.reservations import ReservationStatus
@@ -123,7 +123,6 @@ def killed_while_paying(
     calls: int,
     knows_keys: bool,
     way: str = "gate",
-    replays: bool | None = None,
     chance: random.Random,
     price: int = 7,
     at_once: int = 3,
@@ -133,12 +132,11 @@ def killed_while_paying(
     """Let payers spend about so many calls' worth of money at a lying vendor while they are killed.
 
     Kills come at random, one in `every` calls on average, so that a busy machine gets as far as an
-    idle one; now and then a payer is only stopped until everybody takes it for dead. `replays` is
-    whether payers rely on the vendor's keys: it should be `knows_keys`.
+    idle one; now and then a payer is only stopped until everybody takes it for dead.
     """
     home.mkdir()
-    # A call whose outcome is unknown is repeated under its promise, or needs another one.
-    path, cap = home / "stoker.db", int(calls * (0.55 if knows_keys else 0.8)) * price
+    # A call whose outcome is unknown needs another reservation.
+    path, cap = home / "stoker.db", int(calls * 0.8) * price
     asyncio.run(_migrated(path))
     with MeteredVendor(
         price=price, knows_keys=knows_keys, moods=LYING, seed=chance.randrange(2**32)
@@ -154,7 +152,6 @@ def killed_while_paying(
             "patience": 0.3,
             "lease": LEASE,
             "way": way,
-            "replays": knows_keys if replays is None else replays,
         }
         verdict = Verdict(cap=cap)
         with Payers(order, at_once=at_once) as payers:
@@ -221,7 +218,7 @@ async def _settle_up(
     """Everybody is dead, and their leases have ended: what do the books say now?"""
     backend = SqliteBackend(path)
     store = backend.tenant(TENANT)
-    await promises_of(store.money, order).heartbeat()
+    await budget_of(store.money, order).heartbeat()
     await _look(backend, vendor, verdict)
     verdict.calls = vendor.till.calls
     stuck = await store.money.list_reservations(

@@ -338,7 +338,7 @@ async def restarts(server: Server, backend: PostgresBackend, *, times: int, each
 
     lanes = [asyncio.create_task(lane()) for _ in range(4)]
     for stop in range(times):
-        while len(acked) < (stop + 1) * each:  # noqa: ASYNC110  # the lanes must not know
+        while len(acked) < (stop + 1) * each:  # the lanes must not know
             await asyncio.sleep(0.01)
         await asyncio.to_thread(server.stop)
         await asyncio.to_thread(server.start)

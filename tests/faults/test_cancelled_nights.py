@@ -52,7 +52,7 @@ async def asked_once(home, moment_has_come, heeding):
     )
     run = await runner.start_run(store, lease, kind="nightly", manifest=task.manifest)
     doing = asyncio.ensure_future(runner.execute(store, run, task.job))
-    while not (moment_has_come() or doing.done()):  # noqa: ASYNC110 - the sandbox has no events
+    while not (moment_has_come() or doing.done()):
         await asyncio.sleep(0.001)
     await request_cancel(store, run, by="ann", runner=runner)
     ended = await doing
@@ -121,10 +121,10 @@ async def trials(n, room):
     return tally
 
 
-def test_a_night_asked_to_stop_at_any_moment_leaves_no_promise_open_and_pays_nothing_twice(
+async def test_a_night_asked_to_stop_at_any_moment_leaves_no_promise_open_and_pays_nothing_twice(
     tmp_path, report
 ):
-    tally = asyncio.run(trials(6, tmp_path))
+    tally = await trials(6, tmp_path)
     report("nights asked to stop (acknowledged: stopped before they were done)", tally)
 
     assert tally.acked >= 3

@@ -1,7 +1,5 @@
 """No record twice, none lost, however many write it at once and whatever goes wrong on the way."""
 
-import asyncio
-
 import pytest
 
 from faults import crm_trials
@@ -50,7 +48,7 @@ def test_poison_that_is_made_up_comes_back_as_it_was_or_is_refused(report, rng):
 
 
 @pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
-def test_a_poisoned_dossier_still_goes_in_whole(poison):
+async def test_a_poisoned_dossier_still_goes_in_whole(poison):
     person = Contact(
         name=poison, title=poison, email=poison, phone=poison, source=poison, confidence=0.5
     )
@@ -62,20 +60,17 @@ def test_a_poisoned_dossier_still_goes_in_whole(poison):
         CompanyRecord(company=company, contacts=(person,), score=score), tenant=TENANT, least=0.5
     )
 
-    async def run():
-        async with Sandbox(companies=5) as box:
-            http = HttpClient(user_agent="Stoker test", sandbox=box.address)
-            crm = Odoo(http, url="http://odoo.test", database="acme", key="odoo-acme-ours")
-            try:
-                fields = {model: await crm.fields(model) for model in (PARTNER, LEAD)}
-                plan = plan_upserts(rows, sent={}, there={}, fields=fields)
-                told = await crm.upsert(plan.writes)
-                known = {id_: each.id for id_, each in told.items()}
-                return plan, await crm.find_records(rows, known=known)
-            finally:
-                await http.close()
-
-    plan, found = asyncio.run(run())
+    async with Sandbox(companies=5) as box:
+        http = HttpClient(user_agent="Stoker test", sandbox=box.address)
+        crm = Odoo(http, url="http://odoo.test", database="acme", key="odoo-acme-ours")
+        try:
+            fields = {model: await crm.fields(model) for model in (PARTNER, LEAD)}
+            plan = plan_upserts(rows, sent={}, there={}, fields=fields)
+            told = await crm.upsert(plan.writes)
+            known = {id_: each.id for id_, each in told.items()}
+            plan, found = plan, await crm.find_records(rows, known=known)
+        finally:
+            await http.close()
 
     assert not plan.skipped
     assert len(found) == len(rows) == 3

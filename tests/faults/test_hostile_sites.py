@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from urllib.parse import urljoin
 
@@ -116,24 +115,21 @@ def test_two_hundred_sites_with_every_trouble_there_is_all_end(report):
     assert tally.broken == []
 
 
-def test_a_crawler_that_follows_every_link_is_caught_in_a_calendar():
-    async def work():
-        async with Sandbox(seed=6, companies=20_000) as box:
-            made = (box.world.get_company(index) for index in range(20_000))
-            company = next(each for each in made if each.trouble is SiteFault.CALENDAR)
-            http = HttpClient(user_agent=AGENT, sandbox=box.address)
-            waiting, asked = [f"http://{company.domain}/events"], set()
-            while waiting and len(asked) < 100:
-                asked.add(url := waiting.pop(0))
-                call = Request(method="GET", url=url, deadline=timedelta(seconds=5))
-                for link in parse_page((await http.send(call)).body).links:
-                    onward = urljoin(url, link.href)
-                    if onward not in asked and onward not in waiting:
-                        waiting.append(onward)
-            await http.close()
-            return len(asked), len(waiting)
-
-    asked, waiting = asyncio.run(work())
+async def test_a_crawler_that_follows_every_link_is_caught_in_a_calendar():
+    async with Sandbox(seed=6, companies=20_000) as box:
+        made = (box.world.get_company(index) for index in range(20_000))
+        company = next(each for each in made if each.trouble is SiteFault.CALENDAR)
+        http = HttpClient(user_agent=AGENT, sandbox=box.address)
+        waiting, asked = [f"http://{company.domain}/events"], set()
+        while waiting and len(asked) < 100:
+            asked.add(url := waiting.pop(0))
+            call = Request(method="GET", url=url, deadline=timedelta(seconds=5))
+            for link in parse_page((await http.send(call)).body).links:
+                onward = urljoin(url, link.href)
+                if onward not in asked and onward not in waiting:
+                    waiting.append(onward)
+        await http.close()
+        asked, waiting = len(asked), len(waiting)
     assert asked == 100
     assert waiting  # and there would always be more
 
@@ -163,24 +159,21 @@ def test_a_crawler_that_follows_every_link_is_caught_in_a_calendar():
         (SiteFault.DUPLICATES, {"read"}),
     ],
 )
-def test_each_trouble_is_seen_for_what_it_is(trouble, outcomes):
-    async def work():
-        async with Sandbox(seed=6, companies=20_000) as box:
-            made = (box.world.get_company(index) for index in range(20_000))
-            company = next(each for each in made if each.trouble is trouble)
-            http = HttpClient(user_agent=AGENT, sandbox=box.address)
-            clock = FakeClock()
-            limits = CrawlLimits(request=timedelta(seconds=5))
-            crawler = Crawler(
-                http,
-                pacer=LocalHostPacer(clock=clock),
-                clock=clock,
-                user_agent=AGENT,
-                limits=limits,
-            )
-            visit = await crawler.visit(company.domain)
-            await http.close()
-            return visit
+async def test_each_trouble_is_seen_for_what_it_is(trouble, outcomes):
+    async with Sandbox(seed=6, companies=20_000) as box:
+        made = (box.world.get_company(index) for index in range(20_000))
+        company = next(each for each in made if each.trouble is trouble)
+        http = HttpClient(user_agent=AGENT, sandbox=box.address)
+        clock = FakeClock()
+        limits = CrawlLimits(request=timedelta(seconds=5))
+        crawler = Crawler(
+            http,
+            pacer=LocalHostPacer(clock=clock),
+            clock=clock,
+            user_agent=AGENT,
+            limits=limits,
+        )
+        visit = await crawler.visit(company.domain)
+        await http.close()
 
-    visit = asyncio.run(work())
     assert visit.outcome.value in outcomes, visit.reason

@@ -6,7 +6,7 @@ import pytest
 
 from faults import web_trials
 from faults.hostile_server import BOMBS
-from stoker.http.strict_json import parse_json
+from stoker.base.strict_json import parse_json
 
 pytestmark = pytest.mark.faults
 

@@ -138,24 +138,22 @@ async def paid_through_cuts(server, app_url, cuts, *, key):
         return n, total, problems
 
 
-def test_asking_again_after_a_cut_connection_neither_loses_nor_doubles_a_promise(
+async def test_asking_again_after_a_cut_connection_neither_loses_nor_doubles_a_promise(
     postgres, rng, request
 ):
     _, app_url = pg.fresh_database(postgres)
-    n, total, problems = asyncio.run(
-        paid_through_cuts(postgres, app_url, Cuts(rng, cuts=60), key=lambda n, _: f"k{n}")
+    n, total, problems = await paid_through_cuts(
+        postgres, app_url, Cuts(rng, cuts=60), key=lambda n, _: f"k{n}"
     )
     told(request, "B4 money, connection cut at COMMIT", f"n=60 cuts, {n} promises; {total}")
     assert total == Totals(settled=5 * n)
     assert problems == ()
 
 
-def test_the_naive_twin_that_asks_again_under_another_name_is_caught(postgres, rng):
+async def test_the_naive_twin_that_asks_again_under_another_name_is_caught(postgres, rng):
     _, app_url = pg.fresh_database(postgres)
-    n, total, _ = asyncio.run(
-        paid_through_cuts(
-            postgres, app_url, Cuts(rng, cuts=20), key=lambda n, attempt: f"k{n}/{attempt}"
-        )
+    n, total, _ = await paid_through_cuts(
+        postgres, app_url, Cuts(rng, cuts=20), key=lambda n, attempt: f"k{n}/{attempt}"
     )
     assert total.total > 5 * n
 
@@ -186,80 +184,72 @@ def held(admin_url):
 
         async def waited_for(what):
             waiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ %s"
-            while not look.execute(waiting, [what]).fetchall():  # noqa: ASYNC110  # another process is waited for
+            while not look.execute(waiting, [what]).fetchall():  # another process is waited for
                 await asyncio.sleep(0.01)
 
         yield waited_for
 
 
 @pytest.mark.parametrize("everybody", [False, True])
-def test_a_stop_counts_for_a_promise_that_was_still_waiting_for_its_total(postgres, everybody):
+async def test_a_stop_counts_for_a_promise_that_was_still_waiting_for_its_total(
+    postgres, everybody
+):
     admin_url, app_url = pg.fresh_database(postgres)
     backend = PostgresBackend(app_url)
 
-    async def scenario():
-        assert not isinstance(await reserve(backend, "first"), Refusal)
-        with held(admin_url) as waited_for:
-            waiting = asyncio.ensure_future(reserve(backend, "second"))
-            await waited_for("write_moves")
-            stopping = backend.shared() if everybody else backend.tenant(ACME).money
-            await stopping.stop("lusha", reason="enough", now=NOW)
-        answer = await waiting
-        await backend.close()
-        return answer
-
-    answer = asyncio.run(scenario())
+    assert not isinstance(await reserve(backend, "first"), Refusal)
+    with held(admin_url) as waited_for:
+        waiting = asyncio.ensure_future(reserve(backend, "second"))
+        await waited_for("write_moves")
+        stopping = backend.shared() if everybody else backend.tenant(ACME).money
+        await stopping.stop("lusha", reason="enough", now=NOW)
+    answer = await waiting
+    await backend.close()
 
     assert isinstance(answer, Refusal)
     assert answer.reason == "STOPPED"
 
 
 @pytest.mark.parametrize("setting", ["lock_timeout", "statement_timeout"])
-def test_a_total_held_by_somebody_else_is_waited_for_only_so_long(impatient, setting):
+async def test_a_total_held_by_somebody_else_is_waited_for_only_so_long(impatient, setting):
     admin_url, backend = impatient(setting)
 
-    async def scenario():
-        assert not isinstance(await reserve(backend, "first"), Refusal)
-        with held(admin_url):
-            for verb in (
-                reserve(backend, "second"),
-                backend.tenant(ACME).money.settle("first", {"credits": 3}, now=NOW),
-            ):
-                with pytest.raises(TransientError):
-                    await verb
-        store = backend.tenant(ACME)
-        assert await store.money.find_reservation("second") is None
-        assert [usage.used for usage in await store.money.list_usage()] == [Totals(reserved=10)]
-        assert not isinstance(await reserve(backend, "second"), Refusal)
-        assert (await verify_ledger(store)).problems == ()
-        await backend.close()
-
-    asyncio.run(scenario())
+    assert not isinstance(await reserve(backend, "first"), Refusal)
+    with held(admin_url):
+        for verb in (
+            reserve(backend, "second"),
+            backend.tenant(ACME).money.settle("first", {"credits": 3}, now=NOW),
+        ):
+            with pytest.raises(TransientError):
+                await verb
+    store = backend.tenant(ACME)
+    assert await store.money.find_reservation("second") is None
+    assert [usage.used for usage in await store.money.list_usage()] == [Totals(reserved=10)]
+    assert not isinstance(await reserve(backend, "second"), Refusal)
+    assert (await verify_ledger(store)).problems == ()
+    await backend.close()
 
 
-def test_when_every_connection_is_busy_everybody_hears_of_it_and_nothing_is_charged_twice(
+async def test_when_every_connection_is_busy_everybody_hears_of_it_and_nothing_is_charged_twice(
     impatient,
 ):
     admin_url, backend = impatient("", connections=1, deadline=timedelta(seconds=3))
     keys = [f"k{n}" for n in range(5)]
 
-    async def scenario():
-        await reserve(backend, "first")
-        with held(admin_url):
-            answers = await asyncio.gather(
-                *(reserve(backend, key) for key in keys), return_exceptions=True
-            )
-        # Who had the connection had sent everything, and was not answered: it may have been done.
-        kinds = sorted(type(answer).__name__ for answer in answers)
-        assert kinds == ["TransientError"] * 4 + ["UncertainError"]
-        for key in keys:
-            assert not isinstance(await reserve(backend, key), Refusal)
-        store = backend.tenant(ACME)
-        assert [usage.used for usage in await store.money.list_usage()] == [Totals(reserved=60)]
-        assert (await verify_ledger(store)).problems == ()
-        await backend.close()
-
-    asyncio.run(scenario())
+    await reserve(backend, "first")
+    with held(admin_url):
+        answers = await asyncio.gather(
+            *(reserve(backend, key) for key in keys), return_exceptions=True
+        )
+    # Who had the connection had sent everything, and was not answered: it may have been done.
+    kinds = sorted(type(answer).__name__ for answer in answers)
+    assert kinds == ["TransientError"] * 4 + ["UncertainError"]
+    for key in keys:
+        assert not isinstance(await reserve(backend, key), Refusal)
+    store = backend.tenant(ACME)
+    assert [usage.used for usage in await store.money.list_usage()] == [Totals(reserved=60)]
+    assert (await verify_ledger(store)).problems == ()
+    await backend.close()
 
 
 def deadlocks(admin_url):
@@ -271,26 +261,23 @@ def deadlocks(admin_url):
     return seen
 
 
-def test_everybody_takes_totals_in_one_order_so_nobody_deadlocks(postgres, request):
+async def test_everybody_takes_totals_in_one_order_so_nobody_deadlocks(postgres, request):
     admin_url, app_url = pg.fresh_database(postgres)
 
-    async def scenario():
-        backend = PostgresBackend(app_url, connections=8)
-        money = backend.tenant(ACME).money
-        orders = [(DAILY, HOURLY, SHARED), (SHARED, DAILY, HOURLY), (HOURLY, SHARED, DAILY)]
+    backend = PostgresBackend(app_url, connections=8)
+    money = backend.tenant(ACME).money
+    orders = [(DAILY, HOURLY, SHARED), (SHARED, DAILY, HOURLY), (HOURLY, SHARED, DAILY)]
 
-        async def spender(nth):
-            for turn in range(8):
-                key = f"{nth}/{turn}"
-                await reserve(backend, key, caps=orders[(nth + turn) % 3])
-                await money.settle(key, {"credits": 1}, now=NOW)
-                await money.expire_reservations(now=NOW + timedelta(minutes=2))
+    async def spender(nth):
+        for turn in range(8):
+            key = f"{nth}/{turn}"
+            await reserve(backend, key, caps=orders[(nth + turn) % 3])
+            await money.settle(key, {"credits": 1}, now=NOW)
+            await money.expire_reservations(now=NOW + timedelta(minutes=2))
 
-        await asyncio.gather(*(spender(nth) for nth in range(12)))
-        assert (await verify_ledger(backend.tenant(ACME))).problems == ()
-        await backend.close()
-
-    asyncio.run(scenario())
+    await asyncio.gather(*(spender(nth) for nth in range(12)))
+    assert (await verify_ledger(backend.tenant(ACME))).problems == ()
+    await backend.close()
     told(request, "B6 totals in one order", f"n=96 promises, deadlocks {deadlocks(admin_url)}")
     assert deadlocks(admin_url) == 0
 

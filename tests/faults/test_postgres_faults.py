@@ -39,22 +39,19 @@ NOTE = NewEntry(at=START, kind="k", subject="s", reason="r")
 AT_COMMIT = (Fate.LOST, Fate.UNANSWERED)
 
 
-def run_with(url, work, **options):
-    async def whole():
-        backend = PostgresBackend(url, **options)
-        try:
-            return await work(backend)
-        finally:
-            await backend.close()
-
-    return asyncio.run(whole())
+async def run_with(url, work, **options):
+    backend = PostgresBackend(url, **options)
+    try:
+        return await work(backend)
+    finally:
+        await backend.close()
 
 
-def test_a_connection_cut_at_commit_loses_nothing_and_doubles_nothing(postgres, rng, report):
+async def test_a_connection_cut_at_commit_loses_nothing_and_doubles_nothing(postgres, rng, report):
     _, url = fresh_database(postgres)
     cuts = Cuts(200, rng, fates=AT_COMMIT)
     with Proxy(postgres.socket, cuts) as proxy:
-        tally = run_with(
+        tally = await run_with(
             proxy.acquire_slot(url), lambda backend: cut_commits(backend, cuts, decide)
         )
     report("B4 connection cut at COMMIT", tally)
@@ -62,11 +59,11 @@ def test_a_connection_cut_at_commit_loses_nothing_and_doubles_nothing(postgres, 
     assert not tally.broken
 
 
-def test_writing_again_without_a_key_is_caught_doubling(postgres, rng):
+async def test_writing_again_without_a_key_is_caught_doubling(postgres, rng):
     _, url = fresh_database(postgres)
     cuts = Cuts(20, rng, fates=AT_COMMIT)
     with Proxy(postgres.socket, cuts) as proxy:
-        tally = run_with(
+        tally = await run_with(
             proxy.acquire_slot(url), lambda backend: cut_commits(backend, cuts, append_again)
         )
     assert any(" times" in broken for broken in tally.broken)
@@ -78,7 +75,7 @@ async def until_it_fails(store):
 
 
 @pytest.mark.parametrize("fate", AT_COMMIT)
-def test_a_cut_at_commit_is_uncertain_never_a_plain_failure(postgres, rng, fate):
+async def test_a_cut_at_commit_is_uncertain_never_a_plain_failure(postgres, rng, fate):
     _, url = fresh_database(postgres)
     with Proxy(postgres.socket, Cuts(10**9, rng, fates=(fate,))) as proxy:
 
@@ -86,26 +83,28 @@ def test_a_cut_at_commit_is_uncertain_never_a_plain_failure(postgres, rng, fate)
             with pytest.raises(UncertainError, match="read again"):
                 await until_it_fails(backend.tenant(ACME))
 
-        run_with(proxy.acquire_slot(url), write)
+        await run_with(proxy.acquire_slot(url), write)
 
 
-def test_a_server_that_stops_at_once_and_comes_back_has_everything(report):
+async def test_a_server_that_stops_at_once_and_comes_back_has_everything(report):
     with own_server() as server:
         _, url = fresh_database(server)
-        tally = run_with(url, lambda backend: restarts(server, backend, times=5, each=20))
+        tally = await run_with(url, lambda backend: restarts(server, backend, times=5, each=20))
         report("B3 immediate stop and start", tally)
         assert not tally.broken
 
         assert hasty(server, server.admin_url, writes=200).broken, "the harness sees no loss"
 
 
-def test_a_silent_server_is_given_up_on_and_the_naive_client_still_waits(postgres, report):
+async def test_a_silent_server_is_given_up_on_and_the_naive_client_still_waits(postgres, report):
     _, url = fresh_database(postgres)
     short = {"deadline": timedelta(milliseconds=300), "connections": 5}
     with Proxy(postgres.socket, silent_from(asks_for_a_lease)) as proxy:
         waiting = threading.Thread(target=naive_lease, args=(proxy.acquire_slot(url),), daemon=True)
         waiting.start()
-        tally = run_with(proxy.acquire_slot(url), lambda backend: silences(backend, n=20), **short)
+        tally = await run_with(
+            proxy.acquire_slot(url), lambda backend: silences(backend, n=20), **short
+        )
         assert waiting.is_alive(), "the harness is not silent"
     waiting.join()
     report("B5 connection falls silent", tally)
@@ -118,7 +117,7 @@ def naive_lease(url):
         link.execute("SELECT 'FROM leases'")
 
 
-def test_silence_at_commit_is_uncertain(postgres):
+async def test_silence_at_commit_is_uncertain(postgres):
     _, url = fresh_database(postgres)
     with Proxy(postgres.socket, silent_from(commits)) as proxy:
 
@@ -126,10 +125,12 @@ def test_silence_at_commit_is_uncertain(postgres):
             with pytest.raises(UncertainError):
                 await backend.tenant(ACME).ledger.append([NOTE])
 
-        run_with(proxy.acquire_slot(url), write, deadline=timedelta(seconds=1))
+        await run_with(proxy.acquire_slot(url), write, deadline=timedelta(seconds=1))
 
 
-def test_a_lock_that_others_keep_ends_in_a_transient_error_and_changes_nothing(postgres, report):
+async def test_a_lock_that_others_keep_ends_in_a_transient_error_and_changes_nothing(
+    postgres, report
+):
     admin_url, url = fresh_database(postgres)
     tally = Tally()
     with psycopg.connect(admin_url) as admin:
@@ -151,12 +152,12 @@ def test_a_lock_that_others_keep_ends_in_a_transient_error_and_changes_nothing(p
             admin.rollback()
             assert await schedule.swap_lease(seen, wanted)
 
-        run_with(url, swap)
+        await run_with(url, swap)
     report("B6 lock held by others", tally)
     assert not tally.broken
 
 
-def test_a_deadlock_is_done_again_and_both_sides_finish(postgres, report):
+async def test_a_deadlock_is_done_again_and_both_sides_finish(postgres, report):
     admin_url, url = fresh_database(postgres)
     with psycopg.connect(admin_url, autocommit=True) as admin:
         admin.execute(f"ALTER ROLE app_{admin.info.dbname} SET deadlock_timeout = '10ms'")
@@ -174,7 +175,7 @@ def test_a_deadlock_is_done_again_and_both_sides_finish(postgres, report):
             (await backend.tenant(ACME).schedule.find_lease(f"lease{n}")).heartbeat for n in (0, 1)
         ]
 
-    assert run_with(url, cross) == [21, 21]
+    assert await run_with(url, cross) == [21, 21]
     assert len(tries) > 20, "there was no deadlock to survive"
     report("B6 deadlock", Tally(n=10, acked=20))
 
@@ -193,7 +194,7 @@ def crossing(met, tries, first, second):
     return work
 
 
-def test_a_statement_that_takes_too_long_ends_in_a_transient_error(postgres):
+async def test_a_statement_that_takes_too_long_ends_in_a_transient_error(postgres):
     admin_url, url = fresh_database(postgres)
     with psycopg.connect(admin_url, autocommit=True) as admin:
         admin.execute(f"ALTER ROLE app_{admin.info.dbname} SET statement_timeout = '50ms'")
@@ -205,10 +206,10 @@ def test_a_statement_that_takes_too_long_ends_in_a_transient_error(postgres):
                     ACME, BEGIN_WRITE, lambda tx: tx.query("SELECT pg_sleep(20)")
                 )
 
-    run_with(url, sleep)
+    await run_with(url, sleep)
 
 
-def test_a_call_that_never_got_a_connection_was_not_done(postgres, report):
+async def test_a_call_that_never_got_a_connection_was_not_done(postgres, report):
     _, url = fresh_database(postgres)
     free, tally = threading.Event(), Tally()
 
@@ -226,6 +227,6 @@ def test_a_call_that_never_got_a_connection_was_not_done(postgres, report):
             await held
         assert await backend.tenant(ACME).ledger.list_entries() == []
 
-    run_with(url, crowd, connections=1, deadline=timedelta(milliseconds=400))
+    await run_with(url, crowd, connections=1, deadline=timedelta(milliseconds=400))
     report("B6 every connection busy", tally)
     assert not tally.broken

@@ -25,6 +25,7 @@ from faults.pg_trials import (
 from faults.tally import Tally
 from pg import PASSWORD, fresh_database, url
 from stoker.backends.postgres import PostgresBackend
+from stoker.backends.schema import SCHEMA
 from stoker.base.errors import ConfigError
 from stoker.db.row_security import find_role_problems, find_table_problems, is_unset_tenant_refused
 
@@ -82,9 +83,9 @@ def test_no_request_over_a_shared_connection_sees_a_foreign_row(database, rng, r
     assert not tally.broken
 
 
-def test_a_tenant_set_on_the_connection_is_caught_leaking(database, rng):
+async def test_a_tenant_set_on_the_connection_is_caught_leaking(database, rng):
     with ConnectionPool(database.app_url, min_size=1, max_size=4, open=True) as pool:
-        tally = asyncio.run(storm(SessionDoor(pool), requests=400, rng=rng))
+        tally = await storm(SessionDoor(pool), requests=400, rng=rng)
     assert any(broken.startswith("asked for nobody, saw") for broken in tally.broken)
 
 
@@ -386,7 +387,7 @@ SAME_KIND = {
 
 def test_the_lint_finds_nothing_in_our_own_schema(database, report):
     with psycopg.connect(database.app_url) as link:
-        found = [str(finding) for finding in find_table_problems(link)] + [
+        found = [str(finding) for finding in find_table_problems(link, SCHEMA.shared_tables)] + [
             str(finding) for finding in find_role_problems(link)
         ]
     report("E5 catalog lint, kinds of hole looked for", Tally(n=len(HOLES), broken=found))
@@ -397,7 +398,9 @@ def test_the_lint_finds_nothing_in_our_own_schema(database, report):
 def test_the_lint_finds_each_kind_of_hole(database, hole):
     with database.admin() as admin:
         admin.execute(HOLES[hole])
-        assert SAME_KIND.get(hole, hole) in {finding.kind for finding in find_table_problems(admin)}
+        assert SAME_KIND.get(hole, hole) in {
+            finding.kind for finding in find_table_problems(admin, SCHEMA.shared_tables)
+        }
         admin.rollback()
 
 
@@ -406,7 +409,7 @@ def test_a_view_that_asks_as_its_reader_is_no_hole(database):
         admin.execute(
             "CREATE VIEW stoker.v WITH (security_invoker = true) AS SELECT * FROM stoker.runs"
         )
-        assert find_table_problems(admin) == []
+        assert find_table_problems(admin, SCHEMA.shared_tables) == []
         admin.rollback()
 
 

@@ -1,6 +1,5 @@
 """One rate, many processes, some of them killed: never more calls than the rate allows."""
 
-import asyncio
 import time
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -15,17 +14,14 @@ pytestmark = pytest.mark.faults
 CALLS, PER, BURST, LASTING = 40, 0.5, 4, 1.5
 
 
-def turns_of_eight_processes(tmp_path, rng, *, way, kills):
+async def turns_of_eight_processes(tmp_path, rng, *, way, kills):
     """Return the moments at which turns were given, in order."""
     path, told = tmp_path / "stoker.db", tmp_path / "told"
     told.mkdir()
 
-    async def migrated():
-        backend = SqliteBackend(path)
-        await backend.migrate()
-        await backend.close()
-
-    asyncio.run(migrated())
+    backend = SqliteBackend(path)
+    await backend.migrate()
+    await backend.close()
     order = {
         "task": "take turns",
         "way": way,
@@ -54,8 +50,10 @@ def most_in_any_stretch(moments):
     )
 
 
-def test_no_stretch_sees_more_calls_than_allowed_however_many_processes_ask(tmp_path, rng, request):
-    moments = turns_of_eight_processes(tmp_path, rng, way="shared", kills=4)
+async def test_no_stretch_sees_more_calls_than_allowed_however_many_processes_ask(
+    tmp_path, rng, request
+):
+    moments = await turns_of_eight_processes(tmp_path, rng, way="shared", kills=4)
 
     most = most_in_any_stretch(moments)
     line = f"one rate, 8 processes, 4 kills: n={len(moments)} turns, most {most} of {CALLS}"
@@ -64,7 +62,7 @@ def test_no_stretch_sees_more_calls_than_allowed_however_many_processes_ask(tmp_
     assert any(one != other for one, other in pairwise(moments))
 
 
-def test_the_naive_twin_with_a_pace_in_each_process_is_caught(tmp_path, rng):
-    moments = turns_of_eight_processes(tmp_path, rng, way="keeps a pace of its own", kills=0)
+async def test_the_naive_twin_with_a_pace_in_each_process_is_caught(tmp_path, rng):
+    moments = await turns_of_eight_processes(tmp_path, rng, way="keeps a pace of its own", kills=0)
 
     assert most_in_any_stretch(moments) > CALLS

@@ -38,7 +38,7 @@ async def more_made(made):
     """Wait until every process has begun and made a reservation."""
     before = made()
     async with asyncio.timeout(PATIENCE):
-        while not has_more(before, made()):  # noqa: ASYNC110 - other processes ring no bell
+        while not has_more(before, made()):
             await asyncio.sleep(0.01)
 
 

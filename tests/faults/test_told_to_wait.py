@@ -1,6 +1,5 @@
 """A real server that answers 429, and says anything at all about when to come back."""
 
-import asyncio
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -11,8 +10,8 @@ import pytest
 from stoker.base.errors import TransientError
 from stoker.sandbox.http import Response
 from stoker.testing import FakeClock
-from stoker.vendors.attempts import MAX_ATTEMPTS, FailureKind, VendorFailure
-from stoker.vendors.client import QueryResult
+from stoker.vendors.attempts import MAX_ATTEMPTS
+from stoker.vendors.model import FailureKind, VendorAnswer, VendorFailure
 from stoker.vendors.search import SearchQuery
 from vendor_desk import Saying, desk
 
@@ -57,17 +56,17 @@ class Busy(Saying):
         return answer if self._left < 0 else self._refusal
 
 
-def told_to_wait(what, number, work):
+async def told_to_wait(what, number, work):
     """Do something with a vendor that refuses once, twice or for ever."""
     busy = Busy(SAYS[what], times=(1, 2, 1_000)[number % 3])
 
-    async def trial():
-        async with desk(says=busy, clock=FakeClock(), companies=1) as here:
-            before = here.clock.elapsed()
-            told = await work(here, SearchQuery(query=f"company {number}"))
-            return told, here.clock.elapsed() - before, await here.counted("tavily")
-
-    return (*asyncio.run(trial()), len(busy.asked))
+    async with desk(says=busy, clock=FakeClock(), companies=1) as here:
+        before = here.clock.elapsed()
+        told = await work(here, SearchQuery(query=f"company {number}"))
+        return (
+            *(told, here.clock.elapsed() - before, await here.counted("tavily")),
+            len(busy.asked),
+        )
 
 
 async def ask(here, question):
@@ -107,7 +106,7 @@ def problems(what, number, outcome):
         yield f"waited {waited}"
     if waited < wanted or (waited <= timedelta(0) and what not in GONE):
         yield f"came back too soon, after {waited}"
-    if isinstance(told, QueryResult) is not answered:
+    if isinstance(told, VendorAnswer) is not answered:
         yield f"ended as {told}"
     if isinstance(told, VendorFailure) and told.kind is not FailureKind.LATER:
         yield f"ended {told.kind}"
@@ -115,20 +114,20 @@ def problems(what, number, outcome):
         yield f"refusals were charged: {counted}"
 
 
-def test_waits_are_bounded_nobody_loops_and_refusals_are_not_charged(record_property):
+async def test_waits_are_bounded_nobody_loops_and_refusals_are_not_charged(record_property):
     chance, met, wrong = random.Random(1), Counter(), []
     for number in range(N):
         what = list(SAYS)[number % len(SAYS)] if number < 48 else chance.choice(list(SAYS))
-        outcome = told_to_wait(what, number, ask)
+        outcome = await told_to_wait(what, number, ask)
         met[type(outcome[0]).__name__] += 1
         wrong += [f"{what}, {number}: {each}" for each in problems(what, number, outcome)]
 
     assert not wrong
-    assert min(met["QueryResult"], met["VendorFailure"]) > 10
+    assert min(met["VendorAnswer"], met["VendorFailure"]) > 10
     record_property("fault", f"C1 told to wait: n={N}, {len(SAYS)} ways, {dict(met)}, charged 0")
 
 
 @pytest.mark.parametrize(("twin", "caught"), [(ask_naively, "waited"), (ask_hotly, "a hot loop")])
-def test_a_naive_twin_is_caught(twin, caught):
-    found = list(problems("1e9 seconds", 2, told_to_wait("1e9 seconds", 2, twin)))
+async def test_a_naive_twin_is_caught(twin, caught):
+    found = list(problems("1e9 seconds", 2, await told_to_wait("1e9 seconds", 2, twin)))
     assert any(each.startswith(caught) for each in found)

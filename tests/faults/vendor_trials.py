@@ -17,8 +17,7 @@ from contracts.backends import sqlite
 from faults.tally import Tally
 from stoker.base.errors import StokerError
 from stoker.base.events import OutcomeUncertain, Overrun
-from stoker.budgets.charges import Refusal, SpendRequest
-from stoker.budgets.gate import BudgetService, to_attempt
+from stoker.budgets.charges import Refusal, SpendRequest, to_attempt
 from stoker.budgets.model import Paid
 from stoker.budgets.verify import verify_ledger
 from stoker.http.client import HttpClient
@@ -27,9 +26,9 @@ from stoker.sandbox.vendors.tavily import build_tavily_handler as honest_tavily
 from stoker.sandbox.vendors.zerobounce import build_zerobounce_handler as honest_zerobounce
 from stoker.testing import FakeClock
 from stoker.vendors.answers import build_cache_key
-from stoker.vendors.attempts import MAX_ATTEMPTS, FailureKind, VendorFailure
-from stoker.vendors.client import QueryResult
+from stoker.vendors.attempts import MAX_ATTEMPTS
 from stoker.vendors.email_batches import EmailBatcher
+from stoker.vendors.model import FailureKind, VendorAnswer, VendorFailure
 from stoker.vendors.search import SearchQuery
 from vendor_desk import Desk, Quick
 
@@ -118,7 +117,7 @@ async def night(home, turned, *, limit, deadline=0.25, clock=None, seed=1):
         http = HttpClient(user_agent="Stoker test", sandbox=box.address)
         stack.push_async_callback(http.close)
         here = Desk(box, http, backend, clock or Quick(), limit=limit, deadline=deadline)
-        async with here.promises:
+        async with here.budget:
             yield here, bill
 
 
@@ -200,13 +199,13 @@ def lied_to(home, *, calls, cap, seed=1):
                 if was_unknown:
                     still = isinstance(after, VendorFailure) and after.kind is FailureKind.UNKNOWN
                     judge.holds("an unknown outcome was asked again the same day", still)
-                if isinstance(before, QueryResult):
-                    kept = isinstance(after, QueryResult) and after.answer == before.answer
+                if isinstance(before, VendorAnswer):
+                    kept = isinstance(after, VendorAnswer) and after.answer == before.answer
                     judge.holds("an answer that was paid for is lost", kept and bool(after.saved))
             return first
 
     first = asyncio.run(trial())
-    judge.tally.n, judge.tally.acked = calls, outcomes(first)["QueryResult"]
+    judge.tally.n, judge.tally.acked = calls, outcomes(first)["VendorAnswer"]
     return judge.tally, outcomes(first)
 
 
@@ -242,8 +241,8 @@ def batched(home, *, count, seed=1):
             return told
 
     ends = outcomes(asyncio.run(trial()).values())
-    judge.holds(f"ends that cannot be: {dict(ends)}", ends.keys() <= {"QueryResult", "unknown"})
-    judge.tally.n, judge.tally.acked = count, ends["QueryResult"]
+    judge.holds(f"ends that cannot be: {dict(ends)}", ends.keys() <= {"VendorAnswer", "unknown"})
+    judge.tally.n, judge.tally.acked = count, ends["VendorAnswer"]
     return judge.tally, ends
 
 
@@ -269,9 +268,9 @@ def dearer(home, *, percent, calls=50, cap=20, seed=1):
     times = -(-percent // 100)
     judge.holds(f"charged {charged} of {cap} at {percent} %", cap <= charged < cap + times)
     judge.holds(
-        "an overrun nobody was told of", len(overruns) == outcomes(answers)["QueryResult"] - 5
+        "an overrun nobody was told of", len(overruns) == outcomes(answers)["VendorAnswer"] - 5
     )
-    judge.tally.n, judge.tally.acked = calls, outcomes(answers)["QueryResult"]
+    judge.tally.n, judge.tally.acked = calls, outcomes(answers)["VendorAnswer"]
     return judge.tally, charged
 
 
@@ -291,10 +290,11 @@ def replayed(home, *, n, seed=1):
                     judge.tally.n += 1
                     judge.tally.acked += bool(again.saved)
                     judge.holds(f"paid again {later} later", again.saved and not again.cost)
-            gate = BudgetService(here.promises, clock=clock)
             for question in wanted:
                 judge.tally.n += 1
-                judge.holds("an old key paid for other words", await _refused(here, gate, question))
+                judge.holds(
+                    "an old key paid for other words", await _refused(here, here.budget, question)
+                )
             judge.holds("the vendor was asked again", set(bill.asked.values()) == {1})
 
     asyncio.run(trial())

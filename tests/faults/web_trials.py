@@ -17,10 +17,10 @@ from typing import Any
 from faults.hostile_server import BOMBS, HostileServer
 from faults.tally import Tally
 from stoker.base.errors import PermanentError, StokerError, UncertainError
+from stoker.base.strict_json import MAX_DEPTH, MAX_DIGITS
 from stoker.base.types import is_storable
 from stoker.http.api_client import VendorApi
 from stoker.http.client import HttpClient, Request
-from stoker.http.strict_json import MAX_DEPTH, MAX_DIGITS
 
 TESTS = Path(__file__).resolve().parents[1]
 MIB = 1024 * 1024

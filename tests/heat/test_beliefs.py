@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
 from stoker.heat.beliefs import (
-    ChangeRateRule,
     ChangeRates,
+    build_prior,
     compute_missed_changes,
     compute_stale_chance,
     decay_to_prior,
     update_rates,
 )
+from stoker.heat.settings import ChangeRateRule
 from stoker.heat.tiers import Tier
 
 QUARTER = timedelta(days=90)
@@ -153,7 +154,7 @@ def test_the_chance_that_a_copy_is_out_of_date_is_the_share_that_changed_when_ra
 
 def test_before_history_a_hot_account_changes_most_and_a_cold_one_least():
     ranks = np.array([Tier.HOT.rank, Tier.WARM.rank, Tier.COLD.rank])
-    prior = ChangeRateRule(weight=2.0).build_prior(ranks)
+    prior = build_prior(ChangeRateRule(weight=2.0), ranks)
     assert prior.days_between.tolist() == [2.0, 7.0, 20.0]
     assert prior.changes.tolist() == [2.0, 2.0, 2.0]
 
@@ -183,7 +184,7 @@ def test_a_rule_that_cannot_be_meant_is_refused(wrong):
 
 
 def test_no_accounts_are_no_trouble():
-    nobody = ChangeRateRule().build_prior(np.zeros(0, np.int64))
+    nobody = build_prior(ChangeRateRule(), np.zeros(0, np.int64))
     none = np.zeros(0)
     after = update_rates(
         nobody, none.astype(bool), age=none, elapsed=none, prior=nobody, half_life=QUARTER

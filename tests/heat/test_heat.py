@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.heat.heat import (
-    HeatRule,
     HeatState,
     Signal,
     SignalKind,
@@ -25,7 +24,8 @@ from stoker.heat.heat import (
     set_posture,
     to_ticks,
 )
-from stoker.heat.tiers import MAX_SIGNALS, Tier, TierRule
+from stoker.heat.settings import MAX_SIGNALS, HeatRule, TierRule
+from stoker.heat.tiers import Tier
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 RULE, TIERS = HeatRule(), TierRule()
@@ -37,8 +37,8 @@ rules = st.builds(
     posture_weight=st.floats(0, 10),
     recency_weight=st.floats(0.001, 10),
     volume_weight=st.floats(0, 10),
-    half_life=st.timedeltas(timedelta(minutes=1), timedelta(days=3000)),
-    volume_scale=st.floats(1e-6, 1e9),
+    half_life=st.timedeltas(timedelta(minutes=6), timedelta(days=3000)),
+    volume_scale=st.floats(1e-3, 1e6),
 )
 
 

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.heat.heat import (
-    HeatRule,
     Signal,
     SignalKind,
     compute_heat,
@@ -15,7 +14,7 @@ from stoker.heat.heat import (
     score_heat,
     score_heats,
 )
-from stoker.heat.tiers import TierRule
+from stoker.heat.settings import HeatRule, TierRule
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 RULE, TIERS = HeatRule(), TierRule()

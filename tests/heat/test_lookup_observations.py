@@ -7,13 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.heat.beliefs import (
-    AccountChangeRate,
-    ChangeRateRule,
-    DataLevel,
-    LookupObservation,
-    learn_change_rates,
-)
+from stoker.heat.beliefs import AccountChangeRate, DataLevel, LookupObservation, learn_change_rates
+from stoker.heat.settings import ChangeRateRule
 from stoker.heat.tiers import Tier
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)

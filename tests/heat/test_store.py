@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 import pg
+from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
 from stoker.db.database import split_into_batches
 from stoker.db.row_security import find_table_problems
@@ -30,7 +31,7 @@ from stoker.heat.store import (
     UPDATE_HEAT_IF_UNCHANGED,
 )
 from stoker.registry.load_store import SELECT_KNOWN, SELECT_KNOWN_LINES
-from stoker.vendors.answer_cache import SELECT_ANSWERS
+from stoker.vendors.schema import ANSWERS
 
 
 def some(question, *values):
@@ -63,7 +64,7 @@ ASKED = {  # what is asked, and the index that must serve it without sorting
         some(SELECT_KNOWN_LINES, 1, 2),
         "registry_rejects_load_id_line_key",
     ),
-    "which answers are kept": (some(SELECT_ANSWERS, "a", "b"), "vendor_answers_pkey"),
+    "which answers are kept": (some(ANSWERS.select_in("key"), "a", "b"), "vendor_answers_pkey"),
 }
 SQLITE_NAMES = {
     "pull_plans_pkey": "sqlite_autoindex_pull_plans_1",
@@ -153,7 +154,7 @@ def test_a_heat_is_found_by_its_key_before_it_is_compared(database, file):
 
 def test_row_security_has_no_findings_with_the_tables_of_heat_and_pulls(database):
     with psycopg.connect(database[0]) as admin:
-        assert find_table_problems(admin) == []
+        assert find_table_problems(admin, SCHEMA.shared_tables) == []
 
 
 @pytest.mark.parametrize("table", ["account_heats", "account_beliefs"])

@@ -1,6 +1,5 @@
 """A sweep: whoever fits is met once, everybody is reckoned anew, nothing newer is overwritten."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,12 +7,13 @@ import pytest
 from model.backend import MemoryBackend
 from stoker.accounts.model import Company, CompanyId
 from stoker.base.types import TenantId
-from stoker.heat.heat import HeatRule, Signal, SignalKind, score_heat
+from stoker.files.tables import TableRow
+from stoker.heat.heat import Signal, SignalKind, score_heat
 from stoker.heat.import_signals import import_signals
-from stoker.heat.signal_files import SignalRow
+from stoker.heat.settings import HeatRule, TierRule
 from stoker.heat.signals import MIN_POSTURE
 from stoker.heat.sweep import HeatSweep
-from stoker.heat.tiers import Tier, TierRule
+from stoker.heat.tiers import Tier
 from stoker.testing import FakeClock
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -47,41 +47,35 @@ async def knows(store, *ids, fitting=None):
     await store.accounts.save_candidates(fits, rule="default")
 
 
-def test_whoever_fits_and_has_no_heat_gets_one_and_only_once(store, clock):
-    async def journey():
-        await knows(store, *(f"c{n:05}" for n in range(12_000)), "stranger")
-        await store.accounts.save_candidates(
-            [CompanyId(f"c{n:05}") for n in range(0, 12_000, 2)], rule="default"
-        )
-        first = await SWEEP.recompute(store, clock=clock)
-        again = await SWEEP.recompute(store, clock=clock)
-        return first, again, await store.attention.find_heat(CompanyId("stranger"))
-
-    first, again, stranger = asyncio.run(journey())
+async def test_whoever_fits_and_has_no_heat_gets_one_and_only_once(store, clock):
+    await knows(store, *(f"c{n:05}" for n in range(12_000)), "stranger")
+    await store.accounts.save_candidates(
+        [CompanyId(f"c{n:05}") for n in range(0, 12_000, 2)], rule="default"
+    )
+    first = await SWEEP.recompute(store, clock=clock)
+    again = await SWEEP.recompute(store, clock=clock)
+    first, again, stranger = first, again, await store.attention.find_heat(CompanyId("stranger"))
     assert (first.accounts, first.new, first.cold) == (6_000, 6_000, 6_000)
     assert (again.accounts, again.new, again.moved) == (6_000, 0, 0)
     assert stranger is None
 
 
-def test_a_sweep_says_what_signals_and_time_make_of_an_account(store, clock):
-    async def journey():
-        await knows(store, "a", "b")
-        await store.attention.add_signals(
-            [signal("a", ago=0.5), signal("a", ago=0.2, name="two")],
-            rule=HEAT,
-            tiers=TIERS,
-            now=NOW,
-        )
-        hot = await SWEEP.recompute(store, clock=clock)
-        was = await store.attention.find_heat(CompanyId("a"))
-        clock.advance(timedelta(days=30))
-        await SWEEP.recompute(store, clock=clock)
-        clock.advance(timedelta(days=3))
-        cooled = await SWEEP.recompute(store, clock=clock)
-        now = await store.attention.find_heat(CompanyId("a"))
-        return hot, was, cooled, now
+async def test_a_sweep_says_what_signals_and_time_make_of_an_account(store, clock):
+    await knows(store, "a", "b")
+    await store.attention.add_signals(
+        [signal("a", ago=0.5), signal("a", ago=0.2, name="two")],
+        rule=HEAT,
+        tiers=TIERS,
+        now=NOW,
+    )
+    hot = await SWEEP.recompute(store, clock=clock)
+    was = await store.attention.find_heat(CompanyId("a"))
+    clock.advance(timedelta(days=30))
+    await SWEEP.recompute(store, clock=clock)
+    clock.advance(timedelta(days=3))
+    cooled = await SWEEP.recompute(store, clock=clock)
+    now = await store.attention.find_heat(CompanyId("a"))
 
-    hot, was, cooled, now = asyncio.run(journey())
     assert (hot.hot, hot.cold, hot.new) == (1, 1, 2 - 1)
     assert was.tier is Tier.HOT
     assert (cooled.cooler, now.tier) == (1, Tier.WARM)
@@ -90,7 +84,7 @@ def test_a_sweep_says_what_signals_and_time_make_of_an_account(store, clock):
     assert was.state.posture == 0.0  # a signal came first: nobody has said how well it fits
 
 
-def test_a_heat_that_moves_while_it_is_reckoned_is_left_alone(store, clock):
+async def test_a_heat_that_moves_while_it_is_reckoned_is_left_alone(store, clock):
     class Busy:
         """Hands a page over, and lets a signal arrive before it is written back."""
 
@@ -106,36 +100,30 @@ def test_a_heat_that_moves_while_it_is_reckoned_is_left_alone(store, clock):
                 await self._real.add_signals([signal("a", ago=0)], rule=HEAT, tiers=TIERS, now=NOW)
             return page
 
-    async def journey():
-        await knows(store, "a", "b")
-        await SWEEP.recompute(store, clock=clock)
-        found = await SWEEP._recompute(Busy(store.attention), clock, new=0)
-        return found, await store.attention.find_heat(CompanyId("a"))
-
-    found, heat = asyncio.run(journey())
+    await knows(store, "a", "b")
+    await SWEEP.recompute(store, clock=clock)
+    found = await SWEEP._recompute(Busy(store.attention), clock, new=0)
+    found, heat = found, await store.attention.find_heat(CompanyId("a"))
     assert (found.accounts, found.moved) == (2, 1)
     assert heat.state.latest == (NOW,)
     assert heat.state.posture == MIN_POSTURE
 
 
-def test_good_rows_of_a_table_move_heat_once_and_bad_ones_are_told(store, clock):
+async def test_good_rows_of_a_table_move_heat_once_and_bad_ones_are_told(store, clock):
     rows = [
-        SignalRow(2, {"account": "a", "at": "2026-11-16T07:00:00Z"}),
-        SignalRow(3, {"account": "a", "at": "2026-11-16T07:30:00Z", "strength": "0.5"}),
-        SignalRow(4, {"account": "nobody", "at": "2026-11-16T07:00:00Z"}),
-        SignalRow(5, wrong="it is no CSV"),
-        SignalRow(6, {"account": "a", "at": "soon"}),
+        TableRow(2, {"account": "a", "at": "2026-11-16T07:00:00Z"}),
+        TableRow(3, {"account": "a", "at": "2026-11-16T07:30:00Z", "strength": "0.5"}),
+        TableRow(4, {"account": "nobody", "at": "2026-11-16T07:00:00Z"}),
+        TableRow(5, wrong="it is no CSV"),
+        TableRow(6, {"account": "a", "at": "soon"}),
     ]
 
-    async def journey():
-        await knows(store, "a")
-        both = [
-            await import_signals(store, rows, heat=HEAT, tiers=TIERS, zone=UTC, clock=clock)
-            for _ in range(2)
-        ]
-        return both, await store.attention.list_signals(CompanyId("a"))
-
-    (first, second), kept = asyncio.run(journey())
+    await knows(store, "a")
+    both = [
+        await import_signals(store, rows, heat=HEAT, tiers=TIERS, zone=UTC, clock=clock)
+        for _ in range(2)
+    ]
+    (first, second), kept = both, await store.attention.list_signals(CompanyId("a"))
     assert (first.new, first.known, first.rejected, first.accounts) == (2, 0, 3, {"a"})
     assert (second.new, second.known, second.accounts) == (0, 2, set())
     assert [line for line, _ in first.errors] == [4, 5, 6]

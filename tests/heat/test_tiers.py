@@ -10,15 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.heat.tiers import (
-    BY_RANK,
-    Tier,
-    TierRule,
-    TierState,
-    choose_tier,
-    compute_intervals,
-    update_tier,
-)
+from stoker.heat.settings import TierRule
+from stoker.heat.tiers import BY_RANK, Tier, TierState, choose_tier, compute_intervals, update_tier
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.http.response import MAX_HEAD_BYTES, ResponseParser
+from stoker.http.response import MAX_HEAD_BYTES, Outcome, ResponseParser
 
 MOST = 1_000
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -22,7 +22,7 @@ def taken(*pieces, method="GET"):
 def test_an_answer_is_the_same_in_whatever_pieces_it_comes(cuts):
     edges = sorted({0, *cuts, len(OK)})
     answer = taken(*[OK[a:b] for a, b in pairwise(edges)])
-    assert (answer.done, answer.keep, answer.broken) == (True, True, "")
+    assert (answer.outcome, answer.reusable) == (Outcome.COMPLETE, True)
     assert (answer.status, answer.body.get_body()) == (200, b"ok")
 
 
@@ -30,12 +30,12 @@ def test_an_answer_is_the_same_in_whatever_pieces_it_comes(cuts):
 def test_a_connection_is_not_kept_when_more_came_than_the_answer(more):
     for answer in (taken(OK + more), taken(OK, more)):
         assert answer.body.get_body() == b"ok"
-        assert (answer.done, answer.keep, answer.broken) == (True, False, "")
+        assert (answer.outcome, answer.reusable) == (Outcome.COMPLETE, False)
 
 
 def test_a_connection_is_not_kept_when_the_server_says_so():
-    assert not taken(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")).keep
-    assert not taken(OK.replace(b"1.1", b"1.0")).keep
+    assert not taken(OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")).reusable
+    assert not taken(OK.replace(b"1.1", b"1.0")).reusable
 
 
 @pytest.mark.parametrize(
@@ -54,18 +54,17 @@ def test_a_connection_is_not_kept_when_the_server_says_so():
 )
 def test_an_answer_without_end_is_ended(beginning, endless):
     answer, size = taken(beginning), len(beginning)
-    while not answer.done and size < 100 * MAX_HEAD_BYTES:
+    while answer.outcome is None and size < 100 * MAX_HEAD_BYTES:
         answer.feed(endless)
         size += len(endless)
-    assert answer.done
-    assert not answer.keep
-    assert answer.broken or answer.is_truncated
+    assert answer.outcome in (Outcome.BROKEN, Outcome.TRUNCATED)
+    assert not answer.reusable
 
 
 def test_a_few_words_before_the_answer_are_fine():
     before = b"HTTP/1.1 103 Early Hints\r\nX-Early: 1\r\n\r\n" * 10
     answer = taken(before + OK)
-    assert (answer.status, answer.keep) == (200, True)
+    assert (answer.status, answer.reusable) == (200, True)
     assert "x-early" not in answer.headers
 
 
@@ -73,15 +72,15 @@ def test_a_few_words_before_the_answer_are_fine():
 def test_garbage_is_broken_or_waited_for_but_never_a_crash(data, lost):
     answer = taken(data)
     answer.feed_loss() if lost else answer.feed_eof()
-    assert answer.done
-    assert not answer.keep
+    assert answer.outcome is not None
+    assert not answer.reusable
 
 
 def test_closing_ends_only_an_answer_that_has_no_other_end():
     for head, whole in ((b"HTTP/1.1 200 OK\r\n\r\n", True), (OK[:-2], False), (CHUNKED, False)):
         answer = taken(head)
         answer.feed_eof()
-        assert (not answer.broken) == whole
+        assert answer.outcome is (Outcome.COMPLETE if whole else Outcome.BROKEN)
         broken = taken(head)
         broken.feed_loss()
-        assert broken.broken
+        assert broken.outcome is Outcome.BROKEN

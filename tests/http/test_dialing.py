@@ -1,4 +1,3 @@
-import asyncio
 import socket
 
 import pytest
@@ -16,17 +15,14 @@ def place(address):
     return CheckedAddress(family, str(address), 443)
 
 
-def connected(host, port=80, **settings):
-    async def run():
-        dialer = SafeConnector(**settings)
-        try:
-            opened = await dialer.connect(host, port)
-            with opened:
-                return opened.getpeername()
-        finally:
-            dialer.close()
-
-    return asyncio.run(run())
+async def connected(host, port=80, **settings):
+    dialer = SafeConnector(**settings)
+    try:
+        opened = await dialer.connect(host, port)
+        with opened:
+            return opened.getpeername()
+    finally:
+        dialer.close()
 
 
 @given(st.lists(st.ip_addresses(), max_size=5))
@@ -44,38 +40,35 @@ def test_a_host_is_refused_when_any_of_its_addresses_is_not_public(addresses):
     ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f000001", "0", "::1", "::", "0.0.0.0"],
 )
 @pytest.mark.parametrize("sandbox", [None, "127.0.0.1:9"])
-def test_this_machine_is_never_dialled_however_it_is_called(host, sandbox):
+async def test_this_machine_is_never_dialled_however_it_is_called(host, sandbox):
     with pytest.raises(PermanentError):
-        connected(host, sandbox=sandbox)
+        await connected(host, sandbox=sandbox)
 
 
 @pytest.mark.parametrize("port", [0, 22, 79, 81, 8080, 8443, 65535, -1])
 @pytest.mark.parametrize("host", ["site.test", "8.8.8.8"])
-def test_only_the_webs_own_ports_are_dialled(host, port):
+async def test_only_the_webs_own_ports_are_dialled(host, port):
     with pytest.raises(PermanentError):
-        connected(host, port, sandbox="127.0.0.1:9")
+        await connected(host, port, sandbox="127.0.0.1:9")
 
 
-def test_names_of_the_sandbox_lead_there_and_nowhere_else():
-    async def run():
-        async with HostileServer() as server:
-            dialer = SafeConnector(sandbox=server.address)
-            try:
-                ends = []
-                for port in (80, 443):
-                    with await dialer.connect("site.test", port) as opened:
-                        ends.append("{}:{}".format(*opened.getpeername()))
-                return ends == [server.address] * 2
-            finally:
-                dialer.close()
-
-    assert asyncio.run(run())
+async def test_names_of_the_sandbox_lead_there_and_nowhere_else():
+    async with HostileServer() as server:
+        dialer = SafeConnector(sandbox=server.address)
+        try:
+            ends = []
+            for port in (80, 443):
+                with await dialer.connect("site.test", port) as opened:
+                    ends.append("{}:{}".format(*opened.getpeername()))
+            assert ends == [server.address] * 2
+        finally:
+            dialer.close()
 
 
 @pytest.mark.parametrize("host", ["test", "site.testing", "site.test.localhost", "attest"])
-def test_what_only_looks_like_the_sandbox_is_dialled_like_anything_else(host):
+async def test_what_only_looks_like_the_sandbox_is_dialled_like_anything_else(host):
     with pytest.raises((PermanentError, TransientError)):
-        connected(host, sandbox="127.0.0.1:9")
+        await connected(host, sandbox="127.0.0.1:9")
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:8099", "127.9.9.9:1", "[::1]:8099"])
@@ -83,7 +76,7 @@ def test_the_sandbox_may_be_anywhere_on_loopback(text):
     assert parse_sandbox_address(text).port == int(text.rpartition(":")[2])
 
 
-def test_a_name_that_is_none_is_refused():
+async def test_a_name_that_is_none_is_refused():
     for host in ("a" * 300 + ".com", "exa\0mple.com", ""):
         with pytest.raises((PermanentError, TransientError)):
-            connected(host)
+            await connected(host)

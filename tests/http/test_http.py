@@ -17,24 +17,21 @@ AGENT = "Stoker test (mailto:operator@example.com)"
 CANARY = "canary-5d1c"
 
 
-def web(work, **settings):
+async def web(work, **settings):
     """Run a piece of work against the hostile server, reached under any name ending in .test."""
 
-    async def run():
-        async with HostileServer() as server:
-            http = HttpClient(user_agent=AGENT, sandbox=server.address, **settings)
-            try:
-                return await work(http, server)
-            finally:
-                await http.close()
-
-    return asyncio.run(run())
+    async with HostileServer() as server:
+        http = HttpClient(user_agent=AGENT, sandbox=server.address, **settings)
+        try:
+            return await work(http, server)
+        finally:
+            await http.close()
 
 
 async def until(so):
     """Wait until something is so, and whatever was written then has been read."""
     async with asyncio.timeout(60):
-        while not so():  # noqa: ASYNC110 - a server rings no bell
+        while not so():
             await asyncio.sleep(0.001)
     for _ in range(20):
         await asyncio.sleep(0)
@@ -45,23 +42,23 @@ def get(url, **changes):
     return Request(url=url if "://" in url else f"http://site.test{url}", **settings)
 
 
-def said(call, **settings):
-    return web(lambda http, _: http.send(call), **settings)
+async def said(call, **settings):
+    return await web(lambda http, _: http.send(call), **settings)
 
 
-def echoed(call):
-    return json.loads(said(call).body)
+async def echoed(call):
+    return json.loads((await said(call)).body)
 
 
-def test_a_reply_is_what_the_server_said():
-    reply = said(get("/say?status=404&header=X-Kind:%20odd&body=" + b"gone".hex()))
+async def test_a_reply_is_what_the_server_said():
+    reply = await said(get("/say?status=404&header=X-Kind:%20odd&body=" + b"gone".hex()))
     assert (reply.status, reply.body, reply.headers["x-kind"]) == (404, b"gone", "odd")
     assert (reply.truncated, reply.wire_bytes) == (False, 4)
     assert reply.url.startswith("http://site.test/say?")
 
 
-def test_a_request_names_who_asks_and_carries_what_it_was_given():
-    told = echoed(get("/echo?a=b", method="POST", headers={"X-Key": "k"}, body=b"question"))
+async def test_a_request_names_who_asks_and_carries_what_it_was_given():
+    told = await echoed(get("/echo?a=b", method="POST", headers={"X-Key": "k"}, body=b"question"))
     assert (told["method"], told["target"], told["body"]) == ("POST", "/echo?a=b", "question")
     sent = told["headers"]
     assert (sent["host"], sent["user-agent"], sent["x-key"]) == ("site.test", AGENT, "k")
@@ -69,14 +66,14 @@ def test_a_request_names_who_asks_and_carries_what_it_was_given():
     assert sent["accept-encoding"] == "gzip, deflate"
 
 
-def test_a_post_without_a_body_says_so():
-    assert echoed(get("/echo", method="POST"))["headers"]["content-length"] == "0"
-    assert "content-length" not in echoed(get("/echo"))["headers"]
+async def test_a_post_without_a_body_says_so():
+    assert (await echoed(get("/echo", method="POST")))["headers"]["content-length"] == "0"
+    assert "content-length" not in (await echoed(get("/echo")))["headers"]
 
 
-def test_headers_given_several_times_are_joined():
+async def test_headers_given_several_times_are_joined():
     raw = b"HTTP/1.1 200 OK\r\nA: 1\r\na: 2\r\nContent-Length: 0\r\n\r\n"
-    assert said(get(f"/raw?bytes={raw.hex()}")).headers["a"] == "1, 2"
+    assert (await said(get(f"/raw?bytes={raw.hex()}"))).headers["a"] == "1, 2"
 
 
 @pytest.mark.parametrize(
@@ -89,8 +86,8 @@ def test_headers_given_several_times_are_joined():
         ("/chain/0", b"end"),
     ],
 )
-def test_an_answer_is_read_to_its_end_and_no_further(path, body):
-    assert said(get(path)).body == body
+async def test_an_answer_is_read_to_its_end_and_no_further(path, body):
+    assert (await said(get(path))).body == body
 
 
 @pytest.mark.parametrize(
@@ -103,8 +100,8 @@ def test_an_answer_is_read_to_its_end_and_no_further(path, body):
         b"HTTP/1.1 200 \xe9t\xe9\r\nX: \xe9\r\nContent-Length: 2\r\n\r\nok",
     ],
 )
-def test_a_server_that_is_a_little_off_is_still_read(raw):
-    assert said(get(f"/raw?bytes={raw.hex()}")).body == b"ok"
+async def test_a_server_that_is_a_little_off_is_still_read(raw):
+    assert (await said(get(f"/raw?bytes={raw.hex()}"))).body == b"ok"
 
 
 @pytest.mark.parametrize(
@@ -128,18 +125,18 @@ def test_a_server_that_is_a_little_off_is_still_read(raw):
         b"HTTP/3 200 OK\r\n\r\n",
     ],
 )
-def test_a_broken_answer_is_uncertain_for_the_request_arrived(raw):
+async def test_a_broken_answer_is_uncertain_for_the_request_arrived(raw):
     with pytest.raises(UncertainError):
-        said(get(f"/raw?bytes={raw.hex()}"))
+        await said(get(f"/raw?bytes={raw.hex()}"))
 
 
 @pytest.mark.parametrize("path", ["/close", "/reset", "/too-long"])
-def test_a_connection_lost_on_the_way_is_uncertain(path):
+async def test_a_connection_lost_on_the_way_is_uncertain(path):
     with pytest.raises(UncertainError):
-        said(get(path))
+        await said(get(path))
 
 
-def test_nobody_there_is_transient_for_nothing_was_sent():
+async def test_nobody_there_is_transient_for_nothing_was_sent():
     async def work():
         async with HostileServer() as server:
             address = server.address
@@ -150,56 +147,56 @@ def test_nobody_there_is_transient_for_nothing_was_sent():
             await http.close()
 
     with pytest.raises(TransientError):
-        asyncio.run(work())
+        await work()
 
 
-def test_a_server_without_tls_is_transient_for_nothing_was_sent():
+async def test_a_server_without_tls_is_transient_for_nothing_was_sent():
     with pytest.raises(TransientError):
-        said(get("https://site.test/ok"))
+        await said(get("https://site.test/ok"))
 
 
 @pytest.mark.parametrize("method", ["HEAD", "GET"])
 @pytest.mark.parametrize("status", [204, 304, 200])
-def test_answers_without_a_body_are_whole(method, status):
+async def test_answers_without_a_body_are_whole(method, status):
     if (method, status) == ("GET", 200):
         return
     raw = b"HTTP/1.1 %d Said\r\nContent-Length: 50\r\nContent-Encoding: br\r\n\r\n" % status
     if status == 204:
         raw = raw.replace(b"Content-Length: 50\r\n", b"")
-    reply = said(get(f"/raw?bytes={raw.hex()}", method=method))
+    reply = await said(get(f"/raw?bytes={raw.hex()}", method=method))
     assert (reply.status, reply.body) == (status, b"")
 
 
-def test_a_body_is_cut_at_the_most_asked_for():
-    reply = said(get("/say?body=" + b"0123456789".hex(), max_bytes=4))
+async def test_a_body_is_cut_at_the_most_asked_for():
+    reply = await said(get("/say?body=" + b"0123456789".hex(), max_bytes=4))
     assert (reply.body, reply.truncated) == (b"0123", True)
-    whole = said(get("/say?body=" + b"0123456789".hex(), max_bytes=10))
+    whole = await said(get("/say?body=" + b"0123456789".hex(), max_bytes=10))
     assert (whole.body, whole.truncated) == (b"0123456789", False)
 
 
-def test_a_compressed_body_comes_out_whole():
+async def test_a_compressed_body_comes_out_whole():
     body = gzip.compress(b"page" * 100).hex()
-    reply = said(get(f"/say?header=Content-Encoding:%20gzip&body={body}"))
+    reply = await said(get(f"/say?header=Content-Encoding:%20gzip&body={body}"))
     assert (reply.body, reply.wire_bytes) == (b"page" * 100, len(body) // 2)
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip"])
-def test_an_encoding_not_asked_for_is_refused_and_uncertain_if_it_may_have_cost(encoding):
+async def test_an_encoding_not_asked_for_is_refused_and_uncertain_if_it_may_have_cost(encoding):
     call = get(f"/say?header=Content-Encoding:{quote(encoding)}&body=00")
     with pytest.raises(PermanentError):
-        said(call)
+        await said(call)
     with pytest.raises(UncertainError):
-        said(get(call.url, billable=True))
+        await said(get(call.url, billable=True))
 
 
-def test_connections_are_kept_for_the_next_request():
+async def test_connections_are_kept_for_the_next_request():
     async def work(http, server):
         for _ in range(10):
             await http.send(get("/ok"))
         await asyncio.gather(*[http.send(get("/ok")) for _ in range(5)])
         return server.opened, len(server.asked)
 
-    assert web(work) == (5, 15)
+    assert await web(work) == (5, 15)
 
 
 def by_hand(work):
@@ -242,7 +239,7 @@ def test_an_idle_connection_is_let_go_in_time():
 
 
 @pytest.mark.parametrize("path", ["/too-short", "/late-poison"])
-def test_an_answer_nobody_asked_for_is_never_given_to_the_next(path):
+async def test_an_answer_nobody_asked_for_is_never_given_to_the_next(path):
     async def work(http, server):
         seen = []
         for _ in range(5):
@@ -252,18 +249,18 @@ def test_an_answer_nobody_asked_for_is_never_given_to_the_next(path):
         return set(seen), server.opened
 
     # Each time, the connection that said too much is given up.
-    assert web(work) == ({b"ok"}, 6)
+    assert await web(work) == ({b"ok"}, 6)
 
 
-def test_a_page_is_asked_for_again_when_a_kept_connection_turns_out_closed():
+async def test_a_page_is_asked_for_again_when_a_kept_connection_turns_out_closed():
     async def work(http, server):
         return [(await http.send(get("/fickle"))).body for _ in range(10)], server.opened
 
-    assert web(work) == ([b"ok"] * 10, 10)
+    assert await web(work) == ([b"ok"] * 10, 10)
 
 
 @pytest.mark.parametrize("changes", [{"method": "POST", "body": b"x"}, {"billable": True}])
-def test_what_may_cost_is_never_sent_twice(changes):
+async def test_what_may_cost_is_never_sent_twice(changes):
     async def work(http, server):
         ended = []
         for _ in range(10):
@@ -273,10 +270,10 @@ def test_what_may_cost_is_never_sent_twice(changes):
                 ended.append(None)
         return ended, len(server.asked)
 
-    assert web(work) == ([b"ok", None] * 5, 10)
+    assert await web(work) == ([b"ok", None] * 5, 10)
 
 
-def test_never_more_connections_are_open_than_allowed():
+async def test_never_more_connections_are_open_than_allowed():
     async def work(http, server):
         most = 0
 
@@ -288,13 +285,13 @@ def test_never_more_connections_are_open_than_allowed():
         await asyncio.gather(*[ask(number) for number in range(60)])
         return most, len(server.asked)
 
-    most, asked = web(work, connections=3)
+    most, asked = await web(work, connections=3)
     # The server learns a moment later that one was closed.
     assert most <= 3 + 3
     assert asked == 60
 
 
-def test_a_place_is_given_back_whatever_happens():
+async def test_a_place_is_given_back_whatever_happens():
     async def work(http, server):
         for path in ["/close", "/reset", "/raw?bytes=00", "/say?header=Content-Encoding:br"]:
             with pytest.raises((UncertainError, PermanentError)):
@@ -307,10 +304,10 @@ def test_a_place_is_given_back_whatever_happens():
             await http.send(get("https://site.test/"))
         return (await http.send(get("/ok"))).body
 
-    assert web(work, connections=1) == b"ok"
+    assert await web(work, connections=1) == b"ok"
 
 
-def test_a_deadline_is_for_waiting_in_line_as_well():
+async def test_a_deadline_is_for_waiting_in_line_as_well():
     async def work(http, server):
         first = asyncio.create_task(http.send(get("/hang")))
         await until(lambda: server.asked)
@@ -319,10 +316,10 @@ def test_a_deadline_is_for_waiting_in_line_as_well():
         first.cancel()
         return len(server.asked)
 
-    assert web(work, connections=1) == 1
+    assert await web(work, connections=1) == 1
 
 
-def test_a_caller_that_goes_away_leaves_nothing_behind():
+async def test_a_caller_that_goes_away_leaves_nothing_behind():
     async def work(http, server):
         gone = asyncio.create_task(http.send(get("/hang")))
         await until(lambda: server.asked)
@@ -331,7 +328,7 @@ def test_a_caller_that_goes_away_leaves_nothing_behind():
             await gone
         return (await http.send(get("/ok"))).body
 
-    assert web(work, connections=1) == b"ok"
+    assert await web(work, connections=1) == b"ok"
 
 
 # Redirects.
@@ -341,44 +338,44 @@ def to(where, status=302, host="site.test"):
     return f"http://{host}/to?status={status}&where={quote(where, safe='')}"
 
 
-def test_without_hops_a_redirect_is_the_reply():
-    reply = said(get(to("/ok")))
+async def test_without_hops_a_redirect_is_the_reply():
+    reply = await said(get(to("/ok")))
     assert (reply.status, reply.headers["location"]) == (302, "/ok")
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_followed_and_says_where_it_ended(status):
-    reply = said(get(to("http://other.test/echo?x=1", status), max_redirects=5))
+async def test_a_redirect_is_followed_and_says_where_it_ended(status):
+    reply = await said(get(to("http://other.test/echo?x=1", status), max_redirects=5))
     assert reply.url == "http://other.test/echo?x=1"
     assert json.loads(reply.body)["method"] == "GET"
 
 
-def test_a_redirect_in_utf_8_is_followed_as_meant():
+async def test_a_redirect_in_utf_8_is_followed_as_meant():
     raw = "HTTP/1.1 302 x\r\nLocation: /echo?ü\r\nContent-Length: 0\r\n\r\n".encode()
-    reply = said(get(f"/raw?bytes={raw.hex()}", max_redirects=1))
+    reply = await said(get(f"/raw?bytes={raw.hex()}", max_redirects=1))
     assert json.loads(reply.body)["target"] == "/echo?%C3%BC"
 
 
 @pytest.mark.parametrize(
     ("status", "method"), [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")]
 )
-def test_a_post_becomes_a_get_where_every_browser_makes_it_one(status, method):
+async def test_a_post_becomes_a_get_where_every_browser_makes_it_one(status, method):
     call = get(to("/echo", status), method="POST", body=b"x", max_redirects=1)
-    told = echoed(call)
+    told = await echoed(call)
     assert (told["method"], told["body"]) == (method, "x" if method == "POST" else "")
 
 
 @pytest.mark.parametrize("hops", range(1, MAX_REDIRECTS + 1))
-def test_redirects_end_after_the_hops_allowed(hops):
-    assert said(get(f"/chain/{hops}", max_redirects=hops)).body == b"end"
+async def test_redirects_end_after_the_hops_allowed(hops):
+    assert (await said(get(f"/chain/{hops}", max_redirects=hops))).body == b"end"
     with pytest.raises(PermanentError):
-        said(get(f"/chain/{hops + 1}", max_redirects=hops))
+        await said(get(f"/chain/{hops + 1}", max_redirects=hops))
 
 
 @pytest.mark.parametrize("hops", [-1, MAX_REDIRECTS + 1])
-def test_more_hops_than_that_cannot_be_asked_for(hops):
+async def test_more_hops_than_that_cannot_be_asked_for(hops):
     with pytest.raises(ConfigError):
-        said(get("/ok", max_redirects=hops))
+        await said(get("/ok", max_redirects=hops))
 
 
 @pytest.mark.parametrize(
@@ -391,9 +388,9 @@ def test_more_hops_than_that_cannot_be_asked_for(hops):
         "http://a.test:22/",
     ],
 )
-def test_a_redirect_to_where_we_do_not_go_is_refused(where):
+async def test_a_redirect_to_where_we_do_not_go_is_refused(where):
     with pytest.raises(PermanentError):
-        said(get(to(where), max_redirects=5))
+        await said(get(to(where), max_redirects=5))
 
 
 SECRETS = {
@@ -406,16 +403,18 @@ SECRETS = {
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_credential_goes_to_its_own_origin_only(status):
-    there = echoed(get(to("http://other.test/echo", status), headers=SECRETS, max_redirects=5))
+async def test_a_credential_goes_to_its_own_origin_only(status):
+    there = await echoed(
+        get(to("http://other.test/echo", status), headers=SECRETS, max_redirects=5)
+    )
     assert CANARY not in json.dumps(there)
     assert there["headers"]["accept"] == "text/html"
-    here = echoed(get(to("/echo", status), headers=SECRETS, max_redirects=5))
+    here = await echoed(get(to("/echo", status), headers=SECRETS, max_redirects=5))
     assert here["headers"]["authorization"] == f"Bearer {CANARY}"
 
 
 @pytest.mark.parametrize("status", [307, 308])
-def test_a_body_is_never_sent_on_to_another_origin(status):
+async def test_a_body_is_never_sent_on_to_another_origin(status):
     call = get(
         to("http://other.test/echo", status), method="POST", body=CANARY.encode(), max_redirects=5
     )
@@ -425,12 +424,12 @@ def test_a_body_is_never_sent_on_to_another_origin(status):
             await http.send(call)
         return [asked.path for asked in server.asked]
 
-    assert web(work) == ["/to"]
+    assert await web(work) == ["/to"]
 
 
-def test_credentials_do_not_come_back_after_a_detour():
+async def test_credentials_do_not_come_back_after_a_detour():
     back = to("http://site.test/echo", host="other.test")
-    assert CANARY not in json.dumps(echoed(get(to(back), headers=SECRETS, max_redirects=5)))
+    assert CANARY not in json.dumps(await echoed(get(to(back), headers=SECRETS, max_redirects=5)))
 
 
 # What is refused before anything is sent.
@@ -455,13 +454,13 @@ def test_credentials_do_not_come_back_after_a_detour():
         get("/ok", headers={"": "x"}),
     ],
 )
-def test_a_request_that_could_be_two_is_not_sent(call):
+async def test_a_request_that_could_be_two_is_not_sent(call):
     async def work(http, server):
         with pytest.raises(PermanentError):
             await http.send(call)
         return server.opened
 
-    assert web(work) == 0
+    assert await web(work) == 0
 
 
 @pytest.mark.parametrize("agent", ["", "two\nlines", "é"])
@@ -479,7 +478,7 @@ def test_a_sandbox_is_on_loopback_or_nowhere(place):
 
 
 @pytest.mark.parametrize("url", ["http://site.test/", "http://test/", "http://site.test.invalid/"])
-def test_without_a_sandbox_its_names_lead_nowhere(url):
+async def test_without_a_sandbox_its_names_lead_nowhere(url):
     async def work():
         http = HttpClient(user_agent=AGENT)
         try:
@@ -488,7 +487,7 @@ def test_without_a_sandbox_its_names_lead_nowhere(url):
             await http.close()
 
     with pytest.raises((PermanentError, TransientError)):
-        asyncio.run(work())
+        await work()
 
 
 # Secrets.
@@ -507,14 +506,14 @@ def test_without_a_sandbox_its_names_lead_nowhere(url):
         "/chain/9",
     ],
 )
-def test_no_header_and_no_query_ever_shows(path, caplog):
+async def test_no_header_and_no_query_ever_shows(path, caplog):
     caplog.set_level(logging.DEBUG)
     mark = "&" if "?" in path else "?"
     call = get(
         f"{path}{mark}key={CANARY}", headers=SECRETS, max_redirects=2, deadline=timedelta(seconds=1)
     )
     with pytest.raises((PermanentError, UncertainError)) as raised:
-        said(call)
+        await said(call)
     seen, error = [repr(call.headers is None), caplog.text], raised.value
     while error is not None:
         seen.append(f"{error!r} {error}")
@@ -522,9 +521,9 @@ def test_no_header_and_no_query_ever_shows(path, caplog):
     assert CANARY not in " ".join(seen)
 
 
-def test_a_header_that_cannot_be_sent_is_named_but_not_shown():
+async def test_a_header_that_cannot_be_sent_is_named_but_not_shown():
     with pytest.raises(PermanentError) as raised:
-        said(get("/ok", headers={"Authorization": f"{CANARY}\n"}))
+        await said(get("/ok", headers={"Authorization": f"{CANARY}\n"}))
     assert "Authorization" in str(raised.value)
     assert CANARY not in repr(raised.value)
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import PermanentError
+from stoker.base.strict_json import MAX_DEPTH, MAX_VALUES, parse_json
 from stoker.base.types import clean_text, is_storable
-from stoker.http.strict_json import MAX_DEPTH, MAX_VALUES, parse_json
 
 values = st.recursive(
     st.none()

@@ -1,4 +1,3 @@
-import asyncio
 import json
 import random
 from datetime import UTC, datetime, timedelta
@@ -17,24 +16,21 @@ CANARY = "canary-81aa"
 NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
 
 
-def asked(work, *, base_url="http://vendor.test", **settings):
-    async def run():
-        async with HostileServer() as server:
-            http = HttpClient(user_agent="Stoker test", sandbox=server.address)
-            try:
-                vendor = VendorApi(
-                    http,
-                    name="acme",
-                    base_url=base_url,
-                    headers={"Authorization": f"Bearer {CANARY}"},
-                    deadline=timedelta(seconds=1),
-                    **settings,
-                )
-                return await work(vendor)
-            finally:
-                await http.close()
-
-    return asyncio.run(run())
+async def asked(work, *, base_url="http://vendor.test", **settings):
+    async with HostileServer() as server:
+        http = HttpClient(user_agent="Stoker test", sandbox=server.address)
+        try:
+            vendor = VendorApi(
+                http,
+                name="acme",
+                base_url=base_url,
+                headers={"Authorization": f"Bearer {CANARY}"},
+                deadline=timedelta(seconds=1),
+                **settings,
+            )
+            return await work(vendor)
+        finally:
+            await http.close()
 
 
 def saying(status=200, body=b"{}", header=""):
@@ -42,8 +38,8 @@ def saying(status=200, body=b"{}", header=""):
     return f"/say?status={status}&body={body.hex()}{extra}"
 
 
-def test_a_question_goes_out_as_json_with_our_key():
-    answered = asked(lambda vendor: vendor.post("/echo", {"q": "é\ud800", "n": [1, None]}))
+async def test_a_question_goes_out_as_json_with_our_key():
+    answered = await asked(lambda vendor: vendor.post("/echo", {"q": "é\ud800", "n": [1, None]}))
     told = answered.data
     assert json.loads(told["body"]) == {"q": "é\ud800", "n": [1, None]}
     assert told["headers"]["authorization"] == f"Bearer {CANARY}"
@@ -51,9 +47,9 @@ def test_a_question_goes_out_as_json_with_our_key():
     assert (told["method"], answered.status) == ("POST", 200)
 
 
-def test_parameters_and_headers_of_one_call_go_along():
+async def test_parameters_and_headers_of_one_call_go_along():
     work = lambda vendor: vendor.get("/echo", {"q": "a b&c"}, headers={"X-Once": "1"})  # noqa: E731
-    told = asked(work, base_url="http://vendor.test/echo/").data
+    told = (await asked(work, base_url="http://vendor.test/echo/")).data
     assert told["target"] == "/echo/echo?q=a+b%26c"
     assert told["headers"]["x-once"] == "1"
 
@@ -82,26 +78,26 @@ def test_parameters_and_headers_of_one_call_go_along():
         (599, UncertainError),
     ],
 )
-def test_a_status_becomes_what_the_caller_does_next(status, kind):
+async def test_a_status_becomes_what_the_caller_does_next(status, kind):
     with pytest.raises(kind) as raised:
-        asked(lambda vendor: vendor.post(saying(status, CANARY.encode()), {}))
+        await asked(lambda vendor: vendor.post(saying(status, CANARY.encode()), {}))
     assert type(raised.value) is kind
     assert str(status) in str(raised.value)
     assert str(raised.value).startswith("acme ")
     assert CANARY not in str(raised.value)
 
 
-def test_a_vendors_own_meaning_stands_before_the_usual():
+async def test_a_vendors_own_meaning_stands_before_the_usual():
     own = {
         403: StatusMeaning(PermanentError, "will not show this person"),
         500: StatusMeaning(TransientError, "naps"),
     }
     for status, kind in ((403, PermanentError), (500, TransientError), (401, ConfigError)):
         with pytest.raises(kind):
-            asked(lambda vendor, status=status: vendor.get(saying(status)), failures=own)
+            await asked(lambda vendor, status=status: vendor.get(saying(status)), failures=own)
 
 
-def test_a_vendor_whose_meaning_is_in_the_body_is_judged_by_it():
+async def test_a_vendor_whose_meaning_is_in_the_body_is_judged_by_it():
     def judge(answered):
         if answered.data == {"code": "insufficient_quota"}:
             return ConfigError("acme has no quota left")
@@ -109,10 +105,10 @@ def test_a_vendor_whose_meaning_is_in_the_body_is_judged_by_it():
 
     out_of_quota = saying(429, b'{"code": "insufficient_quota"}')
     with pytest.raises(ConfigError):
-        asked(lambda vendor: vendor.post(out_of_quota, {}), judge=judge)
+        await asked(lambda vendor: vendor.post(out_of_quota, {}), judge=judge)
     for body in (b"{}", b"<html>", b""):
         with pytest.raises(TransientError):
-            asked(lambda vendor, body=body: vendor.post(saying(429, body), {}), judge=judge)
+            await asked(lambda vendor, body=body: vendor.post(saying(429, body), {}), judge=judge)
 
 
 @pytest.mark.parametrize(
@@ -130,30 +126,30 @@ def test_a_vendor_whose_meaning_is_in_the_body_is_judged_by_it():
         "/raw?bytes=00",
     ],
 )
-def test_an_answer_that_was_lost_or_cannot_be_read_is_uncertain(path):
+async def test_an_answer_that_was_lost_or_cannot_be_read_is_uncertain(path):
     with pytest.raises(UncertainError):
-        asked(lambda vendor: vendor.post(path, {}))
+        await asked(lambda vendor: vendor.post(path, {}))
     with pytest.raises(UncertainError):
-        asked(lambda vendor: vendor.get(path))
+        await asked(lambda vendor: vendor.get(path))
 
 
-def test_an_answer_beyond_all_measure_is_uncertain():
+async def test_an_answer_beyond_all_measure_is_uncertain():
     with pytest.raises(UncertainError):
         # What is left of it would be an answer too.
-        asked(lambda vendor: vendor.get(saying(200, b"123")), most_bytes=2)
+        await asked(lambda vendor: vendor.get(saying(200, b"123")), most_bytes=2)
 
 
-def test_an_empty_answer_is_nothing_to_read():
-    assert asked(lambda vendor: vendor.get(saying(204, b""))).data is None
+async def test_an_empty_answer_is_nothing_to_read():
+    assert (await asked(lambda vendor: vendor.get(saying(204, b"")))).data is None
 
 
-def test_a_question_that_is_not_json_is_never_sent():
+async def test_a_question_that_is_not_json_is_never_sent():
     deep = []
     for _ in range(100_000):
         deep = [deep]
     for question in (float("nan"), {"a": object()}, deep):
         with pytest.raises(PermanentError):
-            asked(lambda vendor, question=question: vendor.post("/echo", question))
+            await asked(lambda vendor, question=question: vendor.post("/echo", question))
 
 
 @pytest.mark.parametrize(
@@ -167,21 +163,21 @@ def test_a_question_that_is_not_json_is_never_sent():
         "",
     ],
 )
-def test_a_base_address_is_https_and_public(base_url):
+async def test_a_base_address_is_https_and_public(base_url):
     with pytest.raises(ConfigError):
-        asked(lambda vendor: vendor.get("/ok"), base_url=base_url)
+        await asked(lambda vendor: vendor.get("/ok"), base_url=base_url)
 
 
-def test_a_host_that_does_not_exist_is_for_a_person_to_mend():
+async def test_a_host_that_does_not_exist_is_for_a_person_to_mend():
     with pytest.raises((ConfigError, TransientError)):
-        asked(lambda vendor: vendor.get("/ok"), base_url="https://nowhere.invalid")
+        await asked(lambda vendor: vendor.get("/ok"), base_url="https://nowhere.invalid")
 
 
-def test_a_vendor_does_not_show_its_key():
+async def test_a_vendor_does_not_show_its_key():
     async def work(vendor):
         return f"{vendor} {vendor!r}"
 
-    assert CANARY not in asked(work)
+    assert CANARY not in await asked(work)
 
 
 def odd_waits(rng, count):
@@ -213,7 +209,7 @@ def odd_waits(rng, count):
             yield "".join(rng.choice("0123456789 :,.-GMTNov") for _ in range(rng.randint(1, 30)))
 
 
-def test_a_hundred_ways_of_asking_us_to_wait_are_all_bounded(record_property):
+async def test_a_hundred_ways_of_asking_us_to_wait_are_all_bounded(record_property):
     rng = random.Random("waits")
     date = format_datetime(NOW, usegmt=True)
 
@@ -228,7 +224,7 @@ def test_a_hundred_ways_of_asking_us_to_wait_are_all_bounded(record_property):
             waits.append(raised.value.retry_after)
         return waits
 
-    waits = asked(work)
+    waits = await asked(work)
     assert all(wait is None or timedelta(0) < wait <= MAX_WAIT for wait in waits)
     assert len(waits) == 100
     assert sum(wait is not None for wait in waits) > 30

@@ -8,10 +8,10 @@ import pytest
 
 from kit.old_files import make_file
 from stoker import app as wiring
+from stoker.backends.schema import SCHEMA
 from stoker.base.clock import VirtualClock
 from stoker.base.events import Migrated
 from stoker.calendar.recurrence import compute_next_run
-from stoker.db.schema_sqlite import MIGRATIONS
 from stoker.ledger.chain import find_first_break
 from stoker.maintenance.service import read_audit
 from stoker.policies import build_retention_rule
@@ -70,11 +70,11 @@ async def weeks(settings, *, days=24, off=range(12, 15)):
 
 
 @pytest.mark.parametrize("backend", ["memory", "sqlite", "json"])
-def test_every_night_is_accounted_for_and_old_runs_are_gone(tmp_path, backend):
+async def test_every_night_is_accounted_for_and_old_runs_are_gone(tmp_path, backend):
     (tmp_path / "stoker.toml").write_text(TOML.format(backend=backend))
     settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
-    told = asyncio.run(weeks(settings))
+    told = await weeks(settings)
 
     assert set(told) == {"acme", "umbrella"}
     for kinds, runs, entries in told.values():
@@ -86,11 +86,11 @@ def test_every_night_is_accounted_for_and_old_runs_are_gone(tmp_path, backend):
         assert len(entries) == sum(kinds.values())
 
 
-def test_the_night_on_which_clocks_change_runs_once(tmp_path):
+async def test_the_night_on_which_clocks_change_runs_once(tmp_path):
     (tmp_path / "stoker.toml").write_text(TOML.format(backend="memory"))
     settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
-    told = asyncio.run(weeks(settings, off=()))
+    told = await weeks(settings, off=())
 
     instants = [run.instant for run in told["acme"][1]]
     assert instants.count(datetime(2026, 3, 8, 7, 0, tzinfo=UTC)) == 1  # 03:00 EDT, the first valid
@@ -112,7 +112,7 @@ def test_a_store_that_is_brought_up_to_date_says_so_and_a_new_one_does_not(tmp_p
 
     make_file(tmp_path / "stoker.db", version=2, rows=1)
 
-    assert opened() == [str(step) for step in MIGRATIONS[2:]]
+    assert opened() == [str(step) for step in SCHEMA.sqlite[2:]]
     assert opened() == []
     for path in tmp_path.glob("stoker.db*"):
         path.unlink()

@@ -1,6 +1,5 @@
 """Discovery on the sandbox's boards and feeds, from settings to files and heat, the clock still."""
 
-import asyncio
 import csv
 import io
 import json
@@ -64,16 +63,13 @@ def home(tmp_path, sources, more="", *, backend="sqlite"):
     return tmp_path
 
 
-def on_app(place, box, work, *, clock=None):
+async def on_app(place, box, work, *, clock=None):
     at = {"STOKER_SANDBOX_ADDRESS": box.box.address}
     own = read_settings(directory=place, config=None, flags={}, environment=at)
 
-    async def whole():
-        told = clock or FakeClock(MORNING)
-        async with open_app(own, clock=told, observer=EventRecorder()) as app:
-            return await work(app)
-
-    return asyncio.run(whole())
+    told = clock or FakeClock(MORNING)
+    async with open_app(own, clock=told, observer=EventRecorder()) as app:
+        return await work(app)
 
 
 async def discovered(app):
@@ -89,9 +85,9 @@ def contents(place):
     }
 
 
-def test_every_opening_of_every_board_is_kept_once_enriched_scored_and_written(tmp_path, box):
+async def test_every_opening_of_every_board_is_kept_once_enriched_scored_and_written(tmp_path, box):
     place = home(tmp_path, sources_in(box))
-    run = on_app(place, box, discovered)
+    run = await on_app(place, box, discovered)
 
     openings = [(each.brand, job) for each in on_boards(box) for job in of(box, each)]
     assert (run.state, run.name) == (RunState.DONE, "20261116_013000")
@@ -110,22 +106,22 @@ def test_every_opening_of_every_board_is_kept_once_enriched_scored_and_written(t
     assert all(0 <= float(row["score"]) <= 1 for row in scored)
 
 
-def test_the_same_input_gives_the_same_bytes_whatever_remembers_it(tmp_path, box):
+async def test_the_same_input_gives_the_same_bytes_whatever_remembers_it(tmp_path, box):
     found = {}
     for backend in ("sqlite", "json", "memory"):
         place = home(tmp_path / backend, sources_in(box), backend=backend)
-        on_app(place, box, discovered)
+        await on_app(place, box, discovered)
         found[backend] = {path.name: path.read_bytes() for path in (place / "discovered").iterdir()}
     assert found["sqlite"] == found["json"] == found["memory"]
     assert len(found["sqlite"]) == 3
 
 
-def test_nothing_that_did_not_change_is_sent_again_and_the_files_are_the_same(tmp_path, box):
+async def test_nothing_that_did_not_change_is_sent_again_and_the_files_are_the_same(tmp_path, box):
     place, clock = home(tmp_path, sources_in(box)), FakeClock(MORNING)
-    on_app(place, box, discovered, clock=clock)
+    await on_app(place, box, discovered, clock=clock)
     before = contents(place)
     clock.advance(DAY)
-    run = on_app(place, box, discovered, clock=clock)
+    run = await on_app(place, box, discovered, clock=clock)
 
     assert {each["state"] for each in parse_source_counts(run.manifest.counts).values()} == {
         "unchanged"
@@ -134,12 +130,12 @@ def test_nothing_that_did_not_change_is_sent_again_and_the_files_are_the_same(tm
     assert contents(place) == before  # those of the second run, whose name sorts later
 
 
-def test_what_comes_and_goes_on_a_board_is_new_and_gone(tmp_path, box):
+async def test_what_comes_and_goes_on_a_board_is_new_and_gone(tmp_path, box):
     place, clock = home(tmp_path, sources_in(box)[:3]), FakeClock(MORNING)
-    on_app(place, box, discovered, clock=clock)
+    await on_app(place, box, discovered, clock=clock)
     box.faults.set_value("sites.night", 20)
     clock.advance(DAY)
-    run = on_app(place, box, discovered, clock=clock)
+    run = await on_app(place, box, discovered, clock=clock)
 
     found = parse_source_counts(run.manifest.counts)
     for company in on_boards(box):
@@ -153,15 +149,15 @@ def test_what_comes_and_goes_on_a_board_is_new_and_gone(tmp_path, box):
         )
 
 
-def test_a_board_that_is_away_is_told_of_and_the_others_go_on(tmp_path, box):
+async def test_a_board_that_is_away_is_told_of_and_the_others_go_on(tmp_path, box):
     place = home(tmp_path, ["lever:nobody-at-all", *sources_in(box)])
-    run = on_app(place, box, discovered)
+    run = await on_app(place, box, discovered)
     assert run.state is RunState.PARTIAL
     assert "lever:nobody-at-all: lever has no such list" in run.reason
     assert run.manifest.counts["kept"] == sum(len(of(box, each)) for each in on_boards(box))
 
 
-def test_accounts_that_hire_are_hot_by_their_domain_or_their_name(tmp_path, box):
+async def test_accounts_that_hire_are_hot_by_their_domain_or_their_name(tmp_path, box):
     greenhouse, lever, ashby = on_boards(box)
     place = home(
         tmp_path,
@@ -182,13 +178,13 @@ def test_accounts_that_hire_are_hot_by_their_domain_or_their_name(tmp_path, box)
         run = await discovered(app)
         return run, await store.attention.list_hottest()
 
-    run, hottest = on_app(place, box, work)
+    run, hottest = await on_app(place, box, work)
     assert {heat.account for heat in hottest} == {greenhouse.uen, lever.uen}
     assert run.manifest.counts["signals"] == len(of(box, greenhouse)) + len(of(box, lever))
     assert run.manifest.counts["employers_matched"] == 2
 
 
-def test_the_schedule_starts_it_when_it_is_due_and_once(tmp_path, box):
+async def test_the_schedule_starts_it_when_it_is_due_and_once(tmp_path, box):
     place, clock = home(tmp_path, sources_in(box), "scheduled = true\n"), FakeClock(MORNING)
 
     async def work(app):
@@ -200,12 +196,12 @@ def test_the_schedule_starts_it_when_it_is_due_and_once(tmp_path, box):
             clock.advance(DAY)
         return kinds
 
-    assert on_app(place, box, work, clock=clock) == [["discovery", "upkeep"], []] * 2
+    assert await on_app(place, box, work, clock=clock) == [["discovery", "upkeep"], []] * 2
     assert len(list((place / "discovered").iterdir())) == 6
 
 
-def test_unless_settings_want_it_the_schedule_leaves_discovery_alone(tmp_path, box):
+async def test_unless_settings_want_it_the_schedule_leaves_discovery_alone(tmp_path, box):
     async def work(app):
         return [run.kind for _, run in await app.build_scheduler((DEFAULT,)).run_once()]
 
-    assert on_app(home(tmp_path, sources_in(box)), box, work) == ["upkeep"]
+    assert await on_app(home(tmp_path, sources_in(box)), box, work) == ["upkeep"]

@@ -1,6 +1,5 @@
 """Several nights of one day: who is taken over, who is chosen anew, and what a look may cost."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -44,15 +43,12 @@ async def looked_at(house):
 
 
 @pytest.mark.parametrize("step", [Step.SCORE, Step.VERIFY])
-def test_who_does_not_look_leaves_the_unlooked_to_who_does(at, step):
-    async def journey():
-        async with at(companies=4) as house:
-            chosen = await house.night(steps=TO_SELECT)
-            idle = await house.night(steps=(step,))
-            exporting = await house.night(steps=(Step.EXPORT,))
-            return chosen, idle, exporting, await house.night()
-
-    chosen, idle, exporting, whole = asyncio.run(journey())
+async def test_who_does_not_look_leaves_the_unlooked_to_who_does(at, step):
+    async with at(companies=4) as house:
+        chosen = await house.night(steps=TO_SELECT)
+        idle = await house.night(steps=(step,))
+        exporting = await house.night(steps=(Step.EXPORT,))
+        chosen, idle, exporting, whole = chosen, idle, exporting, await house.night()
 
     assert (chosen.manifest.counts["selected"], idle.manifest.selected) == (4, ())
     assert "--from-manifest" in idle.reason
@@ -61,14 +57,11 @@ def test_who_does_not_look_leaves_the_unlooked_to_who_does(at, step):
     assert whole.manifest.counts["units_done"] == 4
 
 
-def test_who_was_never_looked_at_is_not_scored_even_if_it_is_named(at):
-    async def journey():
-        async with at(companies=3) as house:
-            chosen = await house.night(steps=TO_SELECT)
-            scoring = await house.night(steps=(Step.SCORE, Step.EXPORT), from_run=chosen.name)
-            return scoring, await house.units(scoring), await looked_at(house)
-
-    scoring, units, looked = asyncio.run(journey())
+async def test_who_was_never_looked_at_is_not_scored_even_if_it_is_named(at):
+    async with at(companies=3) as house:
+        chosen = await house.night(steps=TO_SELECT)
+        scoring = await house.night(steps=(Step.SCORE, Step.EXPORT), from_run=chosen.name)
+        scoring, units, looked = scoring, await house.units(scoring), await looked_at(house)
 
     assert scoring.state is RunState.PARTIAL
     assert {unit.state for unit in units} == {WorkState.FAILED}
@@ -76,14 +69,11 @@ def test_who_was_never_looked_at_is_not_scored_even_if_it_is_named(at):
     assert (scoring.manifest.counts["crm_written"], looked) == (0, set())
 
 
-def test_a_night_that_lacks_what_no_look_makes_good_is_followed_by_a_new_choice(at):
-    async def journey():
-        async with at(companies=5, dials={"odoo.status": 503}) as house:
-            first = await house.night(limit=2)
-            house.box.faults.set_value("odoo.status", 0)
-            return first, await house.night()
-
-    first, second = asyncio.run(journey())
+async def test_a_night_that_lacks_what_no_look_makes_good_is_followed_by_a_new_choice(at):
+    async with at(companies=5, dials={"odoo.status": 503}) as house:
+        first = await house.night(limit=2)
+        house.box.faults.set_value("odoo.status", 0)
+        first, second = first, await house.night()
 
     assert (first.state, first.manifest.counts["units_done"]) == (RunState.PARTIAL, 2)
     assert second.state is RunState.DONE
@@ -91,20 +81,17 @@ def test_a_night_that_lacks_what_no_look_makes_good_is_followed_by_a_new_choice(
     assert not set(second.manifest.selected) & set(first.manifest.selected)
 
 
-def test_the_days_cap_counts_whoever_was_looked_at_whatever_the_rule_says_now(at):
-    async def journey():
-        async with at(companies=6, more="scheduling.daily_cap_per_tenant = 3") as house:
-            await house.night(limit=2)
-            accounts = house.store().accounts
-            nobody = IcpRule(industries=("99999",), employees=(0, 10_000), years=(1900, 2100))
-            await accounts.save_rule(nobody)
-            await planned(house)  # nobody is a candidate any more
-            await accounts.save_rule(ANYBODY)
-            rest = await house.night()
-            again = await planned(house, again=True)
-            return rest, again, await looked_at(house), await planned(house)
-
-    rest, again, looked, after = asyncio.run(journey())
+async def test_the_days_cap_counts_whoever_was_looked_at_whatever_the_rule_says_now(at):
+    async with at(companies=6, more="scheduling.daily_cap_per_tenant = 3") as house:
+        await house.night(limit=2)
+        accounts = house.store().accounts
+        nobody = IcpRule(industries=("99999",), employees=(0, 10_000), years=(1900, 2100))
+        await accounts.save_rule(nobody)
+        await planned(house)  # nobody is a candidate any more
+        await accounts.save_rule(ANYBODY)
+        rest = await house.night()
+        again = await planned(house, again=True)
+        rest, again, looked, after = rest, again, await looked_at(house), await planned(house)
 
     assert (len(rest.manifest.selected), len(looked)) == (1, 3)
     assert {unit.company for unit in again.items} == looked
@@ -112,15 +99,12 @@ def test_the_days_cap_counts_whoever_was_looked_at_whatever_the_rule_says_now(at
     assert "the day's cap on companies is reached" in after.empty_reason
 
 
-def test_a_limit_of_none_says_so_also_when_there_is_something_to_go_on_with(at):
-    async def journey():
-        async with at(companies=3) as house:
-            fresh = await planned(house, limit=0)
-            await limited(house, TAVILY, 0)
-            await house.night()
-            return fresh, await house.night(limit=0)
-
-    fresh, resumed = asyncio.run(journey())
+async def test_a_limit_of_none_says_so_also_when_there_is_something_to_go_on_with(at):
+    async with at(companies=3) as house:
+        fresh = await planned(house, limit=0)
+        await limited(house, TAVILY, 0)
+        await house.night()
+        fresh, resumed = fresh, await house.night(limit=0)
 
     assert (
         fresh.empty_reason
@@ -129,45 +113,36 @@ def test_a_limit_of_none_says_so_also_when_there_is_something_to_go_on_with(at):
     )
 
 
-def test_what_is_gone_on_with_is_quoted_at_what_it_still_costs(at):
-    async def journey():
-        async with at(companies=4) as house:
-            await limited(house, TOKENS, 0)
-            await house.night()
-            paid = await planned(house)
-            await limited(house, PULLS, 0)
-            return paid, await planned(house)
-
-    paid, without = asyncio.run(journey())
+async def test_what_is_gone_on_with_is_quoted_at_what_it_still_costs(at):
+    async with at(companies=4) as house:
+        await limited(house, TOKENS, 0)
+        await house.night()
+        paid = await planned(house)
+        await limited(house, PULLS, 0)
+        paid, without = paid, await planned(house)
 
     assert len(paid.items) == len(without.items) == 4
     assert paid.quote.cost["crawl/pull_units"] == without.quote.cost["crawl/pull_units"] == 0
     assert "crawl" not in without.quote.refused
 
 
-def test_what_was_chosen_and_not_begun_is_quoted_as_far_as_pull_units_go(at):
-    async def journey():
-        async with at(companies=4) as house:
-            await house.night(steps=TO_SELECT)
-            await limited(house, PULLS, 7)
-            return await planned(house)
-
-    plan = asyncio.run(journey())
+async def test_what_was_chosen_and_not_begun_is_quoted_as_far_as_pull_units_go(at):
+    async with at(companies=4) as house:
+        await house.night(steps=TO_SELECT)
+        await limited(house, PULLS, 7)
+        plan = await planned(house)
 
     assert len(plan.items) == 4
     assert plan.quote.cost["crawl/pull_units"] == 7  # two deep looks and a shallow one
     assert plan.quote.refused["crawl"] == 1
 
 
-def test_a_look_that_can_ask_nobody_costs_nothing_and_says_so(at):
-    async def journey():
-        async with at(companies=3) as house:
-            steps = tuple(set(Step) - {Step.EXTRACT, Step.CONTACTS, Step.VERIFY})
-            run = await house.night(steps=tuple(sorted(steps, key=list(Step).index)))
-            known = await house.store().accounts.list_company_records(limit=1000)
-            return run, await house.units(run), house.charged(), known
-
-    run, units, charged, known = asyncio.run(journey())
+async def test_a_look_that_can_ask_nobody_costs_nothing_and_says_so(at):
+    async with at(companies=3) as house:
+        steps = tuple(set(Step) - {Step.EXTRACT, Step.CONTACTS, Step.VERIFY})
+        run = await house.night(steps=tuple(sorted(steps, key=list(Step).index)))
+        known = await house.store().accounts.list_company_records(limit=1000)
+        run, units, charged, known = run, await house.units(run), house.charged(), known
 
     assert run.manifest.cost == {}
     assert {(each.looked_at, each.score) for each in known} == {(None, None)}
@@ -175,16 +150,19 @@ def test_a_look_that_can_ask_nobody_costs_nothing_and_says_so(at):
     assert all("no lookup was paid for" in unit.reasons[0] for unit in units)
 
 
-def test_a_limit_in_between_takes_nothing_away_from_what_the_day_left(at):
-    async def journey():
-        async with at(companies=12) as house:
-            chosen = await house.night(steps=TO_SELECT, limit=8)
-            await limited(house, TAVILY, 0)
-            short = await house.night(limit=3)
-            await limited(house, TAVILY, 1000)
-            return chosen, short, await planned(house), await house.night(), await planned(house)
-
-    chosen, short, plan, rest, after = asyncio.run(journey())
+async def test_a_limit_in_between_takes_nothing_away_from_what_the_day_left(at):
+    async with at(companies=12) as house:
+        chosen = await house.night(steps=TO_SELECT, limit=8)
+        await limited(house, TAVILY, 0)
+        short = await house.night(limit=3)
+        await limited(house, TAVILY, 1000)
+        chosen, short, plan, rest, after = (
+            chosen,
+            short,
+            await planned(house),
+            await house.night(),
+            await planned(house),
+        )
     everybody = chosen.manifest.selected
 
     assert short.manifest.selected == everybody[:3]
@@ -195,32 +173,37 @@ def test_a_limit_in_between_takes_nothing_away_from_what_the_day_left(at):
     assert not {unit.company for unit in after.items} & {*everybody}
 
 
-def test_who_did_without_something_is_made_up_for_whatever_limit_came_in_between(at):
-    async def journey():
-        async with at(companies=6) as house:
-            await limited(house, TOKENS, 0)
-            first = await house.night()
-            await limited(house, TOKENS, 1_000_000)
-            return first, await house.night(limit=2), await house.night(), await planned(house)
-
-    first, short, rest, after = asyncio.run(journey())
+async def test_who_did_without_something_is_made_up_for_whatever_limit_came_in_between(at):
+    async with at(companies=6) as house:
+        await limited(house, TOKENS, 0)
+        first = await house.night()
+        await limited(house, TOKENS, 1_000_000)
+        first, short, rest, after = (
+            first,
+            await house.night(limit=2),
+            await house.night(),
+            await planned(house),
+        )
 
     assert (short.state, rest.state) == (RunState.DONE, RunState.DONE)
     assert (*short.manifest.selected, *rest.manifest.selected) == first.manifest.selected
     assert after.items == ()
 
 
-def test_what_is_tried_in_vain_keeps_nobody_else_waiting_and_is_made_good_once_it_can_be(at):
-    async def journey():
-        async with at(companies=6) as house:
-            await limited(house, TAVILY, 0)
-            first = await house.night(limit=2)
-            second = await house.night(limit=2)
-            third = await house.night(limit=3)
-            await limited(house, TAVILY, 1000)
-            return first, second, third, await house.night(), await house.night()
-
-    first, second, third, fourth, fifth = asyncio.run(journey())
+async def test_what_is_tried_in_vain_keeps_nobody_else_waiting_and_is_made_good_once_it_can_be(at):
+    async with at(companies=6) as house:
+        await limited(house, TAVILY, 0)
+        first = await house.night(limit=2)
+        second = await house.night(limit=2)
+        third = await house.night(limit=3)
+        await limited(house, TAVILY, 1000)
+        first, second, third, fourth, fifth = (
+            first,
+            second,
+            third,
+            await house.night(),
+            await house.night(),
+        )
     vain = first.manifest.selected
 
     assert second.manifest.selected == vain
@@ -231,15 +214,12 @@ def test_what_is_tried_in_vain_keeps_nobody_else_waiting_and_is_made_good_once_i
 
 
 @pytest.mark.parametrize("cap", [TAVILY, TOKENS])
-def test_others_are_chosen_before_what_was_tried_in_vain(at, cap):
-    async def journey():
-        async with at(companies=5) as house:
-            await limited(house, cap, 0)
-            first = await house.night(limit=2)
-            await house.night()
-            return first, await planned(house, limit=4), await house.night()
-
-    first, four, third = asyncio.run(journey())
+async def test_others_are_chosen_before_what_was_tried_in_vain(at, cap):
+    async with at(companies=5) as house:
+        await limited(house, cap, 0)
+        first = await house.night(limit=2)
+        await house.night()
+        first, four, third = first, await planned(house, limit=4), await house.night()
     vain = first.manifest.selected
 
     assert [unit.rank for unit in four.items] == [0, 1, 2, 3]
@@ -249,18 +229,23 @@ def test_others_are_chosen_before_what_was_tried_in_vain(at, cap):
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_taking_over_and_naming_a_run_are_no_way_around_the_cap_of_the_day(at, named):
-    async def journey():
-        async with at(companies=8, more="scheduling.daily_cap_per_tenant = 3") as house:
-            first = await house.night(limit=2)
-            chosen = await house.night(steps=TO_SELECT)
-            how = {"from_run": chosen.name} if named else {}
-            plan, rest = await planned(house, **how), await house.night(**how)
-            after = await house.night(**how)
-            again = await house.night(from_run=first.name, again=True)
-            return first, chosen, plan, rest, after, again, await looked_at(house)
-
-    first, chosen, plan, rest, after, again, looked = asyncio.run(journey())
+async def test_taking_over_and_naming_a_run_are_no_way_around_the_cap_of_the_day(at, named):
+    async with at(companies=8, more="scheduling.daily_cap_per_tenant = 3") as house:
+        first = await house.night(limit=2)
+        chosen = await house.night(steps=TO_SELECT)
+        how = {"from_run": chosen.name} if named else {}
+        plan, rest = await planned(house, **how), await house.night(**how)
+        after = await house.night(**how)
+        again = await house.night(from_run=first.name, again=True)
+        first, chosen, plan, rest, after, again, looked = (
+            first,
+            chosen,
+            plan,
+            rest,
+            after,
+            again,
+            await looked_at(house),
+        )
 
     assert len(chosen.manifest.selected) == 3
     assert (len(plan.items), plan.over_cap) == (1, 2)
@@ -270,34 +255,30 @@ def test_taking_over_and_naming_a_run_are_no_way_around_the_cap_of_the_day(at, n
     assert again.manifest.selected == first.manifest.selected
 
 
-def test_who_was_looked_at_today_is_finished_also_when_the_day_has_no_place_left(at):
-    async def journey():
-        async with at(companies=5, more="scheduling.daily_cap_per_tenant = 3") as house:
-            await limited(house, TOKENS, 0)
-            first = await house.night()
-            await limited(house, TOKENS, 1_000_000)
-            return first, await house.night(), await looked_at(house)
-
-    first, second, looked = asyncio.run(journey())
+async def test_who_was_looked_at_today_is_finished_also_when_the_day_has_no_place_left(at):
+    async with at(companies=5, more="scheduling.daily_cap_per_tenant = 3") as house:
+        await limited(house, TOKENS, 0)
+        first = await house.night()
+        await limited(house, TOKENS, 1_000_000)
+        first, second, looked = first, await house.night(), await looked_at(house)
 
     assert (second.state, len(looked)) == (RunState.DONE, 3)
     assert second.manifest.selected == first.manifest.selected
 
 
-def test_a_night_that_died_when_all_was_done_is_ended_by_the_next_and_then_others_are_chosen(at):
-    async def journey():
-        async with at(companies=4) as house:
-            first = await house.night(limit=2)
-            units = await house.units(first)
-            runs, nights = house.store().runs, house.store().nights
-            at_once_after = first.at + timedelta(seconds=1)
-            died = Run(key=RunKey(at_once_after, first.key.fencing_token), kind=first.kind)
-            await runs.insert_run(died)
-            await nights.insert_items(died.name, units)
-            await runs.finish_run(died.end(RunState.FAILED, at=at_once_after, reason=PROCESS_DIED))
-            return await house.night(), await house.night()
-
-    ending, others = asyncio.run(journey())
+async def test_a_night_that_died_when_all_was_done_is_ended_by_the_next_and_then_others_are_chosen(
+    at,
+):
+    async with at(companies=4) as house:
+        first = await house.night(limit=2)
+        units = await house.units(first)
+        runs, nights = house.store().runs, house.store().nights
+        at_once_after = first.at + timedelta(seconds=1)
+        died = Run(key=RunKey(at_once_after, first.key.fencing_token), kind=first.kind)
+        await runs.insert_run(died)
+        await nights.insert_items(died.name, units)
+        await runs.finish_run(died.end(RunState.FAILED, at=at_once_after, reason=PROCESS_DIED))
+        ending, others = await house.night(), await house.night()
 
     assert "had left nothing to do" in ending.reason
     assert len(others.manifest.selected) == 2

@@ -18,8 +18,8 @@ from stoker.base.events import OutcomeUncertain, Overrun
 from stoker.base.types import TenantId
 from stoker.budgets.caps import CapChange
 from stoker.budgets.charges import Refusal, SpendRequest
-from stoker.budgets.gate import SettledCall
 from stoker.budgets.reservations import OPEN_STATUSES
+from stoker.budgets.service import SettledCall
 from stoker.budgets.verify import find_shared_mismatches, verify_ledger, verify_operator_ledger
 from stoker.testing import EventRecorder
 
@@ -56,7 +56,7 @@ async def pay(app, tenant, key, port):
         return await buy(port, key=request.key, patience=0.3)
 
     try:
-        return await gate.spend(request, step, passage=passages.acquire_slot("lusha", 1))
+        return await gate.spend(request, step, slot=passages.acquire_slot("lusha", 1))
     except StokerError as error:
         return error
 
@@ -88,19 +88,14 @@ async def sound(app):
     return problems + await find_shared_mismatches(app.backend.shared(), verdicts)
 
 
-def run(own, journey):
-    async def whole():
-        told = EventRecorder()
-        async with AsyncExitStack() as stack:
-            workers = [
-                await stack.enter_async_context(open_app(own, observer=told)) for _ in range(2)
-            ]
-            return await journey(workers, told)
-
-    return asyncio.run(whole())
+async def run(own, journey):
+    told = EventRecorder()
+    async with AsyncExitStack() as stack:
+        workers = [await stack.enter_async_context(open_app(own, observer=told)) for _ in range(2)]
+        return await journey(workers, told)
 
 
-def test_two_tenants_and_two_workers_never_spend_more_than_their_caps(own):
+async def test_two_tenants_and_two_workers_never_spend_more_than_their_caps(own):
     with MeteredVendor(price=1, knows_keys=False, moods=LYING, seed=3) as vendor:
 
         async def journey(workers, told):
@@ -115,7 +110,7 @@ def test_two_tenants_and_two_workers_never_spend_more_than_their_caps(own):
             ]
             return answers, holds, await sound(workers[1]), told
 
-        answers, unsure, problems, told = run(own, journey)
+        answers, unsure, problems, told = await run(own, journey)
 
     for tenant in (ACME, BOLT):
         assert charged(vendor, tenant) <= OWN_LIMIT
@@ -128,7 +123,7 @@ def test_two_tenants_and_two_workers_never_spend_more_than_their_caps(own):
     assert problems == []
 
 
-def test_a_cap_added_and_a_stop_bind_gates_that_are_already_open(own):
+async def test_a_cap_added_and_a_stop_bind_gates_that_are_already_open(own):
     with MeteredVendor(price=1, knows_keys=False) as vendor:
 
         async def journey(workers, told):
@@ -151,10 +146,10 @@ def test_a_cap_added_and_a_stop_bind_gates_that_are_already_open(own):
             assert isinstance(await pay(one, BOLT, "stopped", vendor.port), SettledCall)
             return await sound(one)
 
-        assert run(own, journey) == []
+        assert await run(own, journey) == []
 
 
-def test_a_vendor_that_charges_more_is_told_of_and_the_next_reservation_sees_it(own):
+async def test_a_vendor_that_charges_more_is_told_of_and_the_next_reservation_sees_it(own):
     with MeteredVendor(price=1, knows_keys=False, moods={Mood.DEARER: 1}) as vendor:
 
         async def journey(workers, told):
@@ -162,13 +157,13 @@ def test_a_vendor_that_charges_more_is_told_of_and_the_next_reservation_sees_it(
             answers = [await pay(workers[0], ACME, number, vendor.port) for number in range(4)]
             return answers, told.of_type(Overrun)
 
-        answers, overruns = run(own, journey)
+        answers, overruns = await run(own, journey)
 
     assert [type(answer) for answer in answers] == [SettledCall, SettledCall, Refusal, Refusal]
     assert [event.over for event in overruns] == ["1 credits", "1 credits"]
 
 
-def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_worker(own):
+async def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_worker(own):
     async def journey(workers, told):
         one, other = workers
         until = one.clock.now() + timedelta(seconds=0.4)
@@ -176,10 +171,10 @@ def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_worker(own):
         async with other.get_limiter(BOLT).acquire_slot("lusha"):
             return other.clock.now() >= until
 
-    assert run(own, journey)
+    assert await run(own, journey)
 
 
-def test_whoever_asks_the_app_twice_gets_the_same(own):
+async def test_whoever_asks_the_app_twice_gets_the_same(own):
     async def journey(workers, told):
         app = workers[0]
         assert (await asyncio.gather(app.get_gate(ACME), app.get_gate(ACME)))[
@@ -195,6 +190,6 @@ def test_whoever_asks_the_app_twice_gets_the_same(own):
         assert app.owner != workers[1].owner
         return app
 
-    app = run(own, journey)
+    app = await run(own, journey)
     with pytest.raises(StokerError, match="closing"):
-        asyncio.run(app.get_gate(ACME))
+        await app.get_gate(ACME)

@@ -15,10 +15,11 @@ from stoker.budgets.caps import CapChange
 from stoker.budgets.verify import verify_ledger
 from stoker.enrichment.model import END_STATES
 from stoker.enrichment.pull_units import LookupPayments
+from stoker.files.columns import decode_columns
 from stoker.heat.heat import Signal, SignalKind
 from stoker.pulls.columns import CHOSEN, Decision
-from stoker.pulls.plan_record import decode_columns, decode_decisions, parse_inputs
 from stoker.pulls.planner import plan_pulls
+from stoker.pulls.saved_plans import decode_decisions, parse_inputs
 from stoker.pulls.service import to_work_items
 from stoker.runs.model import RunState
 
@@ -74,23 +75,28 @@ async def decided(house, run):
     return record, decode_decisions(parts)
 
 
-def test_pulls_pay_their_units_once_and_every_account_has_its_reason(at):
-    async def journey():
-        async with at(companies=6) as house:
-            await house.night(steps=("refresh", "candidates"))
-            met = await swept(house)
-            await limited(house, 7)
-            run = await pulled(house)
-            record, told = await decided(house, run.name)
-            sound = await verify_ledger(house.store())
-            plans = [
-                entry
-                for entry in await house.store().ledger.list_entries(limit=1000)
-                if entry.kind == "PLAN"
-            ]
-            return met, run, record, told, sound, plans, await house.units(run)
-
-    met, run, record, told, sound, plans, units = asyncio.run(journey())
+async def test_pulls_pay_their_units_once_and_every_account_has_its_reason(at):
+    async with at(companies=6) as house:
+        await house.night(steps=("refresh", "candidates"))
+        met = await swept(house)
+        await limited(house, 7)
+        run = await pulled(house)
+        record, told = await decided(house, run.name)
+        sound = await verify_ledger(house.store())
+        plans = [
+            entry
+            for entry in await house.store().ledger.list_entries(limit=1000)
+            if entry.kind == "PLAN"
+        ]
+        met, run, record, told, sound, plans, units = (
+            met,
+            run,
+            record,
+            told,
+            sound,
+            plans,
+            await house.units(run),
+        )
 
     assert met.new == 6
     assert run.manifest.cost["crawl/pull_units"] == 6  # two deep looks: nothing is known yet
@@ -104,46 +110,37 @@ def test_pulls_pay_their_units_once_and_every_account_has_its_reason(at):
     assert sound.problems == ()
 
 
-def test_a_plan_made_again_from_what_was_kept_says_the_same(here):
-    async def journey():
-        async with here(companies=8) as house:
-            await house.night(limit=3)
-            await swept(house)
-            await limited(house, 30)
-            run = await pulled(house)
-            record, told = await decided(house, run.name)
-            first, many = record.header["decision_parts"], record.header["input_parts"]
-            attention = house.store().attention
-            parts = [await attention.find_plan_part(run.name, first + each) for each in range(many)]
-            return record, told, parse_inputs(decode_columns(parts), record.header)
-
-    record, told, inputs = asyncio.run(journey())
+async def test_a_plan_made_again_from_what_was_kept_says_the_same(here):
+    async with here(companies=8) as house:
+        await house.night(limit=3)
+        await swept(house)
+        await limited(house, 30)
+        run = await pulled(house)
+        record, told = await decided(house, run.name)
+        first, many = record.header["decision_parts"], record.header["input_parts"]
+        attention = house.store().attention
+        parts = [await attention.find_plan_part(run.name, first + each) for each in range(many)]
+        record, told, inputs = record, told, parse_inputs(decode_columns(parts), record.header)
     again = plan_pulls(inputs.accounts, inputs.limits, now=record.at, rule=inputs.rule)
     assert again.why.tolist() == told.why.tolist()
     assert again.depth.tolist() == told.depth.tolist()
 
 
-def test_looks_teach_and_whoever_was_looked_at_rests(here):
-    async def journey():
-        clock = Days()
-        async with here(companies=4, clock=clock) as house:
-            await house.night()
-            await swept(house)
-            planning = house.app.build_pull_planner(ACME)
-            rest = await planning.preview_plan(house.store(), now=clock.now())
-            clock.proceed = timedelta(days=2)
-            [first, *_] = rest.inputs.ids
-            signal = Signal(id="s", account=first, kind=SignalKind.IMPORTED, at=clock.now())
-            own = house.app.settings.for_tenant(ACME).heat
-            await house.store().attention.add_signals(
-                [signal], rule=own.rule(), tiers=own.tiers(), now=clock.now()
-            )
-            due = await planning.preview_plan(house.store(), now=clock.now())
-            run = await pulled(house)
-            beliefs = await house.store().attention.list_change_rates()
-            return rest, due, run, beliefs, first
-
-    rest, due, run, beliefs, first = asyncio.run(journey())
+async def test_looks_teach_and_whoever_was_looked_at_rests(here):
+    clock = Days()
+    async with here(companies=4, clock=clock) as house:
+        await house.night()
+        await swept(house)
+        planning = house.app.build_pull_planner(ACME)
+        rest = await planning.preview_plan(house.store(), now=clock.now())
+        clock.proceed = timedelta(days=2)
+        [first, *_] = rest.inputs.ids
+        signal = Signal(id="s", account=first, kind=SignalKind.IMPORTED, at=clock.now())
+        own = house.app.settings.for_tenant(ACME).heat
+        await house.store().attention.add_signals([signal], rule=own, tiers=own, now=clock.now())
+        due = await planning.preview_plan(house.store(), now=clock.now())
+        run = await pulled(house)
+        beliefs = await house.store().attention.list_change_rates()
 
     assert {Decision(code) for code in rest.plan.why.tolist()} == {Decision.FRESH_ENOUGH}
     assert to_work_items(due)[0].company == first  # its signal made what we know older than it is
@@ -151,91 +148,78 @@ def test_looks_teach_and_whoever_was_looked_at_rests(here):
     assert all(belief.surface.changes is not None for belief in beliefs)
 
 
-def test_a_pull_is_asked_for_once_in_its_stretch_of_time(here):
-    async def journey():
-        async with here(companies=3) as house:
-            await house.night(steps=("refresh", "candidates"))
-            await swept(house)
-            planning, store = house.app.build_pull_planner(ACME), house.store()
-            before = await planning.preview_plan(store, now=house.app.clock.now())
-            unit = to_work_items(before)[0]
+async def test_a_pull_is_asked_for_once_in_its_stretch_of_time(here):
+    async with here(companies=3) as house:
+        await house.night(steps=("refresh", "candidates"))
+        await swept(house)
+        planning, store = house.app.build_pull_planner(ACME), house.store()
+        before = await planning.preview_plan(store, now=house.app.clock.now())
+        unit = to_work_items(before)[0]
 
-            def job(company, depth, now):
-                return planning.build_job_id(store, company, depth, now)
+        def job(company, depth, now):
+            return planning.build_job_id(store, company, depth, now)
 
-            def looking(units, run):
-                return LookupPayments(
-                    gate,
-                    store.money,
-                    prices={Depth.SHALLOW: units, Depth.DEEP: units},
-                    reset=house.app.get_reset_rule(ACME),
-                    run=run,
-                    pull_id=job,
-                )
+        def looking(units, run):
+            return LookupPayments(
+                gate,
+                store.money,
+                prices={Depth.SHALLOW: units, Depth.DEEP: units},
+                reset=house.app.get_reset_rule(ACME),
+                run=run,
+                pull_id=job,
+            )
 
-            gate, now = await house.app.get_gate(ACME), house.app.clock.now()
-            paid = await looking(1, "one").pay(unit.company, unit.depth, now=now)
-            again = await looking(1, "two").pay(unit.company, unit.depth, now=now)
-            with pytest.raises(ConflictError, match="another price"):
-                await looking(2, "three").pay(unit.company, unit.depth, now=now)
-            after = await planning.preview_plan(store, now=now)
-            return unit, paid, again, after
+        gate, now = await house.app.get_gate(ACME), house.app.clock.now()
+        paid = await (await looking(1, "one").reserve(unit.company, unit.depth, now=now)).settle()
+        again = await (await looking(1, "two").reserve(unit.company, unit.depth, now=now)).settle()
+        with pytest.raises(ConflictError, match="another price"):
+            await looking(2, "three").reserve(unit.company, unit.depth, now=now)
+        after = await planning.preview_plan(store, now=now)
 
-    unit, paid, again, after = asyncio.run(journey())
-
-    assert (dict(paid.cost), dict(again.cost)) == ({"pull_units": 1}, {})
+    assert (dict(paid), dict(again)) == ({"pull_units": 1}, {})
     row = list(after.inputs.ids).index(unit.company)
     assert Decision(int(after.plan.why[row])) is Decision.DUPLICATE_PULL_JOB_ID
 
 
-def test_a_refused_promise_does_not_use_up_the_pull(here):
-    async def journey():
-        async with here(companies=3) as house:
-            await house.night(steps=("refresh", "candidates"))
-            await swept(house)
-            await limited(house, 0)
-            none = await pulled(house)
-            await limited(house, 100)
-            return none, await pulled(house)
-
-    none, some = asyncio.run(journey())
+async def test_a_refused_promise_does_not_use_up_the_pull(here):
+    async with here(companies=3) as house:
+        await house.night(steps=("refresh", "candidates"))
+        await swept(house)
+        await limited(house, 0)
+        none = await pulled(house)
+        await limited(house, 100)
+        none, some = none, await pulled(house)
     assert none.manifest.counts["selected"] == 0
     assert some.manifest.counts["selected"] == 3
     assert some.manifest.cost["crawl/pull_units"] > 0
 
 
-def test_a_stop_is_the_reason_for_everybody(here):
-    async def journey():
-        async with here(companies=3) as house:
-            await house.night(steps=("refresh", "candidates"))
-            await swept(house)
-            now = house.app.clock.now()
-            await house.store().money.stop("", reason="enough", now=now)
-            return await house.app.build_pull_planner(ACME).preview_plan(house.store(), now=now)
-
-    pulls = asyncio.run(journey())
+async def test_a_stop_is_the_reason_for_everybody(here):
+    async with here(companies=3) as house:
+        await house.night(steps=("refresh", "candidates"))
+        await swept(house)
+        now = house.app.clock.now()
+        await house.store().money.stop("", reason="enough", now=now)
+        pulls = await house.app.build_pull_planner(ACME).preview_plan(house.store(), now=now)
     assert {Decision(code) for code in pulls.plan.why.tolist()} == {Decision.PAUSED}
     assert not to_work_items(pulls)
 
 
-def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(at):
-    async def journey():
-        async with at(companies=8, at_once=2) as house:
-            await house.night(steps=("refresh", "candidates"))
-            await swept(house)
-            first = asyncio.create_task(pulled(house))
-            while not house.told.of_type(CompanyEnded):  # noqa: ASYNC110 - the recorder has no event
-                await asyncio.sleep(0.01)
-            first.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await first
-            rest = await pulled(house)
-            [stopped] = (await house.store().runs.list_runs(kind="pulls"))[1:]
-            holds = await house.store().money.list_usage()
-            units = await house.units(stopped)
-            return rest, stopped, holds, units, await house.units(rest)
-
-    rest, stopped, holds, units, others = asyncio.run(journey())
+async def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(at):
+    async with at(companies=8, at_once=2) as house:
+        await house.night(steps=("refresh", "candidates"))
+        await swept(house)
+        first = asyncio.create_task(pulled(house))
+        while not house.told.of_type(CompanyEnded):
+            await asyncio.sleep(0.01)
+        first.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await first
+        rest = await pulled(house)
+        [stopped] = (await house.store().runs.list_runs(kind="pulls"))[1:]
+        holds = await house.store().money.list_usage()
+        units = await house.units(stopped)
+        rest, stopped, holds, units, others = rest, stopped, holds, units, await house.units(rest)
 
     assert stopped.state is RunState.CANCELLED
     # A vendor that was being asked when it was stopped may have been paid: then it is not DONE.
@@ -248,18 +232,13 @@ def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(at):
     assert used.reserved == 0
 
 
-def test_whoever_does_not_fit_is_in_no_plan_however_hot(here):
-    async def journey():
-        async with here(companies=3) as house:
-            await house.night(steps=("refresh", "candidates"))
-            await swept(house)
-            now, own = house.app.clock.now(), house.app.settings.for_tenant(ACME).heat
-            hot = Signal(id="s", account="stranger", kind=SignalKind.POSTING, at=now)
-            await house.store().attention.add_signals(
-                [hot], rule=own.rule(), tiers=own.tiers(), now=now
-            )
-            return await house.app.build_pull_planner(ACME).preview_plan(house.store(), now=now)
-
-    pulls = asyncio.run(journey())
+async def test_whoever_does_not_fit_is_in_no_plan_however_hot(here):
+    async with here(companies=3) as house:
+        await house.night(steps=("refresh", "candidates"))
+        await swept(house)
+        now, own = house.app.clock.now(), house.app.settings.for_tenant(ACME).heat
+        hot = Signal(id="s", account="stranger", kind=SignalKind.POSTING, at=now)
+        await house.store().attention.add_signals([hot], rule=own, tiers=own, now=now)
+        pulls = await house.app.build_pull_planner(ACME).preview_plan(house.store(), now=now)
     assert len(pulls.inputs.ids) == 3
     assert "stranger" not in pulls.inputs.ids

@@ -1,6 +1,5 @@
 """A tenant's nights teach its quotes: the third night takes about what it was quoted."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -20,7 +19,7 @@ async def quoted(here, tenant=ACME):
 
 
 @pytest.mark.parametrize("reticent", [False, True])
-def test_after_two_nights_the_third_takes_about_what_it_was_quoted(tmp_path, reticent):
+async def test_after_two_nights_the_third_takes_about_what_it_was_quoted(tmp_path, reticent):
     async def scenario():
         clock = Days()
         vendors = {"vendors": RETICENT} if reticent else {}
@@ -38,7 +37,7 @@ def test_after_two_nights_the_third_takes_about_what_it_was_quoted(tmp_path, ret
                 clock.proceed += timedelta(days=1)
             return told, await quoted(here, BOLT)
 
-    told, somebody_elses = asyncio.run(scenario())
+    told, somebody_elses = await scenario()
     assert [quote.nights for (quote, _), _ in told] == [0, 1, 2]
     assert all(quote == again for (quote, again), _ in told)
     (quote, _), run = told[-1]
@@ -68,23 +67,22 @@ def about(quote, run):
     }
 
 
-def test_a_night_that_a_cap_had_cut_and_its_reruns_do_not_make_the_next_one_look_cheap(tmp_path):
+async def test_a_night_that_a_cap_had_cut_and_its_reruns_do_not_make_the_next_one_look_cheap(
+    tmp_path,
+):
     cap = "tenant_connector/openai/calls/day"
 
-    async def scenario():
-        async with house(tmp_path, companies=80, troubles=False) as here:
-            clock, money = here.app.clock, here.store().money
-            await limited(money, cap, 12, clock)
-            cut = await here.night(limit=A_NIGHT)
-            rest = await planned(here, limit=5)
-            rerun = await here.night(limit=5)
-            await limited(money, cap, 1000, clock)
-            everybody = await planned(here, again=True)
-            told = await planned(here, limit=A_NIGHT, again=True)
-            run = await here.night(limit=A_NIGHT, again=True)
-            return cut, rest, rerun, everybody, told, run
+    async with house(tmp_path, companies=80, troubles=False) as here:
+        clock, money = here.app.clock, here.store().money
+        await limited(money, cap, 12, clock)
+        cut = await here.night(limit=A_NIGHT)
+        rest = await planned(here, limit=5)
+        rerun = await here.night(limit=5)
+        await limited(money, cap, 1000, clock)
+        everybody = await planned(here, again=True)
+        told = await planned(here, limit=A_NIGHT, again=True)
+        run = await here.night(limit=A_NIGHT, again=True)
 
-    cut, rest, rerun, everybody, told, run = asyncio.run(scenario())
     assert cut.manifest.cost["openai/calls"] == 12
     assert (rest.quote.calls["openai"], round(rest.quote.refused["openai"])) == (0, 5)
     assert not rerun.manifest.cost.get("openai/calls")
@@ -95,7 +93,7 @@ def test_a_night_that_a_cap_had_cut_and_its_reruns_do_not_make_the_next_one_look
     assert about(told.quote, run) == {}
 
 
-def test_who_is_looked_at_again_is_quoted_next_to_nothing_and_new_ones_in_full(tmp_path):
+async def test_who_is_looked_at_again_is_quoted_next_to_nothing_and_new_ones_in_full(tmp_path):
     async def scenario():
         async with house(tmp_path, companies=60, troubles=False) as here:
             name = (await here.night(limit=20)).name
@@ -105,7 +103,7 @@ def test_who_is_looked_at_again_is_quoted_next_to_nothing_and_new_ones_in_full(t
             run = await here.night(from_run=name, again=True)
             return new.quote, second, same, run, await planned(here, limit=20)
 
-    quote, second, same, run, others = asyncio.run(scenario())
+    quote, second, same, run, others = await scenario()
     assert about(quote, second) == {}
     assert run.manifest.counts["deep"] == same.deep == 20
     for name, amount in quote.cost.items():
@@ -115,26 +113,23 @@ def test_who_is_looked_at_again_is_quoted_next_to_nothing_and_new_ones_in_full(t
     assert others.quote.cost["openai/calls"] >= 18
 
 
-def test_caps_that_tenants_share_and_the_tighter_of_two_are_in_the_quote(tmp_path):
+async def test_caps_that_tenants_share_and_the_tighter_of_two_are_in_the_quote(tmp_path):
     shared, wide, tight = (
         "connector/tavily/calls/day",
         "tenant_connector/openai/money:USD/day",
         "tenant/*/money:USD/day",
     )
 
-    async def scenario():
-        async with house(tmp_path, companies=30, troubles=False) as here:
-            clock, everybody = here.app.clock, here.app.backend.shared()
-            await limited(everybody, shared, 6, clock)
-            await limited(here.store().money, wide, 100_000, clock)
-            await limited(here.store().money, tight, 5, clock)
-            before = await planned(here, limit=10)
-            run = await here.night(limit=10)
-            night = here.app.build_nightly_run(BOLT, limit=10)
-            others = await night.plan(here.store(BOLT), clock=clock, observer=here.told)
-            return before.quote, run, others.quote
-
-    before, run, others = asyncio.run(scenario())
+    async with house(tmp_path, companies=30, troubles=False) as here:
+        clock, everybody = here.app.clock, here.app.backend.shared()
+        await limited(everybody, shared, 6, clock)
+        await limited(here.store().money, wide, 100_000, clock)
+        await limited(here.store().money, tight, 5, clock)
+        before = await planned(here, limit=10)
+        run = await here.night(limit=10)
+        night = here.app.build_nightly_run(BOLT, limit=10)
+        others = await night.plan(here.store(BOLT), clock=clock, observer=here.told)
+        before, run, others = before.quote, run, others.quote
     assert (before.calls["tavily"], before.refused["tavily"]) == (6, 4)
     assert (before.cost["openai/money:USD"], before.refused["openai"]) == (5, 5)
     assert run.manifest.cost["tavily/calls"] == 6

@@ -1,6 +1,5 @@
 """Nights of a tenant whose rationales a model words: what changes, and what never does."""
 
-import asyncio
 from dataclasses import replace
 
 from night_house import ACME, BOLT, house
@@ -13,13 +12,11 @@ WORDED = "What speaks for this lead"
 SCORING = (Step.SELECT, Step.SCORE)
 
 
-def at(tmp_path, journey, **how):
-    async def whole():
-        async with house(tmp_path, troubles=False, companies=6, **how) as here:
-            return await journey(here)
-
+async def at(tmp_path, journey, **how):
     tmp_path.mkdir(exist_ok=True)
-    return asyncio.run(whole())
+
+    async with house(tmp_path, troubles=False, companies=6, **how) as here:
+        return await journey(here)
 
 
 async def scores(house, tenant=ACME):
@@ -27,13 +24,13 @@ async def scores(house, tenant=ACME):
     return {dossier.company.id: dossier.score for dossier in known}
 
 
-def test_a_night_words_rationales_once_for_equal_features_and_changes_no_score(tmp_path):
+async def test_a_night_words_rationales_once_for_equal_features_and_changes_no_score(tmp_path):
     async def journey(house):
         run = await house.night()
         return run, await scores(house)
 
-    plain_run, plain = at(tmp_path / "off", journey)
-    run, worded = at(tmp_path / "on", journey, more=ON)
+    plain_run, plain = await at(tmp_path / "off", journey)
+    run, worded = await at(tmp_path / "on", journey, more=ON)
 
     assert run.state is plain_run.state is RunState.DONE
     assert all(WORDED in score.rationale for score in worded.values())
@@ -47,38 +44,38 @@ def test_a_night_words_rationales_once_for_equal_features_and_changes_no_score(t
     assert more_calls == len(hashes) < len(worded)
 
 
-def test_a_second_night_on_unchanged_features_asks_nothing_and_says_the_same(tmp_path):
+async def test_a_second_night_on_unchanged_features_asks_nothing_and_says_the_same(tmp_path):
     async def journey(house):
         await house.night()
         first, charged = await scores(house), house.charged()["openai"]
         await house.night(again=True)
         return first, await scores(house), charged, house.charged()["openai"]
 
-    first, second, charged, charged_then = at(tmp_path, journey, more=ON)
+    first, second, charged, charged_then = await at(tmp_path, journey, more=ON)
     assert first == second
     assert charged == charged_then
 
 
-def test_one_tenant_s_answers_are_not_another_s(tmp_path):
+async def test_one_tenant_s_answers_are_not_another_s(tmp_path):
     async def journey(house):
         runs = [await house.night(tenant) for tenant in (ACME, BOLT)]
         return [run.manifest.cost["openai/calls"] for run in runs]
 
-    acme, bolt = at(tmp_path, journey, more=ON)
+    acme, bolt = await at(tmp_path, journey, more=ON)
     assert acme == bolt
 
 
-def test_a_night_that_does_not_score_words_nothing(tmp_path):
+async def test_a_night_that_does_not_score_words_nothing(tmp_path):
     async def journey(house):
         run = await house.night(steps=tuple(step for step in Step if step is not Step.SCORE))
         return run.manifest.cost["openai/calls"], await scores(house)
 
-    calls, none = at(tmp_path / "on", journey, more=ON)
+    calls, none = await at(tmp_path / "on", journey, more=ON)
     assert set(none.values()) == {None}
-    assert calls == at(tmp_path / "off", journey)[0]
+    assert calls == (await at(tmp_path / "off", journey))[0]
 
 
-def test_while_the_model_is_stopped_our_own_words_stay_nothing_is_owed_and_later_it_is_asked(
+async def test_while_the_model_is_stopped_our_own_words_stay_nothing_is_owed_and_later_it_is_asked(
     tmp_path,
 ):
     async def plainly(house):
@@ -96,8 +93,10 @@ def test_while_the_model_is_stopped_our_own_words_stay_nothing_is_owed_and_later
         await house.night(steps=SCORING, again=True)
         return during, kept, notes, units, await scores(house)
 
-    plain, _ = at(tmp_path, plainly, backend="sqlite")
-    during, kept, notes, units, after = at(tmp_path, stopped_then_not, backend="sqlite", more=ON)
+    plain, _ = await at(tmp_path, plainly, backend="sqlite")
+    during, kept, notes, units, after = await at(
+        tmp_path, stopped_then_not, backend="sqlite", more=ON
+    )
 
     assert during.state is RunState.DONE
     assert kept == plain

@@ -139,7 +139,7 @@ class Office:
         return self.box.meter.get_charged("odoo", unit="writes")
 
 
-def in_office(work, *, protocol=""):
+async def in_office(work, *, protocol=""):
     async def run(box):
         http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
         try:
@@ -148,7 +148,7 @@ def in_office(work, *, protocol=""):
             await http.close()
 
     with RunningBox(companies=5) as box:
-        asyncio.run(run(box))
+        await run(box)
 
 
 def dossier(

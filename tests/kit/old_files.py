@@ -4,7 +4,7 @@ from pathlib import Path
 
 import apsw
 
-from stoker.db.schema_sqlite import MIGRATIONS
+from stoker.backends.schema import SCHEMA
 from stoker.db.sqlite_migrations import SET_VERSION
 
 AT = "2026-02-07T01:30:00.000000+00:00"
@@ -111,7 +111,7 @@ def make_file(path: Path, *, version: int, rows: int) -> None:
     db.execute("BEGIN")
     count = f"WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {rows})"
     db.execute(f"CREATE TEMP TABLE numbers AS {count} SELECT n FROM c")
-    for step in MIGRATIONS[:version]:
+    for step in SCHEMA.sqlite[:version]:
         db.execute(step.script)
         db.execute(SET_VERSION, {"version": str(step.number)})
         if step.number == 1:

@@ -1,6 +1,5 @@
 """OpenAI asked to word a rationale: little is promised, and what it says is held to the rules."""
 
-import asyncio
 import json
 from datetime import timedelta
 from decimal import Decimal
@@ -22,27 +21,24 @@ QUESTION = build_rationale_query(score_lead(CompanyRecord(company=COMPANY), IcpR
 GOOD = "Its industry is the one wanted and its size fits. Nobody can be written to yet."
 
 
-def asked(*, dials=None, vendors=None, **settings):
-    async def run():
-        how = {} if vendors is None else {"vendors": vendors}
-        async with Sandbox(dials=dials, **how) as box:
-            http = HttpClient(user_agent="Stoker test", sandbox=box.address)
-            try:
-                vendor = build_openai_api(
-                    http,
-                    key="sk-canary-5f1e",
-                    base_url="http://openai.test",
-                    deadline=timedelta(seconds=5),
-                )
-                model = OpenAiRationales(
-                    vendor, **{"model": "gpt-5.6-luna", "prices": LUNA, **settings}
-                )
-                done = await model.ask(QUESTION, key="k")
-                return done, model.price(QUESTION), box.charges, await model.check()
-            finally:
-                await http.close()
-
-    return asyncio.run(run())
+async def asked(*, dials=None, vendors=None, **settings):
+    how = {} if vendors is None else {"vendors": vendors}
+    async with Sandbox(dials=dials, **how) as box:
+        http = HttpClient(user_agent="Stoker test", sandbox=box.address)
+        try:
+            vendor = build_openai_api(
+                http,
+                key="sk-canary-5f1e",
+                base_url="http://openai.test",
+                deadline=timedelta(seconds=5),
+            )
+            model = OpenAiRationales(
+                vendor, **{"model": "gpt-5.6-luna", "prices": LUNA, **settings}
+            )
+            done = await model.ask(QUESTION, key="k")
+            return done, model.price(QUESTION), box.charges, await model.check()
+        finally:
+            await http.close()
 
 
 def answering(text, *, seen=None, **more):
@@ -65,8 +61,8 @@ def answering(text, *, seen=None, **more):
     return {"openai.test": vendor}
 
 
-def test_a_rationale_is_worded_at_what_the_vendor_counted_within_a_small_promise():
-    done, promised, charges, health = asked()
+async def test_a_rationale_is_worded_at_what_the_vendor_counted_within_a_small_promise():
+    done, promised, charges, health = await asked()
     assert done.answer.text == (
         "What speaks for this lead: its industry is the one wanted, its size fits. "
         "What speaks against it is that no address is known to work."
@@ -76,9 +72,9 @@ def test_a_rationale_is_worded_at_what_the_vendor_counted_within_a_small_promise
     assert health.ok
 
 
-def test_the_model_is_sent_the_question_a_strict_schema_and_nothing_else():
+async def test_the_model_is_sent_the_question_a_strict_schema_and_nothing_else():
     seen = []
-    asked(vendors=answering("{}", seen=seen))
+    await asked(vendors=answering("{}", seen=seen))
     [body] = seen
     assert body["input"] == [{"role": "user", "content": QUESTION.facts_text}]
     assert body["text"]["format"]["strict"] is True
@@ -92,11 +88,11 @@ def test_the_model_is_sent_the_question_a_strict_schema_and_nothing_else():
     ("effort", "sent"),
     [("none", "none"), ("minimal", "minimal"), ("low", "low"), ("medium", "low"), ("high", "low")],
 )
-def test_nobody_thinks_so_long_about_two_sentences_that_none_are_left(effort, sent):
+async def test_nobody_thinks_so_long_about_two_sentences_that_none_are_left(effort, sent):
     seen = []
-    asked(vendors=answering("{}", seen=seen), effort=effort)
+    await asked(vendors=answering("{}", seen=seen), effort=effort)
     assert seen[0]["reasoning"]["effort"] == sent
-    assert asked(effort=effort)[0].answer.text
+    assert (await asked(effort=effort))[0].answer.text
 
 
 @pytest.mark.parametrize(
@@ -112,13 +108,13 @@ def test_nobody_thinks_so_long_about_two_sentences_that_none_are_left(effort, se
         ("", "is empty"),
     ],
 )
-def test_an_answer_that_cannot_stand_says_why_and_is_paid_for(said, note):
-    done, *_ = asked(vendors=answering(said))
+async def test_an_answer_that_cannot_stand_says_why_and_is_paid_for(said, note):
+    done, *_ = await asked(vendors=answering(said))
     assert note in done.answer.note
     assert bool(done.answer.text) is not bool(note)
     assert done.cost["tokens"] == 15
 
 
-def test_a_model_that_declines_is_a_note():
-    done, *_ = asked(dials={"openai.refuses": 1.0})
+async def test_a_model_that_declines_is_a_note():
+    done, *_ = await asked(dials={"openai.refuses": 1.0})
     assert done.answer.note == "the model declined to answer"

@@ -1,4 +1,3 @@
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,53 +22,47 @@ async def filled(count):
 
 
 @pytest.mark.parametrize("count", [*range(20), 1023, 1024, 1025])
-def test_the_last_entry_is_found_in_a_ledger_of_any_length(count):
-    async def look():
-        return await find_last_entry(await filled(count))
-
-    last = asyncio.run(look())
+async def test_the_last_entry_is_found_in_a_ledger_of_any_length(count):
+    last = await find_last_entry(await filled(count))
     assert (last.seq if last else 0) == count
 
 
 @pytest.mark.parametrize("count", [*range(6), 100])
 @pytest.mark.parametrize("hours", range(-1, 7))
-def test_entries_of_a_moment_and_later_begin_after_the_seq_that_is_found(count, hours):
+async def test_entries_of_a_moment_and_later_begin_after_the_seq_that_is_found(count, hours):
     moment = NOW + timedelta(hours=hours)
 
-    async def look():
-        ledger = MemoryBackend().tenant(TenantId("acme")).ledger
-        ats = [NOW + timedelta(hours=number // 2) for number in range(count)]  # two at a time
-        await ledger.append([note(number, at) for number, at in enumerate(ats)])
-        return await find_seq_before(ledger, moment), sum(at < moment for at in ats)
-
-    found, earlier = asyncio.run(look())
+    ledger = MemoryBackend().tenant(TenantId("acme")).ledger
+    ats = [NOW + timedelta(hours=number // 2) for number in range(count)]  # two at a time
+    await ledger.append([note(number, at) for number, at in enumerate(ats)])
+    found, earlier = await find_seq_before(ledger, moment), sum(at < moment for at in ats)
     assert found == earlier
 
 
 @pytest.mark.parametrize("count", [0, 1, PAGE_SIZE - 1, PAGE_SIZE, PAGE_SIZE + 1, 2 * PAGE_SIZE])
-def test_pages_are_every_entry_in_order(count):
-    async def look():
-        return [entry.seq async for page in read_pages(await filled(count)) for entry in page]
-
-    assert asyncio.run(look()) == list(range(1, count + 1))
+async def test_pages_are_every_entry_in_order(count):
+    assert [entry.seq async for page in read_pages(await filled(count)) for entry in page] == list(
+        range(1, count + 1)
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, PAGE_SIZE, 2 * PAGE_SIZE + 1])
 @pytest.mark.parametrize("limit", [1, 3, PAGE_SIZE, 3 * PAGE_SIZE])
-def test_the_newest_are_found_across_pages_newest_first(count, limit):
-    async def look():
-        return await list_latest(await filled(count), LedgerFilter(kind="ODD"), limit=limit)
-
+async def test_the_newest_are_found_across_pages_newest_first(count, limit):
     odd = [seq for seq in range(count, 0, -1) if seq % 2]
-    assert [entry.seq for entry in asyncio.run(look())] == odd[:limit]
+
+    assert [
+        entry.seq
+        for entry in await list_latest(await filled(count), LedgerFilter(kind="ODD"), limit=limit)
+    ] == odd[:limit]
 
 
 @pytest.mark.parametrize("before", [1, 2, 5, 100])
-def test_going_on_below_an_entry_leaves_it_out(before):
-    async def look():
-        return await list_latest(await filled(5), LedgerFilter(), before=before, limit=10)
-
-    assert [entry.seq for entry in asyncio.run(look())] == list(range(min(before, 6) - 1, 0, -1))
+async def test_going_on_below_an_entry_leaves_it_out(before):
+    assert [
+        entry.seq
+        for entry in await list_latest(await filled(5), LedgerFilter(), before=before, limit=10)
+    ] == list(range(min(before, 6) - 1, 0, -1))
 
 
 class Counted:
@@ -84,12 +77,9 @@ class Counted:
         return await self._ledger.list_entries(**page)
 
 
-def test_going_on_from_far_beyond_the_end_takes_no_longer_than_from_the_end():
-    async def look():
-        ledger = Counted(await filled(5))
-        found = await list_latest(ledger, LedgerFilter(), before=10**6, limit=10)
-        return len(found), ledger.looks
-
-    found, looks = asyncio.run(look())
+async def test_going_on_from_far_beyond_the_end_takes_no_longer_than_from_the_end():
+    ledger = Counted(await filled(5))
+    found = await list_latest(ledger, LedgerFilter(), before=10**6, limit=10)
+    found, looks = len(found), ledger.looks
     assert found == 5
     assert looks < 20

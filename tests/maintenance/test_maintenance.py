@@ -1,6 +1,5 @@
 """What upkeep tells a tenant. What it does over weeks is in `journeys`."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -19,53 +18,47 @@ from stoker.vendors.model import CachedAnswer
 ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
 
 
-def test_what_is_wrong_with_one_tenants_files_is_not_told_to_another(tmp_path):
+async def test_what_is_wrong_with_one_tenants_files_is_not_told_to_another(tmp_path):
     (tmp_path / "stoker.toml").write_text(
         '[storage]\nbackend = "json"\n[tenants.acme]\n[tenants.umbrella]\n'
     )
     settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
-    async def scenario():
-        clock = FakeClock()
-        async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
-            scheduler = app.build_scheduler((ACME, UMBRELLA))
-            theirs = await scheduler.run_now(app.build_maintenance_task(UMBRELLA))
-            damaged = tmp_path / "stoker-data" / UMBRELLA / "runs" / theirs.name / "run.json"
-            damaged.write_text("{")
-            clock.advance(HEALTH_CHECK_TTL)
-            return await scheduler.run_now(app.build_maintenance_task(ACME))
-
-    run = asyncio.run(scenario())
+    clock = FakeClock()
+    async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
+        scheduler = app.build_scheduler((ACME, UMBRELLA))
+        theirs = await scheduler.run_now(app.build_maintenance_task(UMBRELLA))
+        damaged = tmp_path / "stoker-data" / UMBRELLA / "runs" / theirs.name / "run.json"
+        damaged.write_text("{")
+        clock.advance(HEALTH_CHECK_TTL)
+        run = await scheduler.run_now(app.build_maintenance_task(ACME))
 
     assert run.state is RunState.FAILED
     assert "stoker doctor" in run.reason
     assert UMBRELLA not in run.reason
 
 
-def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tmp_path):
+async def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tmp_path):
     told = EventRecorder()
     settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
-    async def scenario():
-        clock = FakeClock()
-        async with wiring.open_app(settings, clock=clock, observer=told) as app:
-            [tenant] = settings.list_active_tenants()
-            store, now = app.backend.tenant(tenant), clock.now()
-            for key, at_once in (("kept", False), ("sent", True)):
-                await store.money.reserve(
-                    SpendRequest(
-                        key=key, connector="tavily", amounts={"calls": 1}, sends_at_once=at_once
-                    ),
-                    caps=await app.list_caps(tenant),
-                    reset=app.get_reset_rule(tenant),
-                    owner="gone",
-                    until=now + timedelta(minutes=1),
-                    now=now,
-                )
-            clock.advance(timedelta(minutes=2))
-            return await app.build_scheduler((tenant,)).run_now(app.build_maintenance_task(tenant))
-
-    run = asyncio.run(scenario())
+    clock = FakeClock()
+    async with wiring.open_app(settings, clock=clock, observer=told) as app:
+        [tenant] = settings.list_active_tenants()
+        store, now = app.backend.tenant(tenant), clock.now()
+        for key, at_once in (("kept", False), ("sent", True)):
+            await store.money.reserve(
+                SpendRequest(
+                    key=key, connector="tavily", amounts={"calls": 1}, sends_at_once=at_once
+                ),
+                caps=await app.list_caps(tenant),
+                reset=app.get_reset_rule(tenant),
+                owner="gone",
+                until=now + timedelta(minutes=1),
+                now=now,
+            )
+        clock.advance(timedelta(minutes=2))
+        run = await app.build_scheduler((tenant,)).run_now(app.build_maintenance_task(tenant))
 
     assert run.state is RunState.DONE
     assert run.manifest.counts["holds_expired"] == 1
@@ -75,58 +68,53 @@ def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tmp_path
 
 
 @pytest.mark.parametrize("prunes", [True, False])
-def test_answers_and_texts_go_with_retention_once_they_are_good_for_nothing(tmp_path, prunes):
+async def test_answers_and_texts_go_with_retention_once_they_are_good_for_nothing(tmp_path, prunes):
     (tmp_path / "stoker.toml").write_text(
         f"retention.enabled = {str(prunes).lower()}\nretention.days = 30\n"
     )
     settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
-    async def scenario():
-        clock = FakeClock()
-        async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
-            [tenant] = settings.list_active_tenants()
-            answers, now = app.backend.tenant(tenant).answers, clock.now()
-            ages = {"corpus/old": 31, "corpus/new": 29, "tavily/good": -1}
-            for key, days in ages.items():
-                until = now - timedelta(days=days)
-                kept = CachedAnswer(
-                    key=key, connector="crawl", answer={}, cost={}, at=until, expires_at=until
-                )
-                await answers.save_answers([kept])
-            run = await app.build_scheduler(()).run_now(app.build_maintenance_task(tenant))
-            return run.manifest.counts["pruned_answers"], set(
-                await answers.find_answers(list(ages))
+    clock = FakeClock()
+    async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
+        [tenant] = settings.list_active_tenants()
+        answers, now = app.backend.tenant(tenant).answers, clock.now()
+        ages = {"corpus/old": 31, "corpus/new": 29, "tavily/good": -1}
+        for key, days in ages.items():
+            until = now - timedelta(days=days)
+            kept = CachedAnswer(
+                key=key, connector="crawl", answer={}, cost={}, at=until, expires_at=until
             )
-
-    pruned, left = asyncio.run(scenario())
+            await answers.save_answers([kept])
+        run = await app.build_scheduler(()).run_now(app.build_maintenance_task(tenant))
+        pruned, left = (
+            run.manifest.counts["pruned_answers"],
+            set(await answers.find_answers(list(ages))),
+        )
     assert pruned == int(prunes)
     assert left == {"corpus/new", "tavily/good"} | (set() if prunes else {"corpus/old"})
 
 
 @pytest.mark.parametrize("prunes", [True, False])
-def test_signals_go_once_nothing_of_them_is_left_and_not_before(tmp_path, prunes):
+async def test_signals_go_once_nothing_of_them_is_left_and_not_before(tmp_path, prunes):
     (tmp_path / "stoker.toml").write_text(
         f"retention.enabled = {str(prunes).lower()}\nheat.half_life_hours = 240\n[tenants.acme]\n"
     )
     settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
 
-    async def scenario():
-        clock = FakeClock()
-        async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
-            attention, own = app.backend.tenant(ACME).attention, settings.for_tenant(ACME).heat
-            signals = [
-                Signal(
-                    id=f"{days}",
-                    account=CompanyId("a"),
-                    kind=SignalKind.IMPORTED,
-                    at=clock.now() - timedelta(days=days),
-                )
-                for days in (401, 399)
-            ]
-            await attention.add_signals(
-                signals, rule=own.rule(), tiers=own.tiers(), now=clock.now()
+    clock = FakeClock()
+    async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
+        attention, own = app.backend.tenant(ACME).attention, settings.for_tenant(ACME).heat
+        signals = [
+            Signal(
+                id=f"{days}",
+                account=CompanyId("a"),
+                kind=SignalKind.IMPORTED,
+                at=clock.now() - timedelta(days=days),
             )
-            await app.build_scheduler((ACME,)).run_now(app.build_maintenance_task(ACME))
-            return [each.id for each in await attention.list_signals(CompanyId("a"))]
-
-    assert asyncio.run(scenario()) == (["399"] if prunes else ["399", "401"])
+            for days in (401, 399)
+        ]
+        await attention.add_signals(signals, rule=own, tiers=own, now=clock.now())
+        await app.build_scheduler((ACME,)).run_now(app.build_maintenance_task(ACME))
+        assert [each.id for each in await attention.list_signals(CompanyId("a"))] == (
+            ["399"] if prunes else ["399", "401"]
+        )

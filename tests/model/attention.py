@@ -13,15 +13,11 @@ from stoker.accounts.model import CompanyId
 from stoker.accounts.row_checks import validate_company_id, validate_run_name
 from stoker.base.types import to_utc
 from stoker.db.codec import validate_text
-from stoker.heat.beliefs import (
-    AccountChangeRate,
-    ChangeRateRule,
-    LookupObservation,
-    learn_change_rates,
-)
+from stoker.heat.beliefs import AccountChangeRate, LookupObservation, learn_change_rates
 from stoker.heat.columns import to_account_columns
-from stoker.heat.heat import AccountHeat, HeatRule, Signal, compute_heat, new_account_heat
+from stoker.heat.heat import AccountHeat, Signal, compute_heat, new_account_heat
 from stoker.heat.model import AccountColumns, AddedSignals, PlanRecord
+from stoker.heat.settings import ChangeRateRule, HeatRule, TierRule
 from stoker.heat.store import (
     build_plan_conflict,
     validate_heats,
@@ -30,8 +26,9 @@ from stoker.heat.store import (
     validate_postures,
     validate_signals,
 )
-from stoker.heat.tiers import Tier, TierRule
-from stoker.ledger.chain import LedgerStore, NewEntry
+from stoker.heat.tiers import Tier
+from stoker.ledger.chain import NewEntry
+from stoker.ledger.store import LedgerStore
 
 
 class MemoryPullStore:

@@ -26,7 +26,7 @@ from stoker.db.codec import validate_enriched_job, validate_job, validate_job_sc
 from stoker.db.database import Check
 from stoker.ledger import chain as ledger
 from stoker.ledger.chain import LedgerEntry, NewEntry, validate_new_entry
-from stoker.runs.leases import Lease, validate_lease
+from stoker.runs.leases import Lease
 from stoker.runs.model import (
     CancelRequest,
     Run,
@@ -39,8 +39,8 @@ from stoker.runs.model import (
 from stoker.scheduling.model import (
     OccurrenceResult,
     build_occurrence_entry,
-    validate_occurrence_result,
 )
+from stoker.scheduling.schema import LEASES, RESULTS
 
 
 class _AboutJob(Protocol):
@@ -216,14 +216,14 @@ class MemoryScheduleStore:
         return self._leases.get(validate_text(name, what="a lease's name"))
 
     async def swap_lease(self, seen: Lease | None, wanted: Lease) -> bool:
-        wanted, seen = validate_lease(wanted), seen and validate_lease(seen)
+        wanted, seen = LEASES.store(wanted), seen and LEASES.store(seen)
         if self._leases.get(wanted.name) != seen:
             return False
         self._leases[wanted.name] = wanted
         return True
 
     async def record_result(self, slot: OccurrenceResult, *, fence: Lease | None) -> bool:
-        slot, fence = validate_occurrence_result(slot), fence and validate_lease(fence)
+        slot, fence = RESULTS.store(slot), fence and LEASES.store(fence)
         if fence is not None:
             now = self._leases.get(fence.name)
             if now is None or (now.owner, now.fencing_token) != (fence.owner, fence.fencing_token):

@@ -10,10 +10,10 @@ from datetime import datetime
 
 from stoker.base.types import to_utc
 from stoker.crawl.model import PageState
-from stoker.crawl.row_checks import MAX_SITE_BYTES, validate_page
+from stoker.crawl.schema import MAX_SITE_BYTES, PAGES
 from stoker.db.values import validate_key
-from stoker.vendors.answer_cache import validate_answer
 from stoker.vendors.model import CachedAnswer
+from stoker.vendors.schema import ANSWERS
 
 
 class MemoryPages:
@@ -27,7 +27,7 @@ class MemoryPages:
         return [known[url] for url in sorted(known)]
 
     async def save_pages(self, site: str, pages: Sequence[PageState]) -> None:
-        seen = {page.url: page for page in map(validate_page, pages)}
+        seen = {page.url: page for page in map(PAGES.store, pages)}
         self._sites.setdefault(_site(site), {}).update(seen)
 
     async def delete_site(self, site: str) -> int:
@@ -41,7 +41,7 @@ class MemoryAnswers:
         self._kept: dict[str, CachedAnswer] = {}
 
     async def save_answers(self, answers: Sequence[CachedAnswer]) -> None:
-        self._kept |= {kept.key: kept for kept in map(validate_answer, answers)}
+        self._kept |= {kept.key: kept for kept in map(ANSWERS.store, answers)}
 
     async def find_answers(self, keys: Sequence[str]) -> dict[str, CachedAnswer]:
         asked = [validate_key(key, what="an answer's key") for key in keys]

@@ -16,14 +16,13 @@ from stoker.base.errors import ConflictError
 from stoker.base.types import TenantId, to_utc
 from stoker.budgets import reservations as phases_of
 from stoker.budgets.caps import Cap, CapChange
-from stoker.budgets.charges import Refusal, SpendRequest, Totals, find_refusal
-from stoker.budgets.gate import (
+from stoker.budgets.charges import (
     BudgetState,
-    check_repeat,
+    Refusal,
+    SpendRequest,
+    Totals,
     evaluate_request,
-    validate_change,
-    validate_request,
-    validate_stop,
+    find_refusal,
 )
 from stoker.budgets.ledger_entries import (
     build_cap_entry,
@@ -38,9 +37,11 @@ from stoker.budgets.reservations import (
     Reservation,
     ReservationChange,
     ReservationStatus,
+    check_repeat,
     list_entries,
     list_total_changes,
 )
+from stoker.budgets.schema import validate_change, validate_request, validate_stop
 from stoker.budgets.windows import ResetRule
 from stoker.db.codec import validate_name, validate_owner, validate_text
 from stoker.ledger.chain import LedgerEntry, NewEntry

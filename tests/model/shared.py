@@ -12,17 +12,17 @@ from typing import Protocol
 
 from stoker.base.types import to_utc
 from stoker.budgets.caps import CapChange, merge_changes
-from stoker.budgets.charges import Totals
-from stoker.budgets.gate import BudgetState, validate_change, validate_stop
+from stoker.budgets.charges import BudgetState, Totals
 from stoker.budgets.ledger_entries import build_cap_entry, build_resume_entry, build_stop_entry
 from stoker.budgets.model import CapUsage, Stop
+from stoker.budgets.schema import validate_change, validate_stop
 from stoker.db.codec import validate_name, validate_owner
-from stoker.ledger.chain import LedgerEntry, LedgerStore, NewEntry
+from stoker.ledger.chain import LedgerEntry, NewEntry
 from stoker.rate_limits import rate_limit as limits
 from stoker.rate_limits.rate_limit import Rate, RateDecision
 
 
-class SyncLedger(LedgerStore, Protocol):
+class SyncLedger(Protocol):
     """A ledger that a verb can write to as part of itself."""
 
     def add(self, notes: Sequence[NewEntry]) -> list[LedgerEntry]:

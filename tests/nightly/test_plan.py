@@ -1,6 +1,5 @@
 """A night's plan: who is in it, who waits and until when, and why there is nobody."""
 
-import asyncio
 from datetime import UTC, datetime, time
 
 import pytest
@@ -24,43 +23,40 @@ FROM_SIX = ResetRule(zone="Asia/Singapore", at=time(6, 0))
 TOMORROW_AT_SIX = datetime(2030, 1, 1, 22, tzinfo=UTC)
 
 
-def planned(*, known=3, rule=ANYBODY, pull_units=1000, **order):
+async def planned(*, known=3, rule=ANYBODY, pull_units=1000, **order):
     """Plan a night for a tenant that knows so many companies, nothing of any of them."""
 
-    async def work():
-        backend, clock = MemoryBackend(), FakeClock(NOON)
-        store = backend.tenant(TenantId("acme"))
-        there = [
-            Company(id=CompanyId(f"c{number}"), name=f"Company {number}", year=2020)
-            for number in range(known)
-        ]
-        await store.accounts.upsert_companies(there, now=NOON)
-        if rule is not None:
-            await store.accounts.save_rule(rule)
+    backend, clock = MemoryBackend(), FakeClock(NOON)
+    store = backend.tenant(TenantId("acme"))
+    there = [
+        Company(id=CompanyId(f"c{number}"), name=f"Company {number}", year=2020)
+        for number in range(known)
+    ]
+    await store.accounts.upsert_companies(there, now=NOON)
+    if rule is not None:
+        await store.accounts.save_rule(rule)
 
-        async def means():
-            return Capacity(tenant_units=pull_units)
+    async def means():
+        return Capacity(tenant_units=pull_units)
 
-        planning = NightlyPlanner(
-            NightlyOptions(reset=FROM_SIX, **order), registry=backend.registry(), means=means
-        )
-        run = RunHandle(
-            key=RunKey(NOON, 1), kind=KIND, store=store, clock=clock, observer=EventRecorder()
-        )
-        return await planning.plan(run)
-
-    return asyncio.run(work())
+    planning = NightlyPlanner(
+        NightlyOptions(reset=FROM_SIX, **order), registry=backend.registry(), means=means
+    )
+    run = RunHandle(
+        key=RunKey(NOON, 1), kind=KIND, store=store, clock=clock, observer=EventRecorder()
+    )
+    return await planning.plan(run)
 
 
-def test_whoever_no_pull_units_are_left_for_waits_until_the_tenants_next_day():
-    plan = planned(known=3, pull_units=4)
+async def test_whoever_no_pull_units_are_left_for_waits_until_the_tenants_next_day():
+    plan = await planned(known=3, pull_units=4)
     assert [unit.depth for unit in plan.items] == [Depth.DEEP, Depth.SHALLOW]
     assert (plan.over_budget, plan.cap_resets_at) == (1, TOMORROW_AT_SIX)
 
 
 @pytest.mark.parametrize("order", [{}, {"max_companies": 2}, {"limit": 1}])
-def test_a_night_that_can_pay_for_everybody_it_has_a_place_for_waits_for_nothing(order):
-    plan = planned(known=3, **order)
+async def test_a_night_that_can_pay_for_everybody_it_has_a_place_for_waits_for_nothing(order):
+    plan = await planned(known=3, **order)
     assert plan.over_cap == 3 - len(plan.items)
     assert (plan.over_budget, plan.cap_resets_at) == (0, None)
 
@@ -74,12 +70,12 @@ def test_a_night_that_can_pay_for_everybody_it_has_a_place_for_waits_for_nothing
         ({"limit": 0}, "the night's limit is 0"),
     ],
 )
-def test_a_night_without_anybody_to_look_at_says_why_and_what_to_do(how, why):
-    plan = planned(**how)
+async def test_a_night_without_anybody_to_look_at_says_why_and_what_to_do(how, why):
+    plan = await planned(**how)
     assert why in plan.empty_reason
     assert bool(plan.empty_reason) is not bool(plan.items)
 
 
-def test_without_a_rule_there_is_no_plan_and_one_is_told_how_to_set_it():
+async def test_without_a_rule_there_is_no_plan_and_one_is_told_how_to_set_it():
     with pytest.raises(ConfigError, match="stoker icp set"):
-        planned(rule=None)
+        await planned(rule=None)

@@ -1,6 +1,5 @@
 """What earlier runs of a day left: which of it is gone on with, in what order, and for how many."""
 
-import asyncio
 from datetime import UTC, datetime, time, timedelta
 
 import pytest
@@ -75,29 +74,26 @@ class Day:
         return await find_unfinished_work(run, kind=KIND, reset=reset or ResetRule(), **how)
 
 
-def left_by(*runs, **how):
+async def left_by(*runs, **how):
     """Return what is gone on with after these runs, each told as `Day.had` is."""
 
-    async def work():
-        day = Day()
-        for run in runs:
-            await day.had(*run)
-        return await day.left(**how)
-
-    return asyncio.run(work())
+    day = Day()
+    for run in runs:
+        await day.had(*run)
+    return await day.left(**how)
 
 
 def named(units):
     return "".join(unit.company for unit in units)
 
 
-def test_before_the_first_run_of_a_day_nothing_is_left():
-    assert left_by() is None
+async def test_before_the_first_run_of_a_day_nothing_is_left():
+    assert await left_by() is None
 
 
 @pytest.mark.parametrize("state", CUT_SHORT)
-def test_a_night_that_was_cut_short_goes_on_with_what_never_ended(state):
-    left = left_by((TEN, state, EVERY_WAY))
+async def test_a_night_that_was_cut_short_goes_on_with_what_never_ended(state):
+    left = await left_by((TEN, state, EVERY_WAY))
     assert (left.run, named(left.items)) == (format_run_name(TEN), "ab")
     assert left.paid_companies == {"a"}
     assert left.items[0] == unit(
@@ -106,8 +102,8 @@ def test_a_night_that_was_cut_short_goes_on_with_what_never_ended(state):
     assert [each.rank for each in left.items] == [0, 1]
 
 
-def test_of_a_night_that_came_to_its_end_whatever_was_left_out_is_tried_again():
-    left = left_by((TEN, RunState.PARTIAL, EVERY_WAY))
+async def test_of_a_night_that_came_to_its_end_whatever_was_left_out_is_tried_again():
+    left = await left_by((TEN, RunState.PARTIAL, EVERY_WAY))
     assert sorted(named(left.items)) == list("abdef")
     assert [each.rank for each in left.items] == list(range(5))
     assert left.paid_companies == {"a", "e"}
@@ -118,31 +114,31 @@ def test_of_a_night_that_came_to_its_end_whatever_was_left_out_is_tried_again():
     ("state", "made"),
     [(RunState.DONE, {"a": DONE}), (RunState.PARTIAL, {"a": DONE, "b": UNKNOWN})],
 )
-def test_where_no_look_makes_anything_good_somebody_new_may_be_chosen(state, made):
-    assert left_by((TEN, state, made)) is None
+async def test_where_no_look_makes_anything_good_somebody_new_may_be_chosen(state, made):
+    assert await left_by((TEN, state, made)) is None
 
 
 @pytest.mark.parametrize(
     ("since", "left"),
     [((), ""), (((ELEVEN, RunState.FAILED),), ""), (((ELEVEN, RunState.DONE),), "b")],
 )
-def test_a_night_that_got_through_and_was_killed_then_lacks_nothing_but_its_end(since, left):
-    found = left_by((TEN, RunState.FAILED, {"a": DONE, "b": DEGRADED}), *since)
+async def test_a_night_that_got_through_and_was_killed_then_lacks_nothing_but_its_end(since, left):
+    found = await left_by((TEN, RunState.FAILED, {"a": DONE, "b": DEGRADED}), *since)
     assert (found.run, named(found.items)) == (format_run_name(TEN), left)
 
 
-def test_what_a_short_run_did_takes_nothing_away_from_what_a_long_one_left():
-    left = left_by(
+async def test_what_a_short_run_did_takes_nothing_away_from_what_a_long_one_left():
+    left = await left_by(
         (TEN, RunState.CANCELLED, {"a": DONE, "b": WAITING, "c": WAITING}),
         (ELEVEN, RunState.DONE, {"b": DONE}),
     )
     assert (left.run, named(left.items)) == (format_run_name(TEN), "c")
 
 
-def test_what_was_tried_in_vain_all_day_does_not_keep_others_waiting():
+async def test_what_was_tried_in_vain_all_day_does_not_keep_others_waiting():
     tried = RunState.PARTIAL, {"a": DEGRADED}
-    assert not left_by((TEN, *tried)).already_retried
-    assert left_by((TEN, *tried), (ELEVEN, *tried)).already_retried
+    assert not (await left_by((TEN, *tried))).already_retried
+    assert (await left_by((TEN, *tried), (ELEVEN, *tried))).already_retried
 
 
 @pytest.mark.parametrize(
@@ -153,9 +149,9 @@ def test_what_was_tried_in_vain_all_day_does_not_keep_others_waiting():
         *((state, "ab") for state in CUT_SHORT),
     ],
 )
-def test_where_only_the_killed_count_whoever_ended_as_it_should_has_left_nothing(state, left):
+async def test_where_only_the_killed_count_whoever_ended_as_it_should_has_left_nothing(state, left):
     before = (NINE, RunState.FAILED, {"z": WAITING})
-    found = left_by(before, (TEN, state, EVERY_WAY), killed_only=True)
+    found = await left_by(before, (TEN, state, EVERY_WAY), killed_only=True)
     assert (found and named(found.items)) == left
 
 
@@ -169,44 +165,38 @@ def test_where_only_the_killed_count_whoever_ended_as_it_should_has_left_nothing
         (TEN, RunState.FAILED, {}, KIND),
     ],
 )
-def test_only_earlier_runs_of_the_day_and_of_this_kind_that_had_chosen_somebody_count(other):
-    async def work():
-        day = Day()
-        at, state, made, kind = other
-        await day.had(at, state, made, kind=kind)
-        assert await day.left() is None
-        await day.had(NINE, RunState.FAILED, {"z": WAITING})
-        assert named((await day.left()).items) == "z"
-
-    asyncio.run(work())
+async def test_only_earlier_runs_of_the_day_and_of_this_kind_that_had_chosen_somebody_count(other):
+    day = Day()
+    at, state, made, kind = other
+    await day.had(at, state, made, kind=kind)
+    assert await day.left() is None
+    await day.had(NINE, RunState.FAILED, {"z": WAITING})
+    assert named((await day.left()).items) == "z"
 
 
 @pytest.mark.parametrize(("at", "left"), [(time(9, 0), "a"), (time(9, 1), None)])
-def test_a_day_begins_when_the_tenants_does(at, left):
-    found = left_by((NINE, RunState.FAILED, {"a": WAITING}), reset=ResetRule(at=at))
+async def test_a_day_begins_when_the_tenants_does(at, left):
+    found = await left_by((NINE, RunState.FAILED, {"a": WAITING}), reset=ResetRule(at=at))
     assert (found and named(found.items)) == left
 
 
-def test_what_was_left_is_found_behind_however_many_runs_that_chose_nobody():
+async def test_what_was_left_is_found_behind_however_many_runs_that_chose_nobody():
     nothing = [(TEN + timedelta(minutes=n), RunState.DONE, {}) for n in range(45)]
-    left = left_by((NINE, RunState.FAILED, {"a": WAITING}), *nothing)
+    left = await left_by((NINE, RunState.FAILED, {"a": WAITING}), *nothing)
     assert named(left.items) == "a"
 
 
-def test_whoever_was_left_twice_is_told_by_whom_first():
-    async def work():
-        day = Day()
-        first = f"left by {format_run_name(NINE)}; never scored"
-        await day.had(TEN, RunState.FAILED, {"a": WAITING}, because=first)
-        [left] = (await day.left()).items
-        assert left.reason == first
-
-    asyncio.run(work())
+async def test_whoever_was_left_twice_is_told_by_whom_first():
+    day = Day()
+    first = f"left by {format_run_name(NINE)}; never scored"
+    await day.had(TEN, RunState.FAILED, {"a": WAITING}, because=first)
+    [left] = (await day.left()).items
+    assert left.reason == first
 
 
-def test_more_than_a_page_is_left_whole_and_in_order():
+async def test_more_than_a_page_is_left_whole_and_in_order():
     names = [f"c{number:05}" for number in range(2 * PAGE_SIZE + 5)]
-    left = left_by((TEN, RunState.FAILED, dict.fromkeys(names, WAITING)))
+    left = await left_by((TEN, RunState.FAILED, dict.fromkeys(names, WAITING)))
     assert [each.company for each in left.items] == names
     assert [each.rank for each in left.items] == list(range(len(names)))
 
@@ -215,30 +205,24 @@ def test_more_than_a_page_is_left_whole_and_in_order():
 
 
 @pytest.mark.parametrize(("again", "chosen"), [(False, "abdefg"), (True, "abcdefg")])
-def test_an_earlier_selection_is_taken_exactly_without_what_is_done_unless_it_is_wanted(
+async def test_an_earlier_selection_is_taken_exactly_without_what_is_done_unless_it_is_wanted(
     again, chosen
 ):
-    async def work():
-        day = Day()
-        await day.had(TEN, RunState.PARTIAL, EVERY_WAY)
-        await day.had(ELEVEN, RunState.DONE, {"z": DONE})
-        return await get_selection(day.store, format_run_name(TEN), again=again)
-
-    taken = asyncio.run(work())
+    day = Day()
+    await day.had(TEN, RunState.PARTIAL, EVERY_WAY)
+    await day.had(ELEVEN, RunState.DONE, {"z": DONE})
+    taken = await get_selection(day.store, format_run_name(TEN), again=again)
     assert (taken.run, named(taken.items)) == (format_run_name(TEN), chosen)
     assert [each.rank for each in taken.items] == list(range(len(chosen)))
     assert {each.state for each in taken.items} == {WAITING}
 
 
 @pytest.mark.parametrize(("at", "why"), [(TEN, "selected no companies"), (NINE, "there is no run")])
-def test_a_selection_that_is_not_there_is_refused(at, why):
-    async def work():
-        day = Day()
-        await day.had(TEN, RunState.DONE)
-        with pytest.raises(ConfigError, match=why):
-            await get_selection(day.store, format_run_name(at), again=False)
-
-    asyncio.run(work())
+async def test_a_selection_that_is_not_there_is_refused(at, why):
+    day = Day()
+    await day.had(TEN, RunState.DONE)
+    with pytest.raises(ConfigError, match=why):
+        await get_selection(day.store, format_run_name(at), again=False)
 
 
 # How many of them fit into the day
@@ -266,21 +250,20 @@ async def looked_at(day, name, at):
         ({"cap": 10, "limit": 1, "chosen": 2}, ""),
     ],
 )
-def test_whoever_was_looked_at_today_has_its_place_and_the_others_share_what_is_left(how, fitting):
-    async def work():
-        day = Day()
-        await looked_at(day, "d", MIDNIGHT - HOUR)
-        await looked_at(day, "b", MIDNIGHT)
-        await looked_at(day, "z", TEN)
-        units = [unit(name, place=place) for place, name in enumerate("abcd")]
-        return await limit_to_daily_cap(day.store.accounts, units, began_at=MIDNIGHT, **how)
-
-    kept = asyncio.run(work())
+async def test_whoever_was_looked_at_today_has_its_place_and_the_others_share_what_is_left(
+    how, fitting
+):
+    day = Day()
+    await looked_at(day, "d", MIDNIGHT - HOUR)
+    await looked_at(day, "b", MIDNIGHT)
+    await looked_at(day, "z", TEN)
+    units = [unit(name, place=place) for place, name in enumerate("abcd")]
+    kept = await limit_to_daily_cap(day.store.accounts, units, began_at=MIDNIGHT, **how)
     assert named(kept) == fitting
     assert [each.rank for each in kept] == list(range(len(kept)))
 
 
-def test_who_was_visited_is_read_in_one_call_however_many_companies_wait():
+async def test_who_was_visited_is_read_in_one_call_however_many_companies_wait():
     class Accounts:
         def __init__(self, real):
             self._real, self.calls = real, []
@@ -289,12 +272,9 @@ def test_who_was_visited_is_read_in_one_call_however_many_companies_wait():
             self.calls.append(verb)
             return getattr(self._real, verb)
 
-    async def work():
-        day = Day()
-        await looked_at(day, "b", MIDNIGHT)
-        accounts = Accounts(day.store.accounts)
-        waiting = [unit(name, place=place) for place, name in enumerate("abcdefgh")]
-        await limit_to_daily_cap(accounts, waiting, cap=2, limit=None, began_at=MIDNIGHT)
-        return accounts.calls
-
-    assert asyncio.run(work()) == ["count_visited_since", "list_visited_since"]
+    day = Day()
+    await looked_at(day, "b", MIDNIGHT)
+    accounts = Accounts(day.store.accounts)
+    waiting = [unit(name, place=place) for place, name in enumerate("abcdefgh")]
+    await limit_to_daily_cap(accounts, waiting, cap=2, limit=None, began_at=MIDNIGHT)
+    assert accounts.calls == ["count_visited_since", "list_visited_since"]

@@ -14,7 +14,7 @@ from stoker.budgets.charges import Totals
 from stoker.budgets.statements import list_current_balances
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.enrichment.forecast import VendorNeed
-from stoker.pulls.columns import DEPTH_REFUSALS, Decision, PullRule, validate_limits
+from stoker.pulls.columns import DEPTH_REFUSALS, Decision, PullLimits
 from stoker.pulls.constraints import (
     Constraint,
     build_backoff_constraint,
@@ -28,6 +28,7 @@ from stoker.pulls.constraints import (
     parse_constraints,
     replace_call_caps,
 )
+from stoker.pulls.settings import PullRule
 from stoker.rate_limits.rate_limit import Rate, check_rate, compute_postponed_until
 
 SEARCH = VendorNeed(connector="tavily", calls=1.0, cost={"calls": 1, "credits": 2})
@@ -162,12 +163,12 @@ def test_what_stood_in_the_way_comes_back_as_it_was_and_can_be_said(found):
     said = json.loads(json.dumps([each.as_json() for each in found]))
     assert parse_constraints(said) == tuple(found)
     assert all(each.message for each in found)
-    limits = limit_deep_lookups(validate_limits([7]), found)
+    limits = limit_deep_lookups(PullLimits(budget=7), found)
     deep = [each.looks for each in found if each.looks is not None]
-    assert limits.deep_cap.tolist() == ([min(deep)] if deep else [])
+    assert limits.deep_cap == (min(deep) if deep else None)
     if deep:
-        assert limits.deep_why.tolist() == [find_tightest(found).why]
-    assert limits.budget.tolist() == [7]
+        assert limits.deep_why == find_tightest(found).why
+    assert limits.budget == 7
 
 
 @pytest.mark.parametrize("said", [[{}], [{"why": "NONSENSE", "until": None}], [7]])
@@ -178,7 +179,7 @@ def test_what_is_no_hindrance_is_not_guessed(said):
 
 def test_a_plan_that_says_nothing_of_it_had_nothing_in_its_way():
     assert parse_constraints(None) == ()
-    assert limit_deep_lookups(validate_limits([7]), ()).deep_cap.tolist() == []
+    assert limit_deep_lookups(PullLimits(budget=7), ()).deep_cap is None
 
 
 def test_only_what_did_stand_in_the_way_is_told():

@@ -11,18 +11,11 @@ from hypothesis import strategies as st
 
 from pull_cases import NOW, TODAY, case
 from stoker.heat.beliefs import ChangeRates
-from stoker.pulls.columns import (
-    CHOSEN,
-    NEVER,
-    Decision,
-    Policy,
-    PullRule,
-    validate_accounts,
-    validate_limits,
-)
+from stoker.pulls.columns import CHOSEN, NEVER, Decision, PullLimits, validate_accounts
 from stoker.pulls.explain import CHOSEN_BECAUSE, REASONS, explain
 from stoker.pulls.offers import make_offers
 from stoker.pulls.planner import NOT, plan_pulls
+from stoker.pulls.settings import Policy, PullRule
 
 
 def test_every_code_has_its_reason_or_says_why_it_was_chosen():
@@ -69,8 +62,8 @@ def test_an_account_is_due_when_what_it_offers_reaches_the_price():
         deep_value=0.0,
     )
     rule = PullRule()
-    plan = plan_pulls(accounts, validate_limits([1]), now=NOW, rule=rule)
-    first = explain(0, accounts, validate_limits([1]), now=NOW, rule=rule, plan=plan, name="Acme")
+    plan = plan_pulls(accounts, PullLimits(budget=1), now=NOW, rule=rule)
+    first = explain(0, accounts, PullLimits(budget=1), now=NOW, rule=rule, plan=plan, name="Acme")
     assert first.stale_chance == pytest.approx(1 - 1 / 3)
     assert first.missed_changes == pytest.approx(2.0)
     assert first.days_between_changes == pytest.approx(3.0)
@@ -79,18 +72,18 @@ def test_an_account_is_due_when_what_it_offers_reaches_the_price():
         "Acme: 67% likely out of date (about 2.0 missed changes in 6.0 days; it changes every "
         "3.0 days). A shallow look: worth its price. Worth "
     )
-    other = explain(2, accounts, validate_limits([1]), now=NOW, rule=rule, plan=plan)
+    other = explain(2, accounts, PullLimits(budget=1), now=NOW, rule=rule, plan=plan)
     assert other.late < 0
     assert "Not looked at: the money went to accounts that promised more for it" in other.message
     later = replace(accounts, looked=accounts.looked + np.array([0.0, 0.0, other.late]))
     offers = make_offers(later, now=TODAY, rule=rule)
-    assert offers.look[2] == pytest.approx(plan.price[0], rel=1e-5)
+    assert offers.look[2] == pytest.approx(plan.price, rel=1e-5)
 
 
 def test_somebody_never_looked_at_and_room_for_everybody_are_said_plainly():
     accounts = validate_accounts(ChangeRates(changes=np.ones(1), days=np.ones(1)), looked=NEVER)
-    plan = plan_pulls(accounts, validate_limits([9]), now=NOW, rule=PullRule())
-    found = explain(0, accounts, validate_limits([9]), now=NOW, rule=PullRule(), plan=plan)
+    plan = plan_pulls(accounts, PullLimits(budget=9), now=NOW, rule=PullRule())
+    found = explain(0, accounts, PullLimits(budget=9), now=NOW, rule=PullRule(), plan=plan)
     assert found.message == (
         "This account: never looked at. A shallow look: worth its price. "
         "There were units for all accounts."
@@ -104,8 +97,8 @@ def test_under_the_table_the_tier_explains():
         ChangeRates(changes=np.ones(1), days=np.ones(1)), looked=TODAY - 1.0, tier=1, heat=0.5
     )
     rule = PullRule(policy=Policy.TIERS)
-    plan = plan_pulls(accounts, validate_limits([9]), now=NOW, rule=rule)
-    found = explain(0, accounts, validate_limits([9]), now=NOW, rule=rule, plan=plan)
+    plan = plan_pulls(accounts, PullLimits(budget=9), now=NOW, rule=rule)
+    found = explain(0, accounts, PullLimits(budget=9), now=NOW, rule=rule, plan=plan)
     assert "A shallow look: due by its tier. WARM, heat 0.50: due every 6.0 hours." in (
         found.message
     )

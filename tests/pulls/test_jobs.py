@@ -10,7 +10,7 @@ from pull_cases import NOW
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, TenantId
-from stoker.pulls.jobs import build_pull_job_id, to_time_bucket
+from stoker.pulls.service import build_pull_job_id, to_time_bucket
 
 DAY = timedelta(days=1)
 names = st.text(min_size=1, max_size=8)

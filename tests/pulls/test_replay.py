@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 from pull_cases import NOW, TODAY, case
 from stoker.base.errors import ConfigError
 from stoker.enrichment.forecast import VendorNeed
-from stoker.pulls.columns import NEVER, Decision, Policy
+from stoker.files.columns import encode_columns
+from stoker.pulls.columns import NEVER, Decision
 from stoker.pulls.constraints import Constraint, limit_deep_lookups
-from stoker.pulls.plan_record import (
-    PlanSnapshot,
-    compute_columns_digest,
-    decode_decisions,
-    encode_decisions,
-    to_decision_columns,
-)
 from stoker.pulls.planner import DEEP, NOT, SHALLOW, list_in_order
 from stoker.pulls.replay import (
     WhatIf,
@@ -29,14 +23,15 @@ from stoker.pulls.replay import (
     iterate_differences,
     replay_plan,
 )
+from stoker.pulls.saved_plans import PlanSnapshot, decode_decisions, to_decisions
+from stoker.pulls.settings import Policy
 
 seeds = st.integers(0, 2**32 - 1)
 
 
 def inputs_of(seed, **given):
-    accounts, limits, rule = case(seed, tenants=1, **given)
+    accounts, limits, rule = case(seed, **given)
     ids = [f"A{row:05}" for row in range(len(accounts))]
-    limits = replace(limits, domain_cap=np.zeros(0, np.int64))
     return PlanSnapshot(ids=ids, accounts=accounts, limits=limits, rule=rule)
 
 
@@ -44,25 +39,22 @@ def inputs_of(seed, **given):
 @given(seeds)
 def test_planning_again_differs_nowhere_from_what_was_kept(seed):
     inputs = inputs_of(seed)
-    _, decided = replay_plan(inputs, now=NOW)
-    before = decode_decisions(encode_decisions(decided))
-    _, again = replay_plan(apply_what_if(inputs, WhatIf()), now=NOW)
+    decided = to_decisions(replay_plan(inputs, now=NOW))
+    before = decode_decisions(encode_columns(decided.to_columns()))
+    again = to_decisions(replay_plan(apply_what_if(inputs, WhatIf()), now=NOW))
     assert list(iterate_differences(before, again)) == []
-    assert compute_columns_digest(to_decision_columns(before)) == compute_columns_digest(
-        to_decision_columns(again)
-    )
 
 
 @settings(max_examples=40)
 @given(seeds, st.integers(0, 60), st.integers(0, 60), st.sampled_from(Policy))
 def test_other_caps_are_kept_and_who_is_in_or_out_adds_up(seed, units, crawl, policy):
     inputs = inputs_of(seed)
-    before, decided = replay_plan(inputs, now=NOW)
+    before = replay_plan(inputs, now=NOW)
     other = apply_what_if(inputs, WhatIf(units=units, connector_units=crawl, policy=policy))
-    after, changed = replay_plan(other, now=NOW)
-    assert int(after.spent[0]) <= units
-    gained, lost = find_gained_and_lost(decided, changed)
-    assert len(after.chosen) - len(before.chosen) == len(gained) - len(lost)
+    after = replay_plan(other, now=NOW)
+    assert after.plan.spent <= min(units, crawl)
+    gained, lost = find_gained_and_lost(to_decisions(before), to_decisions(after))
+    assert len(after.plan.chosen) - len(before.plan.chosen) == len(gained) - len(lost)
     assert not set(gained) & set(lost)
     assert other.accounts is inputs.accounts
     assert other.rule.policy is policy
@@ -72,13 +64,13 @@ def test_other_caps_are_kept_and_who_is_in_or_out_adds_up(seed, units, crawl, po
 @given(seeds)
 def test_freshness_is_a_share_and_looks_never_lower_it(seed):
     inputs = inputs_of(seed)
-    plan, _ = replay_plan(inputs, now=NOW)
+    pulls = replay_plan(inputs, now=NOW)
     nobody = compute_fresh_share(inputs.accounts, np.full(len(inputs.accounts), NOT), now=TODAY)
-    found = compute_totals(inputs, plan, now=NOW)
+    found = compute_totals(pulls)
     everybody = compute_fresh_share(inputs.accounts, np.full(len(inputs.accounts), DEEP), now=TODAY)
     assert 0.0 <= nobody <= found.freshness + 1e-12
     assert found.freshness <= everybody + 1e-12 <= 1.0 + 1e-9
-    assert found.looks == len(plan.chosen)
+    assert found.looks == len(pulls.plan.chosen)
 
 
 LUSHA = VendorNeed(connector="lusha", calls=0.5, cost={"calls": 1})
@@ -94,11 +86,11 @@ def test_a_vendors_calls_say_how_many_looks_may_be_deep_beside_what_else_does(se
         inputs, constraints=(other,), limits=limit_deep_lookups(inputs.limits, [other])
     )
     changed = apply_what_if(inputs, WhatIf(calls={"lusha": calls}), needs=[LUSHA, TAVILY])
-    plan, _ = replay_plan(changed, now=NOW)
-    assert changed.limits.deep_cap.tolist() == [min(2 * calls, past)]
-    assert compute_totals(changed, plan, now=NOW).deep <= min(2 * calls, past)
+    pulls = replay_plan(changed, now=NOW)
+    assert changed.limits.deep_cap == min(2 * calls, past)
+    assert compute_totals(pulls).deep <= min(2 * calls, past)
     again = apply_what_if(changed, WhatIf(calls={"lusha": 10**6}), needs=[LUSHA, TAVILY])
-    assert again.limits.deep_cap.tolist() == [past]
+    assert again.limits.deep_cap == past
     assert [each.connector for each in again.constraints] == ["tavily", "lusha"]
 
 
@@ -117,7 +109,7 @@ def test_accounts_never_looked_at_count_as_out_of_date():
 
 def test_every_account_that_differs_is_named_also_when_only_its_worth_does():
     inputs = inputs_of(3)
-    _, decided = replay_plan(inputs, now=NOW)
+    decided = to_decisions(replay_plan(inputs, now=NOW))
     depth, score = decided.depth.copy(), decided.score.copy()
     depth[0] = DEEP if depth[0] != DEEP else SHALLOW
     score[1] = np.nextafter(score[1], np.float32(np.inf))
@@ -138,7 +130,7 @@ def test_every_account_that_differs_is_named_also_when_only_its_worth_does():
 @given(seeds)
 def test_whoever_waited_too_long_has_its_turn_first_and_nobody_is_lost(seed):
     inputs = inputs_of(seed, tight=0.5)
-    plan, _ = replay_plan(inputs, now=NOW)
+    plan = replay_plan(inputs, now=NOW).plan
     order = list_in_order(plan)
     assert sorted(order.tolist()) == sorted(plan.chosen.tolist())
     floor = plan.why[order] == Decision.FLOOR

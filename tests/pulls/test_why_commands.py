@@ -12,16 +12,16 @@ from stoker import app as wiring
 from stoker.accounts.model import Company, CompanyId
 from stoker.cli.main import main
 from stoker.cli.output import Exit
-from stoker.pulls.plan_record import (
-    compute_columns_digest,
-    encode_columns,
-    encode_decisions,
-    to_decision_columns,
-    to_input_columns,
-)
-from stoker.pulls.saved_plans import load_plan
+from stoker.files.columns import compute_columns_digest, encode_columns
+from stoker.pulls.saved_plans import load_plan, to_input_columns
 
 IDS = [CompanyId(f"20000000{n}A") for n in range(1, 9)]
+
+
+def parts_of(plan):
+    """Return a plan's parts as they are stored."""
+    inputs = to_input_columns(plan.inputs)
+    return encode_columns(plan.decisions.to_columns()) + encode_columns(inputs)
 
 
 def with_app(home, work):
@@ -275,7 +275,9 @@ def test_a_rate_that_cannot_carry_so_many_looks_refuses_the_rest(with_tavily):
 def test_a_plan_of_before_such_things_were_kept_is_made_again_as_it_was(planned):
     async def forget(_, store):
         found = await load_plan(store, planned.run)
-        parts = encode_decisions(found.decisions) + encode_columns(to_input_columns(found.inputs))
+        parts = encode_columns(found.decisions.to_columns()) + encode_columns(
+            to_input_columns(found.inputs)
+        )
         header = {name: each for name, each in found.record.header.items() if name != "hindrances"}
         header["limits"] = {"budget": header["limits"]["budget"], "connector_cap": [[-1]]}
         await store.attention.delete_plans([planned.run])
@@ -296,10 +298,10 @@ def test_decisions_that_come_out_otherwise_now_are_told_one_by_one(planned):
         depth = found.decisions.depth.copy()
         depth[0] = 2 if depth[0] != 2 else 0
         other = replace(found.decisions, depth=depth)
-        parts = encode_decisions(other) + encode_columns(to_input_columns(found.inputs))
+        parts = parts_of(replace(found, decisions=other))
         header = {
             **found.record.header,
-            "digest": compute_columns_digest(to_decision_columns(other)),
+            "digest": compute_columns_digest(other.to_columns()),
         }
         await store.attention.delete_plans([planned.run])
         await store.attention.insert_plan(replace(found.record, header=header), parts)
@@ -319,11 +321,13 @@ def test_a_damaged_plan_explains_nothing(planned, what):
     async def damage(_, store):
         found = await load_plan(store, planned.run)
         header, parts = dict(found.record.header), []
-        parts = encode_decisions(found.decisions) + encode_columns(to_input_columns(found.inputs))
+        parts = encode_columns(found.decisions.to_columns()) + encode_columns(
+            to_input_columns(found.inputs)
+        )
         if what == "decisions":
             why = found.decisions.why.copy()
             why[0] ^= 1
-            parts[0] = encode_decisions(replace(found.decisions, why=why))[0]
+            parts[0] = encode_columns(replace(found.decisions, why=why).to_columns())[0]
         elif what == "header":
             header.pop("input_parts")
         else:

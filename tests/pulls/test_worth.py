@@ -1,4 +1,4 @@
-"""What a look is worth, by the age of the copy it would replace."""
+"""What a look is worth by the age of its copy; the best spacing of looks, beside exact answers."""
 
 from decimal import Decimal, localcontext
 
@@ -7,16 +7,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from exact_penalties import exact_penalty, interval_at_rate, worth_at_rate
 from stoker.base.errors import ConfigError
-from stoker.heat.beliefs import ChangeRateRule, ChangeRates
+from stoker.heat.beliefs import ChangeRates
+from stoker.pulls.settings import Objective
 from stoker.pulls.worth import (
-    Objective,
     compute_account_value,
-    compute_interval,
-    compute_interval_at_rate,
     compute_refresh_value,
     compute_stale_share,
-    compute_value_at_rate,
+    get_spacing,
 )
 
 HARMONIC, FRESHNESS = Objective.HARMONIC, Objective.FRESHNESS
@@ -52,33 +51,12 @@ def test_worth_by_belief_is_exact_to_the_last_digits_that_a_float_has(objective,
     assert found == pytest.approx(wanted, rel=1e-11, abs=1e-300)
 
 
-def plain(rate, age):
-    """Freshness as the formula has it: the naive twin."""
-    x = rate * age
-    return (1 - np.exp(-x) * (1 + x)) / rate
-
-
-def test_worth_keeps_its_digits_where_the_plain_formula_has_lost_them():
-    found = compute_value_at_rate([1e-9], [1.0], objective=FRESHNESS)[0]
-    assert found == pytest.approx(0.5e-9, rel=1e-8)
-    assert abs(plain(1e-9, 1.0) / 0.5e-9 - 1) > 0.01
-
-
 @given(numbers, numbers, ages, ages, objectives)
 @example(5e-324, 1e308, 5e-324, 1e-300, HARMONIC)
 @example(1e308, 5e-324, float("inf"), 0.0, FRESHNESS)
 def test_worth_never_falls_while_a_copy_ages_and_is_never_more_than_its_age(a, b, one, other, how):
     younger, older = sorted((one, other))
     low, high = compute_refresh_value(belief(a, b), [younger, older], objective=how)
-    assert 0 <= low <= high * (1 + 1e-9) <= min(older, 1e9) * (1 + 2e-9)
-
-
-@given(numbers, ages, ages, objectives)
-@example(5e-324, 1.0, 2.0, HARMONIC)
-@example(1e308, 1e-300, float("inf"), FRESHNESS)
-def test_the_same_holds_where_the_rate_is_known(rate, one, other, how):
-    younger, older = sorted((one, other))
-    low, high = compute_value_at_rate([rate, rate], [younger, older], objective=how)
     assert 0 <= low <= high * (1 + 1e-9) <= min(older, 1e9) * (1 + 2e-9)
 
 
@@ -90,52 +68,6 @@ def test_an_account_that_may_change_often_is_worth_more_to_harmonic_than_to_fres
     assert harmonic >= freshness * (1 - 1e-9)
 
 
-@given(sound, sound, st.floats(1e-6, 1e5), objectives)
-def test_an_interval_is_the_age_at_which_a_look_is_worth_the_price(a, b, age, objective):
-    believed = belief(a, b)
-    price = compute_refresh_value(believed, [age], objective=objective)
-    found = compute_interval(believed, price, objective=objective)
-    assert compute_refresh_value(believed, found, objective=objective) == pytest.approx(
-        price, rel=1e-9
-    )
-
-
-@given(st.floats(1e-6, 1e3), st.floats(1e-6, 1e5), objectives)
-def test_so_it_is_where_the_rate_is_known(rate, age, objective):
-    price = compute_value_at_rate([rate], [age], objective=objective)
-    found = compute_interval_at_rate([rate], price, objective=objective)
-    assert compute_value_at_rate([rate], found, objective=objective) == pytest.approx(
-        price, rel=1e-9
-    )
-
-
-@given(numbers, numbers, st.floats(0, allow_nan=False, allow_infinity=False), objectives)
-@example(5e-324, 5e-324, 5e-324, HARMONIC)
-def test_whatever_the_price_an_interval_is_an_age_or_never(a, b, price, objective):
-    found = compute_interval(belief(a, b), [price], objective=objective)[0]
-    known = compute_interval_at_rate([a], [price], objective=objective)[0]
-    assert found >= 0
-    assert known >= 0
-    assert (found == 0) == (price == 0) == (known == 0)
-
-
-def test_freshness_gives_up_on_what_changes_too_often_and_harmonic_does_not():
-    # At most 1/rate days of freshness can be bought, however long one waits.
-    assert compute_interval_at_rate([2.0], [0.51], objective=FRESHNESS)[0] == np.inf
-    assert np.isfinite(compute_interval_at_rate([2.0], [0.49], objective=FRESHNESS)[0])
-    assert compute_interval_at_rate([2.0], [1000.0], objective=HARMONIC)[0] == pytest.approx(1000.5)
-    # A belief leaves room for being wrong: nobody is given up as long as little is known.
-    assert np.isfinite(compute_interval(belief(1.0, 0.5), [0.51], objective=FRESHNESS)[0])
-
-
-@pytest.mark.parametrize("objective", Objective)
-def test_a_belief_on_ever_so_much_evidence_is_a_known_rate(objective):
-    spans = np.array([0.01, 1.0, 10.0, 300.0])
-    sure = compute_refresh_value(belief(1e9, 2e10), spans, objective=objective)
-    known = compute_value_at_rate(np.full(4, 0.05), spans, objective=objective)
-    assert sure == pytest.approx(known, rel=1e-6)
-
-
 def penalty(rate, every, objective):
     """The time average of a copy's penalty, straight from the definition."""
     t = (np.arange(400_000) + 0.5) * (every / 400_000)
@@ -145,57 +77,78 @@ def penalty(rate, every, objective):
     return float(np.mean(np.cumsum(grown) * (every / 400_000)))
 
 
-@pytest.mark.parametrize("objective", Objective)
-@pytest.mark.parametrize("rate", [0.02, 0.3, 2.0])
-def test_worth_is_what_one_more_look_a_day_takes_off_the_penalty(objective, rate):
-    looks, more = 0.2, 0.2001
-    less = penalty(rate, 1 / looks, objective) - penalty(rate, 1 / more, objective)
-    assert compute_value_at_rate([rate], [1 / 0.20005], objective=objective)[0] == pytest.approx(
-        less / 0.0001, rel=1e-3
-    )
-
-
 def test_the_share_of_stale_time_is_what_its_definition_says():
     assert compute_stale_share(np.array([0.0, 0.1, 3.0])) == pytest.approx(
         [0.0, penalty(0.1, 1.0, FRESHNESS), penalty(3.0, 1.0, FRESHNESS)], rel=1e-6
     )
 
 
-@pytest.mark.parametrize("objective", Objective)
-@pytest.mark.parametrize("every", [(1.0, 3.0, 7.0), (1 / 24, 0.25, 5.0)])
-def test_without_history_the_tiers_cadence_comes_out_and_it_stretches_with_the_price(
-    objective, every
-):
-    prior = ChangeRateRule().build_prior(np.array([2, 1, 0]))
-    value = compute_account_value(np.array(every), prior, objective=objective)
-    assert compute_interval(prior, 1.0 / value, objective=objective) == pytest.approx(
-        every, rel=1e-9
-    )
-    dearer = compute_interval(prior, 4.0 / value, objective=objective) / np.array(every)
-    cheaper = compute_interval(prior, 0.25 / value, objective=objective) / np.array(every)
-    assert ((dearer > 1.9) & (dearer < 3.0)).all()
-    assert ((cheaper > 0.4) & (cheaper < 0.52)).all()
-
-
 @pytest.mark.parametrize("bad", [float("nan"), -1.0])
-def test_what_is_no_age_rate_or_price_is_refused_in_one_line(bad):
+def test_what_is_no_age_is_refused_in_one_line(bad):
     prior = belief(1.0, 20.0)
     with pytest.raises(ConfigError, match="an age in days"):
         compute_refresh_value(prior, [bad], objective=HARMONIC)
-    with pytest.raises(ConfigError, match="a rate of changes"):
-        compute_value_at_rate([bad], [1.0], objective=HARMONIC)
-    with pytest.raises(ConfigError, match="the worth of a look"):
-        compute_interval(prior, [bad], objective=HARMONIC)
     with pytest.raises(ConfigError, match="more than 0 days apart"):
         compute_account_value([0.0], prior, objective=HARMONIC)
 
 
+def sure(rate):
+    return belief(1e9, 1e9 / rate)
+
+
 @pytest.mark.parametrize("objective", Objective)
-def test_no_accounts_and_a_single_one_are_no_trouble(objective):
-    none = ChangeRates(changes=np.zeros(0), days=np.zeros(0))
-    assert compute_refresh_value(none, np.zeros(0), objective=objective).shape == (0,)
-    assert compute_interval(none, np.zeros(0), objective=objective).shape == (0,)
-    one = ChangeRates(changes=np.asarray(1.0), days=np.asarray(20.0))
-    assert compute_interval(
-        one, compute_refresh_value(one, 3.0, objective=objective), objective=objective
-    ) == (pytest.approx(3.0))
+def test_a_belief_on_ever_so_much_evidence_is_a_known_rate(objective):
+    spans = np.array([0.01, 1.0, 10.0, 300.0])
+    found = compute_refresh_value(sure(0.05), spans, objective=objective)
+    assert found == pytest.approx(worth_at_rate(0.05, spans, objective), rel=1e-6)
+
+
+@pytest.mark.parametrize("objective", Objective)
+@pytest.mark.parametrize("rate", [0.02, 0.3, 2.0])
+def test_worth_is_what_one_more_look_a_day_takes_off_the_penalty(objective, rate):
+    looks, more = 0.2, 0.2001
+    less = penalty(rate, 1 / looks, objective) - penalty(rate, 1 / more, objective)
+    found = compute_refresh_value(sure(rate), [1 / 0.20005], objective=objective)[0]
+    assert found == pytest.approx(less / 0.0001, rel=1e-3)
+
+
+@pytest.mark.parametrize("objective", Objective)
+def test_the_penalty_of_a_spacing_is_the_exact_one(objective):
+    x = np.array([0.0, 1e-12, 1e-6, 0.003, 0.1, 0.5, 1, 3.3, 10, 35.9, 36, 36.1, 80, 1e4, 1e200])
+    wanted = [exact_penalty(float(each), objective) for each in x]
+    assert get_spacing(objective).compute_penalty(x) == pytest.approx(wanted, rel=2e-8, abs=0)
+
+
+@pytest.mark.parametrize("objective", Objective)
+def test_the_best_spacing_is_the_one_at_which_a_look_is_worth_its_price(objective):
+    u = np.concatenate([10.0 ** np.linspace(-9, 0.9, 2000), 1 - 10.0 ** np.linspace(-1, -9, 200)])
+    u = u if objective is HARMONIC else u[u < 1]
+    wanted = u / interval_at_rate(1.0, u * u, objective)
+    share, _ = get_spacing(objective).compute_frequency(u)
+    assert share == pytest.approx(wanted, rel=3e-6)
+
+
+@pytest.mark.parametrize("objective", Objective)
+def test_looks_never_grow_with_the_price_and_end_where_nothing_is_worth_it(objective):
+    u = np.concatenate([np.linspace(0, 10, 200_001), 1 + np.linspace(-2e-9, 0, 1000)])
+    u.sort()
+    share, slope = get_spacing(objective).compute_frequency(u)
+    rates = share[1:] / u[1:]
+    assert (np.diff(rates) <= 1e-15 * rates[:-1]).all()
+    assert (slope <= 0).all()
+    assert share[0] == pytest.approx(np.sqrt(0.5))
+    assert ((share > 0) == ((u < 1) | (objective is HARMONIC))).all()
+
+
+@given(st.floats(0, 1e150), st.sampled_from(Objective))
+@example(1.0, FRESHNESS)
+@example(1 - 2**-53, FRESHNESS)
+@example(0.995, FRESHNESS)
+@example(6.0, HARMONIC)
+@example(5e-324, HARMONIC)
+@example(1e150, HARMONIC)
+def test_there_is_an_answer_for_every_price(u, objective):
+    share, slope = get_spacing(objective).compute_frequency(np.array([u]))
+    assert 0 <= share[0] <= np.sqrt(0.5) + 1e-12
+    assert np.isfinite(slope[0])
+    assert np.isfinite(get_spacing(objective).compute_penalty(np.array([u]))[0])

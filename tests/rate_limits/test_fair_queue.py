@@ -30,13 +30,10 @@ class Counter:
             self.inside -= 1
 
 
-def through(visits, *, at_once=1, quantum=1, weights=None):
-    async def scenario():
-        counter = Counter(FairQueue(at_once=at_once, quantum=quantum, weights=weights))
-        await asyncio.gather(*(counter.visit(who, cost=cost) for who, cost in visits))
-        return counter
-
-    return asyncio.run(scenario())
+async def through(visits, *, at_once=1, quantum=1, weights=None):
+    counter = Counter(FairQueue(at_once=at_once, quantum=quantum, weights=weights))
+    await asyncio.gather(*(counter.visit(who, cost=cost) for who, cost in visits))
+    return counter
 
 
 visit_lists = st.lists(st.tuples(st.sampled_from([A, B, C]), st.integers(0, 9)), max_size=40)
@@ -44,8 +41,8 @@ visit_lists = st.lists(st.tuples(st.sampled_from([A, B, C]), st.integers(0, 9)),
 
 @untimed
 @given(visit_lists, st.integers(1, 5))
-def test_everybody_goes_in_once_and_never_more_at_once_than_allowed(visits, at_once):
-    counter = through(visits, at_once=at_once)
+async def test_everybody_goes_in_once_and_never_more_at_once_than_allowed(visits, at_once):
+    counter = await through(visits, at_once=at_once)
 
     assert sorted(counter.went) == sorted(visits)
     assert counter.most <= at_once
@@ -53,8 +50,8 @@ def test_everybody_goes_in_once_and_never_more_at_once_than_allowed(visits, at_o
 
 @untimed
 @given(visit_lists)
-def test_a_tenant_s_own_work_stays_in_order(visits):
-    went = through(visits, quantum=9).went
+async def test_a_tenant_s_own_work_stays_in_order(visits):
+    went = (await through(visits, quantum=9)).went
 
     for tenant in (A, B, C):
         assert [cost for who, cost in went if who == tenant] == [
@@ -62,16 +59,16 @@ def test_a_tenant_s_own_work_stays_in_order(visits):
         ]
 
 
-def test_a_tenant_waits_no_longer_than_a_round_whatever_the_others_queue():
+async def test_a_tenant_waits_no_longer_than_a_round_whatever_the_others_queue():
     visits = [(A, 1)] * 100 + [(B, 1)]
 
-    went = through(visits).went
+    went = (await through(visits)).went
 
     # The first goes in before anybody else is there; then one each.
     assert went.index((B, 1)) <= 2
 
 
-def test_ten_tenants_with_ten_times_skewed_demand_get_equal_shares_while_they_wait():
+async def test_ten_tenants_with_ten_times_skewed_demand_get_equal_shares_while_they_wait():
     tenants = [TenantId(f"t{nth}") for nth in range(10)]
     visits = [
         (who, 1 + nth % 3)
@@ -79,7 +76,7 @@ def test_ten_tenants_with_ten_times_skewed_demand_get_equal_shares_while_they_wa
         for _ in range(1000 if nth == 0 else 100)
     ]
 
-    went = through(visits, quantum=3).went
+    went = (await through(visits, quantum=3)).went
 
     served = dict.fromkeys(tenants, 0)
     for who, cost in went[:400]:  # everybody still waits
@@ -89,54 +86,45 @@ def test_ten_tenants_with_ten_times_skewed_demand_get_equal_shares_while_they_wa
     assert jain >= 0.99
 
 
-def test_a_heavier_tenant_gets_as_much_more_as_its_weight_says():
-    went = through([(A, 1), (B, 1)] * 60, weights={A: 3}).went
+async def test_a_heavier_tenant_gets_as_much_more_as_its_weight_says():
+    went = (await through([(A, 1), (B, 1)] * 60, weights={A: 3})).went
 
     first = [who for who, _ in went[1:41]]
     assert first.count(A) == 3 * first.count(B)
 
 
-def test_who_gives_up_leaves_the_line_and_lets_nobody_in_for_it():
-    async def scenario():
-        counter = Counter(FairQueue(at_once=1, quantum=1))
+async def test_who_gives_up_leaves_the_line_and_lets_nobody_in_for_it():
+    counter = Counter(FairQueue(at_once=1, quantum=1))
+    async with counter.get_fair_queue.acquire(A, cost=1):
+        waiting = [asyncio.create_task(counter.visit(who)) for who in (B, C)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await asyncio.gather(waiting[0], return_exceptions=True)
+        assert len(counter.get_fair_queue) == 1
+        waiting.append(asyncio.create_task(counter.visit(B)))
+        await asyncio.sleep(0)
+        assert counter.went == []
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert (counter.went, counter.most, len(counter.get_fair_queue)) == ([(C, 1), (B, 1)], 1, 0)
+
+
+async def test_who_gives_up_at_the_very_moment_of_being_let_in_makes_room_too():
+    counter = Counter(FairQueue(at_once=1, quantum=1))
+    async with counter.get_fair_queue.acquire(A, cost=1):
+        waiting = [asyncio.create_task(counter.visit(who)) for who in (B, C)]
+        await asyncio.sleep(0)
+    waiting[0].cancel()  # it has been let in, but has not noticed yet
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert counter.went == [(C, 1)]
+
+
+async def test_work_that_fails_makes_room_for_the_next():
+    counter = Counter(FairQueue(at_once=1, quantum=1))
+    with pytest.raises(RuntimeError):
         async with counter.get_fair_queue.acquire(A, cost=1):
-            waiting = [asyncio.create_task(counter.visit(who)) for who in (B, C)]
-            await asyncio.sleep(0)
-            waiting[0].cancel()
-            await asyncio.gather(waiting[0], return_exceptions=True)
-            assert len(counter.get_fair_queue) == 1
-            waiting.append(asyncio.create_task(counter.visit(B)))
-            await asyncio.sleep(0)
-            assert counter.went == []
-        await asyncio.gather(*waiting, return_exceptions=True)
-        return counter.went, counter.most, len(counter.get_fair_queue)
-
-    assert asyncio.run(scenario()) == ([(C, 1), (B, 1)], 1, 0)
-
-
-def test_who_gives_up_at_the_very_moment_of_being_let_in_makes_room_too():
-    async def scenario():
-        counter = Counter(FairQueue(at_once=1, quantum=1))
-        async with counter.get_fair_queue.acquire(A, cost=1):
-            waiting = [asyncio.create_task(counter.visit(who)) for who in (B, C)]
-            await asyncio.sleep(0)
-        waiting[0].cancel()  # it has been let in, but has not noticed yet
-        await asyncio.gather(*waiting, return_exceptions=True)
-        return counter.went
-
-    assert asyncio.run(scenario()) == [(C, 1)]
-
-
-def test_work_that_fails_makes_room_for_the_next():
-    async def scenario():
-        counter = Counter(FairQueue(at_once=1, quantum=1))
-        with pytest.raises(RuntimeError):
-            async with counter.get_fair_queue.acquire(A, cost=1):
-                raise RuntimeError("nobody expected this")
-        await counter.visit(B)
-        return counter.went
-
-    assert asyncio.run(scenario()) == [(B, 1)]
+            raise RuntimeError("nobody expected this")
+    await counter.visit(B)
+    assert counter.went == [(B, 1)]
 
 
 def test_a_turnstile_lets_at_least_one_in():

@@ -47,27 +47,24 @@ rates = st.builds(
 pauses = st.lists(st.integers(0, 2_000_000).map(lambda us: timedelta(microseconds=us)), max_size=60)
 
 
-def turns(pace, clock, pauses):
+async def turns(pace, clock, pauses):
     """Return when each turn came, with so long a pause before each."""
 
-    async def scenario():
-        came = []
-        for pause in pauses:
-            clock.advance(pause)
-            await pace.acquire()
-            came.append(clock.now())
-        return came
-
-    return asyncio.run(scenario())
+    came = []
+    for pause in pauses:
+        clock.advance(pause)
+        await pace.acquire()
+        came.append(clock.now())
+    return came
 
 
 @both
 @untimed
 @given(rate=rates, pauses=pauses)
-def test_no_stretch_of_time_ever_sees_more_calls_than_the_rate_allows(pace_of, rate, pauses):
+async def test_no_stretch_of_time_ever_sees_more_calls_than_the_rate_allows(pace_of, rate, pauses):
     clock = FakeClock()
 
-    came = turns(pace_of(rate, clock), clock, pauses)
+    came = await turns(pace_of(rate, clock), clock, pauses)
 
     for nth, first in enumerate(came):
         assert sum(first <= at < first + rate.per for at in came[nth:]) <= rate.calls
@@ -75,9 +72,9 @@ def test_no_stretch_of_time_ever_sees_more_calls_than_the_rate_allows(pace_of, r
 
 @untimed
 @given(rate=rates, pauses=pauses)
-def test_a_pace_of_our_own_gives_the_very_turns_the_core_would(rate, pauses):
+async def test_a_pace_of_our_own_gives_the_very_turns_the_core_would(rate, pauses):
     clock, model = FakeClock(), FakeClock()
-    came = turns(own(rate, clock), clock, pauses)
+    came = await turns(own(rate, clock), clock, pauses)
 
     next_at, expected = None, []
     for pause in pauses:
@@ -95,49 +92,44 @@ def test_a_pace_of_our_own_gives_the_very_turns_the_core_would(rate, pauses):
 
 
 @both
-def test_a_burst_goes_at_once_and_the_rest_at_the_steady_pace(pace_of):
+async def test_a_burst_goes_at_once_and_the_rest_at_the_steady_pace(pace_of):
     clock = FakeClock()
     rate = Rate(calls=10, per=SECOND, burst=4)
     start = clock.now()
 
-    came = turns(pace_of(rate, clock), clock, [timedelta(0)] * 6)
+    came = await turns(pace_of(rate, clock), clock, [timedelta(0)] * 6)
 
     assert came[:4] == [start] * 4
     assert came[4] - start >= rate.interval
 
 
 @both
-def test_callers_go_in_the_order_of_asking(pace_of):
+async def test_callers_go_in_the_order_of_asking(pace_of):
     clock = FakeClock()
 
-    async def scenario():
-        pace, went = pace_of(RATE, clock), []
+    pace, went = pace_of(RATE, clock), []
 
-        async def caller(number):
-            await pace.acquire()
-            went.append(number)
+    async def caller(number):
+        await pace.acquire()
+        went.append(number)
 
-        await asyncio.gather(*(caller(number) for number in range(20)))
-        return went
-
-    assert asyncio.run(scenario()) == list(range(20))
+    await asyncio.gather(*(caller(number) for number in range(20)))
+    assert went == list(range(20))
 
 
 @both
-def test_a_caller_that_gives_up_takes_nobody_s_turn(pace_of):
+async def test_a_caller_that_gives_up_takes_nobody_s_turn(pace_of):
     clock = FakeClock()
 
-    async def scenario():
-        pace = pace_of(RATE, clock)
-        await pace.acquire()
-        waiting = [asyncio.create_task(pace.acquire()) for _ in range(3)]
-        await asyncio.sleep(0)
-        waiting[1].cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        return clock.now()
-
     started = FakeClock().now()
-    assert asyncio.run(scenario()) - started <= 2 * RATE.interval + timedelta(milliseconds=1)
+
+    pace = pace_of(RATE, clock)
+    await pace.acquire()
+    waiting = [asyncio.create_task(pace.acquire()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert clock.now() - started <= 2 * RATE.interval + timedelta(milliseconds=1)
 
 
 class Oversleeps(FakeClock):
@@ -148,136 +140,112 @@ class Oversleeps(FakeClock):
 
 
 @both
-def test_waking_up_late_does_not_let_the_next_one_go_early(pace_of):
+async def test_waking_up_late_does_not_let_the_next_one_go_early(pace_of):
     clock, rate = Oversleeps(), Rate(calls=10, per=SECOND, burst=2)
 
-    async def scenario():
-        pace, went = pace_of(rate, clock), []
+    pace, went = pace_of(rate, clock), []
 
-        async def caller():
-            await pace.acquire()
-            went.append(clock.now())
+    async def caller():
+        await pace.acquire()
+        went.append(clock.now())
 
-        await asyncio.gather(*(caller() for _ in range(9)))
-        return went
+    await asyncio.gather(*(caller() for _ in range(9)))
 
-    went = asyncio.run(scenario())
     for nth in range(len(went) - rate.burst):
         assert went[nth + rate.burst] - went[nth] >= rate.interval
 
 
 @both
 @pytest.mark.parametrize("burst", [1, 5])
-def test_a_push_back_lets_nothing_go_before_then(pace_of, burst):
+async def test_a_push_back_lets_nothing_go_before_then(pace_of, burst):
     clock = FakeClock()
     until = clock.now() + 30 * SECOND
 
-    async def scenario():
-        pace = pace_of(Rate(calls=10, per=SECOND, burst=burst), clock)
-        await pace.delay_until(until=until)
-        await pace.acquire()
-        return clock.now()
-
-    assert asyncio.run(scenario()) >= until
+    pace = pace_of(Rate(calls=10, per=SECOND, burst=burst), clock)
+    await pace.delay_until(until=until)
+    await pace.acquire()
+    assert clock.now() >= until
 
 
 @both
 @pytest.mark.parametrize("burst", [1, 5])
-def test_a_pace_says_when_the_next_call_could_go_and_uses_nothing_up(pace_of, burst):
+async def test_a_pace_says_when_the_next_call_could_go_and_uses_nothing_up(pace_of, burst):
     clock = FakeClock()
     start = clock.now()
     rate = Rate(calls=10, per=SECOND, burst=burst)
 
-    async def scenario():
-        pace = pace_of(rate, clock)
-        told = [await pace.get_next_allowed_at() for _ in range(3)]
-        for _ in range(burst):
-            await pace.acquire()
-        told.append(await pace.get_next_allowed_at())
-        went = clock.now()
-        await pace.delay_until(until=start + 30 * SECOND)
-        told.append(await pace.get_next_allowed_at())
-        return told, went
+    pace = pace_of(rate, clock)
+    told = [await pace.get_next_allowed_at() for _ in range(3)]
+    for _ in range(burst):
+        await pace.acquire()
+    told.append(await pace.get_next_allowed_at())
+    went = clock.now()
+    await pace.delay_until(until=start + 30 * SECOND)
+    told.append(await pace.get_next_allowed_at())
 
-    told, went = asyncio.run(scenario())
     assert (told[:3], went) == ([start] * 3, start)
     assert told[3:] == [start + rate.interval, start + 30 * SECOND]
 
 
 @both
-def test_a_push_back_reaches_those_who_wait_already(pace_of):
+async def test_a_push_back_reaches_those_who_wait_already(pace_of):
     clock = FakeClock()
     until = clock.now() + 30 * SECOND
 
-    async def scenario():
-        pace = pace_of(RATE, clock)
-        await pace.acquire()
-        waiting = asyncio.create_task(pace.acquire())
-        await pace.delay_until(until=until)
-        await waiting
-        return clock.now()
-
-    assert asyncio.run(scenario()) >= until
+    pace = pace_of(RATE, clock)
+    await pace.acquire()
+    waiting = asyncio.create_task(pace.acquire())
+    await pace.delay_until(until=until)
+    await waiting
+    assert clock.now() >= until
 
 
 @both
-def test_a_push_back_into_the_past_makes_nothing_sooner(pace_of):
+async def test_a_push_back_into_the_past_makes_nothing_sooner(pace_of):
     clock = FakeClock()
     start = clock.now()
 
-    async def scenario():
-        pace = pace_of(RATE, clock)
-        await pace.acquire()
-        await pace.delay_until(until=start - 30 * SECOND)
-        await pace.acquire()
-        return clock.now()
-
-    assert asyncio.run(scenario()) >= start + RATE.interval
+    pace = pace_of(RATE, clock)
+    await pace.acquire()
+    await pace.delay_until(until=start - 30 * SECOND)
+    await pace.acquire()
+    assert clock.now() >= start + RATE.interval
 
 
 @both
-def test_a_vendor_that_never_wants_to_see_us_again_is_asked_again_in_an_hour(pace_of):
+async def test_a_vendor_that_never_wants_to_see_us_again_is_asked_again_in_an_hour(pace_of):
     clock = FakeClock()
     start = clock.now()
 
-    async def scenario():
-        pace = pace_of(RATE, clock)
-        await pace.delay_until(until=start + timedelta(seconds=1e9))
-        await pace.acquire()
-        return clock.now()
-
-    assert asyncio.run(scenario()) <= start + MAX_DELAY + RATE.interval
+    pace = pace_of(RATE, clock)
+    await pace.delay_until(until=start + timedelta(seconds=1e9))
+    await pace.acquire()
+    assert clock.now() <= start + MAX_DELAY + RATE.interval
 
 
 @both
-def test_an_attempt_that_fails_has_used_its_turn_up(pace_of):
+async def test_an_attempt_that_fails_has_used_its_turn_up(pace_of):
     clock = FakeClock()
     start = clock.now()
 
-    async def scenario():
-        pace = pace_of(RATE, clock)
-        for _ in range(3):
-            with pytest.raises(TransientError):
-                async with acquire_all(pace):
-                    raise TransientError("503")
-        return clock.now()
-
-    assert asyncio.run(scenario()) >= start + 2 * RATE.interval
+    pace = pace_of(RATE, clock)
+    for _ in range(3):
+        with pytest.raises(TransientError):
+            async with acquire_all(pace):
+                raise TransientError("503")
+    assert clock.now() >= start + 2 * RATE.interval
 
 
-def test_processes_that_share_a_key_share_its_turns():
+async def test_processes_that_share_a_key_share_its_turns():
     clock, store = FakeClock(), MemoryBackend().shared()
 
-    async def scenario():
-        paces = [SharedRateLimiter("lusha", RATE, shared=store, clock=clock) for _ in range(3)]
-        for pace in paces:
-            await pace.acquire()
-        return clock.now()
-
-    assert asyncio.run(scenario()) >= FakeClock().now() + 2 * RATE.interval
+    paces = [SharedRateLimiter("lusha", RATE, shared=store, clock=clock) for _ in range(3)]
+    for pace in paces:
+        await pace.acquire()
+    assert clock.now() >= FakeClock().now() + 2 * RATE.interval
 
 
-def test_a_store_that_gives_no_turn_lets_nothing_go():
+async def test_a_store_that_gives_no_turn_lets_nothing_go():
     class Silent:
         async def acquire_call(self, key, rate, *, now):
             raise TransientError("the database is locked")
@@ -289,7 +257,7 @@ def test_a_store_that_gives_no_turn_lets_nothing_go():
             raise AssertionError("it went")
 
     with pytest.raises(TransientError):
-        asyncio.run(scenario())
+        await scenario()
 
 
 # What a vendor says is left
@@ -362,88 +330,70 @@ class Street:
             self.inside -= 1
 
 
-def test_no_more_calls_than_places_go_at_once_however_many_processes_there_are():
+async def test_no_more_calls_than_places_go_at_once_however_many_processes_there_are():
     street = Street(places=2)
 
-    async def scenario():
-        processes = [street.process(f"p{nth}") for nth in range(4)]
-        await asyncio.gather(*(street.visit(process) for process in processes * 5))
-
-    asyncio.run(scenario())
+    processes = [street.process(f"p{nth}") for nth in range(4)]
+    await asyncio.gather(*(street.visit(process) for process in processes * 5))
     assert street.most == 2
 
 
-def test_a_place_is_left_also_when_the_call_fails():
+async def test_a_place_is_left_also_when_the_call_fails():
     street = Street(places=1)
 
-    async def scenario():
-        for owner in ("one", "other"):
-            with pytest.raises(TransientError):
-                async with street.process(owner).acquire():
-                    raise TransientError("503")
-        return street.clock.elapsed()
-
-    assert asyncio.run(scenario()) < street.lease  # nobody waited for it to come free by itself
+    for owner in ("one", "other"):
+        with pytest.raises(TransientError):
+            async with street.process(owner).acquire():
+                raise TransientError("503")
+    assert street.clock.elapsed() < street.lease  # nobody waited for it to come free by itself
 
 
-def test_a_place_once_left_is_not_taken_again():
+async def test_a_place_once_left_is_not_taken_again():
     street = Street(places=1, lease=timedelta(seconds=0.003))
 
-    async def scenario():
-        await street.visit(street.process("one"))
-        await asyncio.sleep(0.02)  # more than enough for a sign of life, if there were one
-        now = street.clock.now()
-        return await street.store.acquire_slot(
-            "lusha", places=1, owner="other/1", until=now + street.lease, now=now
-        )
-
-    assert asyncio.run(scenario())
+    await street.visit(street.process("one"))
+    await asyncio.sleep(0.02)  # more than enough for a sign of life, if there were one
+    now = street.clock.now()
+    assert await street.store.acquire_slot(
+        "lusha", places=1, owner="other/1", until=now + street.lease, now=now
+    )
 
 
-def test_giving_up_while_waiting_leaves_the_places_as_they_were():
+async def test_giving_up_while_waiting_leaves_the_places_as_they_were():
     street = Street(places=1)
 
-    async def scenario():
-        one = street.process("one")
-        async with one.acquire():
-            waiting = asyncio.create_task(street.visit(street.process("other")))
-            await asyncio.sleep(0)
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-        await street.visit(street.process("third"))
-
-    asyncio.run(scenario())
+    one = street.process("one")
+    async with one.acquire():
+        waiting = asyncio.create_task(street.visit(street.process("other")))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    await street.visit(street.process("third"))
     assert street.most == 1
 
 
-def test_the_place_of_a_process_that_died_comes_free():
+async def test_the_place_of_a_process_that_died_comes_free():
     street = Street(places=1)
 
-    async def scenario():
-        now = street.clock.now()
-        assert await street.store.acquire_slot(
-            "lusha", places=1, owner="dead/1", until=now + street.lease, now=now
-        )
-        await street.visit(street.process("alive"))  # waiting turns the clock
-        return street.clock.now() - now
-
-    assert asyncio.run(scenario()) >= street.lease
+    now = street.clock.now()
+    assert await street.store.acquire_slot(
+        "lusha", places=1, owner="dead/1", until=now + street.lease, now=now
+    )
+    await street.visit(street.process("alive"))  # waiting turns the clock
+    assert (street.clock.now() - now) >= street.lease
 
 
-def test_a_place_is_kept_for_as_long_as_the_call_takes():
+async def test_a_place_is_kept_for_as_long_as_the_call_takes():
     street = Street(places=1, lease=timedelta(seconds=0.03))
 
-    async def scenario():
-        async with street.process("one").acquire():
-            for _ in range(12):
-                await asyncio.sleep(0.01)
-                street.clock.advance(timedelta(seconds=0.005))
-                now = street.clock.now()
-                assert not await street.store.acquire_slot(
-                    "lusha", places=1, owner="other/1", until=now + street.lease, now=now
-                )
-
-    asyncio.run(scenario())
+    async with street.process("one").acquire():
+        for _ in range(12):
+            await asyncio.sleep(0.01)
+            street.clock.advance(timedelta(seconds=0.005))
+            now = street.clock.now()
+            assert not await street.store.acquire_slot(
+                "lusha", places=1, owner="other/1", until=now + street.lease, now=now
+            )
 
 
 class LosesBeats:

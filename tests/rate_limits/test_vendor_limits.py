@@ -72,7 +72,7 @@ async def calls(ours, clock, tenant, connector, count, *, cost=1, sent=None):
     return times
 
 
-def test_tenants_with_one_key_share_its_rate_and_tenants_with_keys_of_their_own_do_not(going):
+async def test_tenants_with_one_key_share_its_rate_and_tenants_with_keys_of_their_own_do_not(going):
     ours, clock = going
 
     async def both(connector):
@@ -81,27 +81,24 @@ def test_tenants_with_one_key_share_its_rate_and_tenants_with_keys_of_their_own_
         )
         return sorted(a + b)
 
-    times = asyncio.run(both("lusha"))
+    times = await both("lusha")
     assert all(later - earlier >= SECOND for earlier, later in pairwise(times))
-    own = asyncio.run(calls(ours, clock, ACME, "odoo", 4))
+    own = await calls(ours, clock, ACME, "odoo", 4)
     assert own[-1] - own[0] >= 3 * SECOND
 
 
-def test_two_processes_that_share_a_key_keep_one_rate():
+async def test_two_processes_that_share_a_key_keep_one_rate():
     clock, shared = FakeClock(), MemoryBackend().shared()
     one, two = (traffic(clock, shared=shared, owner=owner) for owner in ("one", "two"))
 
-    async def both():
-        found = await asyncio.gather(
-            calls(one, clock, ACME, "lusha", 4), calls(two, clock, ACME, "lusha", 4)
-        )
-        return sorted(found[0] + found[1])
-
-    times = asyncio.run(both())
+    found = await asyncio.gather(
+        calls(one, clock, ACME, "lusha", 4), calls(two, clock, ACME, "lusha", 4)
+    )
+    times = sorted(found[0] + found[1])
     assert times[-1] - times[0] >= 7 * SECOND
 
 
-def test_two_processes_that_share_a_key_share_its_places():
+async def test_two_processes_that_share_a_key_share_its_places():
     clock, shared = FakeClock(), MemoryBackend().shared()
     inside, most = set(), 0
 
@@ -114,51 +111,37 @@ def test_two_processes_that_share_a_key_share_its_places():
                 await asyncio.sleep(0.002)
                 inside.discard(owner)
 
-    async def both():
-        crowd = {name: traffic(clock, shared=shared, owner=name) for name in ("one", "two")}
-        await asyncio.gather(*(call(name, ours) for name, ours in crowd.items()))
-
-    asyncio.run(both())
+    crowd = {name: traffic(clock, shared=shared, owner=name) for name in ("one", "two")}
+    await asyncio.gather(*(call(name, ours) for name, ours in crowd.items()))
     assert most == 1
 
 
-def test_tenants_wait_by_turns_whatever_the_others_queue(going):
+async def test_tenants_wait_by_turns_whatever_the_others_queue(going):
     ours, clock = going
     sent = []
 
-    async def crowd():
-        many = [calls(ours, clock, ACME, "fast", 1, sent=sent) for _ in range(20)]
-        few = [calls(ours, clock, BOLT, "fast", 1, sent=sent) for _ in range(4)]
-        await asyncio.gather(*many, *few)
-
-    asyncio.run(crowd())
+    many = [calls(ours, clock, ACME, "fast", 1, sent=sent) for _ in range(20)]
+    few = [calls(ours, clock, BOLT, "fast", 1, sent=sent) for _ in range(4)]
+    await asyncio.gather(*many, *few)
     assert max(place for place, who in enumerate(sent) if who == BOLT) <= 9
 
 
-def test_weights_are_shares_of_what_waits():
+async def test_weights_are_shares_of_what_waits():
     clock, sent = FakeClock(), []
     ours = traffic(clock, weights={ACME: 3})
 
-    async def crowd():
-        crowds = [
-            calls(ours, clock, who, "fast", 1, sent=sent) for who in [ACME] * 12 + [BOLT] * 12
-        ]
-        await asyncio.gather(*crowds)
-
-    asyncio.run(crowd())
+    crowds = [calls(ours, clock, who, "fast", 1, sent=sent) for who in [ACME] * 12 + [BOLT] * 12]
+    await asyncio.gather(*crowds)
     assert sent[1:13].count(ACME) >= 8  # the first went in before anybody waited
 
 
-def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_tenant_with_the_key(going):
+async def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_tenant_with_the_key(going):
     ours, clock = going
     until = clock.now() + 30 * SECOND
 
-    async def told():
-        await CallLimiter(ours, ACME, clock=clock).delay_until("lusha", until)
-        await CallLimiter(ours, ACME, clock=clock).delay_until("lusha", clock.now())  # never sooner
-        return await calls(ours, clock, BOLT, "lusha", 1)
-
-    [at] = asyncio.run(told())
+    await CallLimiter(ours, ACME, clock=clock).delay_until("lusha", until)
+    await CallLimiter(ours, ACME, clock=clock).delay_until("lusha", clock.now())  # never sooner
+    [at] = await calls(ours, clock, BOLT, "lusha", 1)
     assert at >= until
 
 
@@ -176,7 +159,7 @@ class Standing(FakeClock):
 
 @pytest.mark.parametrize("shares", [False, True])
 @pytest.mark.parametrize("way_there", ["acquire_slot", "acquire_head"])
-def test_a_vendor_rests_for_those_who_wait_for_it_and_a_rate_is_no_rest(shares, way_there):
+async def test_a_vendor_rests_for_those_who_wait_for_it_and_a_rate_is_no_rest(shares, way_there):
     clock = Standing()
     ours = traffic(clock, shared=MemoryBackend().shared() if shares else None)
     passages, others = (CallLimiter(ours, each, clock=clock) for each in (ACME, BOLT))
@@ -194,20 +177,22 @@ def test_a_vendor_rests_for_those_who_wait_for_it_and_a_rate_is_no_rest(shares, 
         await asyncio.gather(waiting, return_exceptions=True)
         return *found, await passages.list_cooldowns()
 
-    async def told():
-        async with passages.acquire_slot("lusha"):
-            of_rate = await waits()
-        until = clock.now() + 30 * SECOND
-        await passages.delay_until("lusha", until)
-        return of_rate, until, await waits(), await others.list_cooldowns(besides=["lusha"])
-
-    of_rate, until, resting, besides = asyncio.run(told())
+    async with passages.acquire_slot("lusha"):
+        of_rate = await waits()
+    until = clock.now() + 30 * SECOND
+    await passages.delay_until("lusha", until)
+    of_rate, until, resting, besides = (
+        of_rate,
+        until,
+        await waits(),
+        await others.list_cooldowns(besides=["lusha"]),
+    )
     assert of_rate == ({}, {}, {})
     assert resting == ({"lusha": until}, {}, {})
     assert besides == {"lusha": until}
 
 
-def test_what_a_vendor_says_is_left_slows_us_down_and_never_speeds_us_up(going):
+async def test_what_a_vendor_says_is_left_slows_us_down_and_never_speeds_us_up(going):
     ours, clock = going
     passages = CallLimiter(ours, ACME, clock=clock)
 
@@ -218,30 +203,27 @@ def test_what_a_vendor_says_is_left_slows_us_down_and_never_speeds_us_up(going):
         [at] = await calls(ours, clock, ACME, "lusha", 1)
         return at - before
 
-    assert asyncio.run(told(10_000)) <= SECOND
+    assert await told(10_000) <= SECOND
     clock.advance(10 * SECOND)
-    assert asyncio.run(told(2)) >= 20 * SECOND
+    assert await told(2) >= 20 * SECOND
 
 
-def test_a_place_is_left_whatever_becomes_of_the_call(going):
+async def test_a_place_is_left_whatever_becomes_of_the_call(going):
     ours, clock = going
     passages = CallLimiter(ours, ACME, clock=clock)
 
-    async def fails():
-        for _ in range(5):
-            with pytest.raises(ConfigError):
-                async with passages.acquire_slot("lusha"):
-                    raise ConfigError("no")
-        gave_up = asyncio.create_task(calls(ours, clock, ACME, "lusha", 1))
-        await asyncio.sleep(0)
-        gave_up.cancel()
-        await asyncio.gather(gave_up, return_exceptions=True)
-        return await asyncio.wait_for(calls(ours, clock, ACME, "lusha", 3), 60)
-
-    assert len(asyncio.run(fails())) == 3
+    for _ in range(5):
+        with pytest.raises(ConfigError):
+            async with passages.acquire_slot("lusha"):
+                raise ConfigError("no")
+    gave_up = asyncio.create_task(calls(ours, clock, ACME, "lusha", 1))
+    await asyncio.sleep(0)
+    gave_up.cancel()
+    await asyncio.gather(gave_up, return_exceptions=True)
+    assert len(await asyncio.wait_for(calls(ours, clock, ACME, "lusha", 3), 60)) == 3
 
 
-def test_a_connector_without_settings_is_refused_before_anything_waits(going):
+async def test_a_connector_without_settings_is_refused_before_anything_waits(going):
     ours, clock = going
 
     async def ask():
@@ -249,10 +231,10 @@ def test_a_connector_without_settings_is_refused_before_anything_waits(going):
             raise AssertionError("it went")
 
     with pytest.raises(ConfigError, match="tavly"):
-        asyncio.run(ask())
+        await ask()
 
 
-def test_whoever_leaves_the_front_has_used_nothing_up_and_whoever_goes_lets_the_next_one_come(
+async def test_whoever_leaves_the_front_has_used_nothing_up_and_whoever_goes_lets_the_next_one_come(
     going,
 ):
     ours, clock = going
@@ -268,11 +250,8 @@ def test_whoever_leaves_the_front_has_used_nothing_up_and_whoever_goes_lets_the_
                     await asyncio.sleep(0.05)
                     seen.append((f"{name} is through", clock.elapsed()))
 
-    async def scenario():
-        await one("left", goes=False)
-        await asyncio.gather(one("first", goes=True), one("second", goes=True))
-
-    asyncio.run(scenario())
+    await one("left", goes=False)
+    await asyncio.gather(one("first", goes=True), one("second", goes=True))
     assert seen == [
         ("left", 0 * SECOND),
         ("first", 0 * SECOND),

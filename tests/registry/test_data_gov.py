@@ -1,6 +1,5 @@
 """The portal's client against the make-believe portal: lists, downloads, limits, refusals."""
 
-import asyncio
 import resource
 import tracemalloc
 from contextlib import contextmanager
@@ -45,23 +44,18 @@ def dialled(box):
         box.faults.set_value(f"data_gov.{dial}", 0)
 
 
-def asked(address, work, *, clock=None):
+async def asked(address, work, *, clock=None):
     """Run some work with a client; return what it returned and how long it waited for turns."""
 
-    async def whole():
-        told = clock or FakeClock()
-        pace = LocalRateLimiter(Rate(calls=2, per=timedelta(seconds=10)), clock=told)
-        http = HttpClient(user_agent="Tests/1", sandbox=address)
-        url = f"http://{HOST}"
-        portal = DataGov(
-            http, clock=told, lists=pace, downloads=pace, list_url=url, download_url=url
-        )
-        try:
-            return await work(portal), told.elapsed()
-        finally:
-            await http.close()
-
-    return asyncio.run(whole())
+    told = clock or FakeClock()
+    pace = LocalRateLimiter(Rate(calls=2, per=timedelta(seconds=10)), clock=told)
+    http = HttpClient(user_agent="Tests/1", sandbox=address)
+    url = f"http://{HOST}"
+    portal = DataGov(http, clock=told, lists=pace, downloads=pace, list_url=url, download_url=url)
+    try:
+        return await work(portal), told.elapsed()
+    finally:
+        await http.close()
 
 
 def scripted(told):
@@ -69,20 +63,20 @@ def scripted(told):
     return RunningBox(companies=10, vendors={HOST: lambda *_: lambda question: told(question.path)})
 
 
-def test_all_parts_are_listed_with_one_release(box):
-    files, _ = asked(box.box.address, lambda portal: portal.list_files())
+async def test_all_parts_are_listed_with_one_release(box):
+    files, _ = await asked(box.box.address, lambda portal: portal.list_files())
 
     assert {file.part for file in files} == PARTS
     assert {file.release for file in files} == {"2025-09-30"}
     assert len({file.id for file in files}) == 27
 
 
-def test_a_file_is_downloaded_at_the_pace_of_the_portal(box, tmp_path):
+async def test_a_file_is_downloaded_at_the_pace_of_the_portal(box, tmp_path):
     async def work(portal):
         [file] = [each for each in await portal.list_files() if each.part == "C"]
         await portal.download(file, to=tmp_path / "c.csv")
 
-    _, waited = asked(box.box.address, work)
+    _, waited = await asked(box.box.address, work)
 
     [file] = open_register_files(tmp_path / "c.csv", part="C")
     assert len(list(file.iter_rows())) > 5
@@ -90,36 +84,36 @@ def test_a_file_is_downloaded_at_the_pace_of_the_portal(box, tmp_path):
     assert timedelta(seconds=15) <= waited < timedelta(seconds=21)
 
 
-def test_being_told_too_many_means_waiting_and_asking_again(box, dialled):
+async def test_being_told_too_many_means_waiting_and_asking_again(box, dialled):
     dialled("fault.busy", 0.5)
     for _ in range(5):
-        files, _ = asked(box.box.address, lambda portal: portal.list_files())
+        files, _ = await asked(box.box.address, lambda portal: portal.list_files())
         assert len(files) == 27
 
 
-def test_a_portal_that_is_always_busy_is_left_for_later(box, dialled):
+async def test_a_portal_that_is_always_busy_is_left_for_later(box, dialled):
     dialled("status", 429)
     with pytest.raises(TransientError, match=f"{ATTEMPTS} times"):
-        asked(box.box.address, lambda portal: portal.list_files())
+        await asked(box.box.address, lambda portal: portal.list_files())
 
 
-def test_a_portal_that_shuts_us_out_says_what_to_do(box, dialled):
+async def test_a_portal_that_shuts_us_out_says_what_to_do(box, dialled):
     dialled("status", 403)
     with pytest.raises(ConfigError, match="stoker registry import"):
-        asked(box.box.address, lambda portal: portal.list_files())
-    health, _ = asked(box.box.address, lambda portal: portal.check())
+        await asked(box.box.address, lambda portal: portal.list_files())
+    health, _ = await asked(box.box.address, lambda portal: portal.check())
     assert not health.ok
 
 
-def test_the_check_says_what_there_is(box):
-    health, _ = asked(box.box.address, lambda portal: portal.check())
+async def test_the_check_says_what_there_is(box):
+    health, _ = await asked(box.box.address, lambda portal: portal.check())
     assert (health.ok, health.detail) == (True, "27 files of release 2025-09-30")
 
 
 @pytest.mark.parametrize("fault", ["error", "unavailable", "close", "cut_json", "garbage"])
-def test_answers_that_are_lost_or_cannot_be_read_are_asked_for_again(box, dialled, fault):
+async def test_answers_that_are_lost_or_cannot_be_read_are_asked_for_again(box, dialled, fault):
     dialled(f"fault.{fault}", 0.3)
-    files, _ = asked(box.box.address, lambda portal: portal.list_files())
+    files, _ = await asked(box.box.address, lambda portal: portal.list_files())
     assert len(files) == 27
 
 
@@ -145,20 +139,20 @@ def test_answers_that_are_lost_or_cannot_be_read_are_asked_for_again(box, dialle
         {"code": 7, "data": None},
     ],
 )
-def test_a_list_that_makes_no_sense_is_refused(said):
+async def test_a_list_that_makes_no_sense_is_refused(said):
     with scripted(lambda _: to_json_response(said)) as running, pytest.raises(PermanentError):
-        asked(running.box.address, lambda portal: portal.list_files())
+        await asked(running.box.address, lambda portal: portal.list_files())
 
 
-def test_too_many_is_also_heard_when_only_the_body_says_so():
+async def test_too_many_is_also_heard_when_only_the_body_says_so():
     def told(_):
         return to_json_response({"code": 24, "errorMsg": "too many"})
 
     with scripted(told) as running, pytest.raises(TransientError, match="24"):
-        asked(running.box.address, lambda portal: portal.list_files())
+        await asked(running.box.address, lambda portal: portal.list_files())
 
 
-def downloads(answers, tmp_path):
+async def downloads(answers, tmp_path):
     """Download from a portal that has these answers to polls, and a file."""
     given = iter(answers)
 
@@ -175,13 +169,13 @@ def downloads(answers, tmp_path):
 
     file = PublishedFile(id=DATASET, part="Q", release="2025-12-31")
     with scripted(told) as running:
-        asked(running.box.address, lambda portal: portal.download(file, to=tmp_path / "f"))
+        await asked(running.box.address, lambda portal: portal.download(file, to=tmp_path / "f"))
     return (tmp_path / "f").read_bytes()
 
 
-def test_a_download_is_asked_after_until_it_is_ready(tmp_path):
+async def test_a_download_is_asked_after_until_it_is_ready(tmp_path):
     pending, ready = {"status": "DOWNLOAD_PENDING"}, {"status": "?", "url": f"http://{HOST}/good"}
-    assert downloads([pending] * 20 + [ready], tmp_path) == b"the file"
+    assert await downloads([pending] * 20 + [ready], tmp_path) == b"the file"
 
 
 @pytest.mark.parametrize(
@@ -195,19 +189,19 @@ def test_a_download_is_asked_after_until_it_is_ready(tmp_path):
         ({"url": "file:///etc/passwd"}, "http"),
     ],
 )
-def test_a_file_that_is_not_given_out_or_is_somewhere_else_is_refused(polled, says, tmp_path):
+async def test_a_file_that_is_not_given_out_or_is_somewhere_else_is_refused(polled, says, tmp_path):
     with pytest.raises(PermanentError, match=says) as caught:
-        downloads([polled], tmp_path)
+        await downloads([polled], tmp_path)
     assert "s3cret" not in str(caught.value)
     assert not (tmp_path / "f").exists()
 
 
-def test_a_download_that_never_gets_ready_is_left_for_later(tmp_path):
+async def test_a_download_that_never_gets_ready_is_left_for_later(tmp_path):
     with pytest.raises(TransientError, match="part Q"):
-        downloads([{"status": "DOWNLOAD_PENDING"}] * 100, tmp_path)
+        await downloads([{"status": "DOWNLOAD_PENDING"}] * 100, tmp_path)
 
 
-def test_a_file_that_fails_in_transit_is_fetched_again(tmp_path):
+async def test_a_file_that_fails_in_transit_is_fetched_again(tmp_path):
     tries = []
 
     def told(path):
@@ -224,9 +218,9 @@ def test_a_file_that_fails_in_transit_is_fetched_again(tmp_path):
 
     with scripted(told) as running:
         with pytest.raises(TransientError, match="nothing was kept"):
-            asyncio.run(once(running.box.address))
+            await once(running.box.address)
         assert not (tmp_path / "f").exists()
-        asyncio.run(once(running.box.address))
+        await once(running.box.address)
     assert (tmp_path / "f").read_bytes() == b"the file"
 
 
@@ -244,17 +238,17 @@ class Redirected:
         )
 
 
-def test_a_file_that_a_redirect_offers_without_encryption_is_not_taken(tmp_path):
+async def test_a_file_that_a_redirect_offers_without_encryption_is_not_taken(tmp_path):
     wanted, file = "https://files.example/f", tmp_path / "f"
     with pytest.raises(PermanentError, match="without https"):
-        asyncio.run(fetch_file(Redirected("http://files.example/f"), wanted, to=file))
+        await fetch_file(Redirected("http://files.example/f"), wanted, to=file)
     assert list(tmp_path.iterdir()) == []
-    asyncio.run(fetch_file(Redirected("https://store.example/f"), wanted, to=file))
+    await fetch_file(Redirected("https://store.example/f"), wanted, to=file)
     assert file.read_bytes() == b"x"
     assert list(tmp_path.iterdir()) == [file]
 
 
-def fetched(told, to, **how):
+async def fetched(told, to, **how):
     """Fetch a file from somebody who has this to tell."""
 
     async def work(address):
@@ -265,7 +259,7 @@ def fetched(told, to, **how):
             await http.close()
 
     with scripted(lambda _: told) as running:
-        asyncio.run(work(running.box.address))
+        await work(running.box.address)
 
 
 @contextmanager
@@ -279,22 +273,22 @@ def files_of_at_most(many):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_file_without_room_or_without_a_folder_is_for_later_and_nothing_is_left(tmp_path):
+async def test_a_file_without_room_or_without_a_folder_is_for_later_and_nothing_is_left(tmp_path):
     with (
         files_of_at_most(4_000_000),
         pytest.raises(TransientError, match=r"cannot be kept at .* \(File too large\); make room"),
     ):
-        fetched(Response(body=bytes(6_000_000)), tmp_path / "f")
+        await fetched(Response(body=bytes(6_000_000)), tmp_path / "f")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(TransientError, match="No such file or directory"):
-        fetched(Response(body=b"x"), tmp_path / "none" / "f")
+        await fetched(Response(body=b"x"), tmp_path / "none" / "f")
 
 
-def test_a_file_takes_no_more_memory_than_a_piece_of_it(tmp_path):
+async def test_a_file_takes_no_more_memory_than_a_piece_of_it(tmp_path):
     pieces, piece = 480, b"row,of,a,file\n" * 4_700  # 30 MB
     tracemalloc.start()
     try:
-        fetched(Response(stream=(piece for _ in range(pieces))), tmp_path / "f")
+        await fetched(Response(stream=(piece for _ in range(pieces))), tmp_path / "f")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -303,23 +297,23 @@ def test_a_file_takes_no_more_memory_than_a_piece_of_it(tmp_path):
 
 
 @pytest.mark.parametrize("status", [403, 500])
-def test_what_comes_instead_of_a_file_is_neither_kept_nor_read_to_its_end(status, tmp_path):
+async def test_what_comes_instead_of_a_file_is_neither_kept_nor_read_to_its_end(status, tmp_path):
     with pytest.raises((PermanentError, TransientError), match=str(status)):
-        fetched(
+        await fetched(
             Response(status=status, stream=(b"<Error/>" * 10_000 for _ in count())), tmp_path / "f"
         )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_stays(tmp_path):
+async def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_stays(tmp_path):
     with pytest.raises(PermanentError, match="more than 1,000 bytes"):
-        fetched(Response(body=b"x" * 1_001), tmp_path / "f", most=1_000)
+        await fetched(Response(body=b"x" * 1_001), tmp_path / "f", most=1_000)
     assert list(tmp_path.iterdir()) == []
-    fetched(Response(body=b"x" * 1_000), tmp_path / "f", most=1_000)
+    await fetched(Response(body=b"x" * 1_000), tmp_path / "f", most=1_000)
     assert (tmp_path / "f").stat().st_size == 1_000
 
 
-def test_the_key_goes_along_in_a_header_and_not_to_where_the_file_is(tmp_path):
+async def test_the_key_goes_along_in_a_header_and_not_to_where_the_file_is(tmp_path):
     seen = []
 
     def told(question):
@@ -350,6 +344,6 @@ def test_the_key_goes_along_in_a_header_and_not_to_where_the_file_is(tmp_path):
             await http.close()
 
     with RunningBox(companies=10, vendors={HOST: lambda *_: told}) as running:
-        asyncio.run(work(running.box.address))
+        await work(running.box.address)
 
     assert [key for _, key, _ in seen] == ["k3y-of-ours", "k3y-of-ours", None]

@@ -1,4 +1,3 @@
-import asyncio
 import contextlib
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -95,16 +94,13 @@ class Dying:
         return getattr(self._accounts, verb)
 
 
-def test_what_is_new_or_changed_is_taken_over_once():
-    async def journey():
-        register = Register()
-        await register.load([entity(1), entity(2)])
-        first = await register.refresh()
-        nothing = await register.refresh()
-        await register.load([entity(2, name="OTHER PTE LTD"), entity(3)])
-        return first, nothing, await register.refresh(), await register.names()
-
-    first, nothing, second, names = asyncio.run(journey())
+async def test_what_is_new_or_changed_is_taken_over_once():
+    register = Register()
+    await register.load([entity(1), entity(2)])
+    first = await register.refresh()
+    nothing = await register.refresh()
+    await register.load([entity(2, name="OTHER PTE LTD"), entity(3)])
+    first, nothing, second, names = first, nothing, await register.refresh(), await register.names()
 
     assert (first.read, first.new) == (2, 2)
     assert nothing.read == 0
@@ -118,29 +114,27 @@ def test_what_is_new_or_changed_is_taken_over_once():
     st.integers(1, 5),
     st.integers(0, 12),
 )
-def test_a_refresh_that_dies_anywhere_loses_no_company(batches, page, verbs):
-    async def journey():
-        register = Register()
-        await register.load(*[[entity(n) for n in dict.fromkeys(batch)] for batch in batches])
-        with contextlib.suppress(TransientError):
-            await register.refresh(page, Dying(register.store.accounts, verbs))
-        await register.refresh(page)
-        return set(await register.names())
-
+async def test_a_refresh_that_dies_anywhere_loses_no_company(batches, page, verbs):
     wanted = {entity(n).uen for batch in batches for n in batch}
-    assert asyncio.run(journey()) == wanted
+
+    register = Register()
+    await register.load(*[[entity(n) for n in dict.fromkeys(batch)] for batch in batches])
+    with contextlib.suppress(TransientError):
+        await register.refresh(page, Dying(register.store.accounts, verbs))
+    await register.refresh(page)
+    assert set(await register.names()) == wanted
 
 
-def test_companies_that_are_gone_or_do_not_fit_are_no_candidates():
-    async def journey():
-        register = Register()
-        await register.load([entity(1), entity(2, live=False), entity(3, ssic="01111")])
-        await register.refresh()
-        accounts = register.store.accounts
-        found = await update_candidates(accounts, IcpRule(), page=1)
-        return found, [each.id for each in await accounts.list_candidates(rule="default")]
-
-    assert asyncio.run(journey()) == (1, ["202000001A"])
+async def test_companies_that_are_gone_or_do_not_fit_are_no_candidates():
+    register = Register()
+    await register.load([entity(1), entity(2, live=False), entity(3, ssic="01111")])
+    await register.refresh()
+    accounts = register.store.accounts
+    found = await update_candidates(accounts, IcpRule(), page=1)
+    assert (found, [each.id for each in await accounts.list_candidates(rule="default")]) == (
+        1,
+        ["202000001A"],
+    )
 
 
 @settings(deadline=None, max_examples=40)
@@ -154,39 +148,33 @@ def test_companies_that_are_gone_or_do_not_fit_are_no_candidates():
     day=st.none() | st.just(NOON),
     again=st.booleans(),
 )
-def test_choosing_page_by_page_is_choosing_from_all_at_once(
+async def test_choosing_page_by_page_is_choosing_from_all_at_once(
     number, cap, limit, pull_units, page, looked, day, again
 ):
-    async def journey():
-        register = Register()
-        await register.load([entity(n) for n in range(number)])
-        await register.refresh()
-        accounts, rule = register.store.accounts, IcpRule()
-        await update_candidates(accounts, rule, page=page)
-        await register.look_at(entity(n).uen for n in looked if n < number)
-        places = {"cap": cap, "limit": limit, "day_began_at": day, "again": again}
-        how = {"now": NOON, "pull_units": pull_units}
-        targets = TargetPicker(**places)
-        paged = await select_targets(accounts, rule, targets, depths=DepthRule(), page=page, **how)
-        everybody = await accounts.list_candidates(rule=rule.name)
-        return paged, choose_targets(sorted(everybody, key=compute_rank), **places, **how)
-
-    paged, at_once = asyncio.run(journey())
+    register = Register()
+    await register.load([entity(n) for n in range(number)])
+    await register.refresh()
+    accounts, rule = register.store.accounts, IcpRule()
+    await update_candidates(accounts, rule, page=page)
+    await register.look_at(entity(n).uen for n in looked if n < number)
+    places = {"cap": cap, "limit": limit, "day_began_at": day, "again": again}
+    how = {"now": NOON, "pull_units": pull_units}
+    targets = TargetPicker(**places)
+    paged = await select_targets(accounts, rule, targets, depths=DepthRule(), page=page, **how)
+    everybody = await accounts.list_candidates(rule=rule.name)
+    paged, at_once = paged, choose_targets(sorted(everybody, key=compute_rank), **places, **how)
     assert paged == at_once
 
 
-def test_whoever_is_no_candidate_any_more_has_had_its_look_of_the_day():
-    async def journey():
-        register = Register()
-        await register.load([entity(n) for n in range(6)])
-        await register.refresh()
-        accounts, rule = register.store.accounts, IcpRule()
-        ids = [entity(n).uen for n in range(6)]
-        await register.look_at(ids[:3])
-        await accounts.save_candidates(ids[2:], rule=rule.name)
-        targets = TargetPicker(cap=4, day_began_at=NOON)
-        return ids, await select_targets(accounts, rule, targets, now=NOON, depths=DepthRule())
-
-    ids, chosen = asyncio.run(journey())
+async def test_whoever_is_no_candidate_any_more_has_had_its_look_of_the_day():
+    register = Register()
+    await register.load([entity(n) for n in range(6)])
+    await register.refresh()
+    accounts, rule = register.store.accounts, IcpRule()
+    ids = [entity(n).uen for n in range(6)]
+    await register.look_at(ids[:3])
+    await accounts.save_candidates(ids[2:], rule=rule.name)
+    targets = TargetPicker(cap=4, day_began_at=NOON)
+    ids, chosen = ids, await select_targets(accounts, rule, targets, now=NOON, depths=DepthRule())
     assert [unit.company for unit in chosen.items] == [ids[3]]
     assert (chosen.visited_today, chosen.over_cap) == (1, 2)

@@ -1,6 +1,5 @@
 """What is special about the register in SQL: no needless writes, indexes, grants."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pg
 from contracts.knowledge import HOUR, NOW, entity, load
 from faults.pg_trials import REGISTER
 from stoker.backends.postgres import PostgresBackend
+from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
 from stoker.db.row_security import find_table_problems
 from stoker.registry.model import LoadCount
@@ -28,17 +28,14 @@ def database(postgres):
     return pg.fresh_database(postgres)
 
 
-def read(app_url, one, rows, *, now=NOW):
-    async def scenario():
-        backend = PostgresBackend(app_url)
-        registry = backend.registry()
-        await registry.begin_load(one)
-        count = await registry.load_entities(one, rows, now=now)
-        await registry.end_load(replace(one, count=count), now=now)
-        await backend.close()
-        return count
-
-    return asyncio.run(scenario())
+async def read(app_url, one, rows, *, now=NOW):
+    backend = PostgresBackend(app_url)
+    registry = backend.registry()
+    await registry.begin_load(one)
+    count = await registry.load_entities(one, rows, now=now)
+    await registry.end_load(replace(one, count=count), now=now)
+    await backend.close()
+    return count
 
 
 def versions(admin_url, table):
@@ -47,21 +44,21 @@ def versions(admin_url, table):
         return dict(admin.execute(f"SELECT uen, xmin::text FROM stoker.{table}").fetchall())
 
 
-def test_the_same_file_again_writes_no_row_again(database):
+async def test_the_same_file_again_writes_no_row_again(database):
     admin_url, app_url = database
-    assert read(app_url, load(), ROWS) == LoadCount(new=200)
+    assert await read(app_url, load(), ROWS) == LoadCount(new=200)
     before = {table: versions(admin_url, table) for table in TABLES}
-    assert read(app_url, load(), ROWS, now=NOW + HOUR) == LoadCount(same=200)
+    assert await read(app_url, load(), ROWS, now=NOW + HOUR) == LoadCount(same=200)
     assert {table: versions(admin_url, table) for table in TABLES} == before
 
 
-def test_a_later_release_of_the_same_rows_writes_only_that_they_were_seen(database):
+async def test_a_later_release_of_the_same_rows_writes_only_that_they_were_seen(database):
     admin_url, app_url = database
-    read(app_url, load(), ROWS)
+    await read(app_url, load(), ROWS)
     before = {table: versions(admin_url, table) for table in TABLES}
     changed = [entity("T000", name="NEW"), *ROWS[1:]]
     later = load(release="2026-02-28")
-    assert read(app_url, later, changed, now=NOW + HOUR) == LoadCount(changed=1, same=199)
+    assert await read(app_url, later, changed, now=NOW + HOUR) == LoadCount(changed=1, same=199)
     after = {table: versions(admin_url, table) for table in TABLES}
     for table in TABLES[1:]:
         assert [uen for uen in before[table] if before[table][uen] != after[table][uen]] == ["T000"]
@@ -81,9 +78,11 @@ def test_a_later_release_of_the_same_rows_writes_only_that_they_were_seen(databa
         ("SELECT uen FROM staging_acra_companies WHERE ssic LIKE '001%'", "companies_by_industry"),
     ],
 )
-def test_an_index_serves_whoever_follows_changes_or_asks_for_an_industry(database, question, index):
+async def test_an_index_serves_whoever_follows_changes_or_asks_for_an_industry(
+    database, question, index
+):
     admin_url, app_url = database
-    read(app_url, load(), ROWS)
+    await read(app_url, load(), ROWS)
     with psycopg.connect(admin_url) as admin:
         admin.execute("SET search_path = stoker")
         admin.execute("SET enable_seqscan = off")
@@ -93,15 +92,12 @@ def test_an_index_serves_whoever_follows_changes_or_asks_for_an_industry(databas
         assert "Sort" not in plan
 
 
-def test_an_index_serves_in_sqlite_too(tmp_path):
+async def test_an_index_serves_in_sqlite_too(tmp_path):
     path = tmp_path / "stoker.db"
 
-    async def scenario():
-        backend = SqliteBackend(path)
-        await backend.migrate()
-        await backend.close()
-
-    asyncio.run(scenario())
+    backend = SqliteBackend(path)
+    await backend.migrate()
+    await backend.close()
     db = apsw.Connection(str(path))
     since = f"{SELECT_ENTITIES} WHERE (s.changed_at, s.uen) > ('2026', 'T') {IN_ORDER}"
     prefix = "SELECT uen FROM staging_acra_companies WHERE ssic >= '62' AND ssic < '63'"
@@ -114,14 +110,14 @@ def test_an_index_serves_in_sqlite_too(tmp_path):
 
 def test_row_security_has_no_findings_with_the_register(database):
     with psycopg.connect(database[0]) as admin:
-        assert find_table_problems(admin) == []
+        assert find_table_problems(admin, SCHEMA.shared_tables) == []
 
 
 @pytest.mark.parametrize("table", REGISTER)
 def test_a_table_of_the_register_that_comes_to_name_tenants_is_found(database, table):
     with psycopg.connect(database[0]) as admin:
         admin.execute(f"ALTER TABLE stoker.{table} ADD COLUMN tenant_id text")
-        assert [str(finding) for finding in find_table_problems(admin)] == [
+        assert [str(finding) for finding in find_table_problems(admin, SCHEMA.shared_tables)] == [
             f"shared table with a tenant_id ({table})"
         ]
         admin.rollback()
@@ -161,7 +157,7 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 
 
 @pytest.mark.parametrize("batches", [0, 1, 3])
-def test_a_kill_in_a_batch_leaves_whole_batches_and_the_file_is_read_again(tmp_path, batches):
+async def test_a_kill_in_a_batch_leaves_whole_batches_and_the_file_is_read_again(tmp_path, batches):
     path = tmp_path / "stoker.db"
 
     async def ready():
@@ -179,7 +175,7 @@ def test_a_kill_in_a_batch_leaves_whole_batches_and_the_file_is_read_again(tmp_p
         await backend.close()
         return len(found), count
 
-    asyncio.run(ready())
+    await ready()
     paths = os.pathsep.join(sys.path)
     done = subprocess.run(
         [sys.executable, "-c", READ_UNTIL_KILLED, str(path), str(batches)],
@@ -189,4 +185,4 @@ def test_a_kill_in_a_batch_leaves_whole_batches_and_the_file_is_read_again(tmp_p
     )
     assert done.returncode == -9, done.stderr.decode()
     assert len(done.stdout.split()) == batches
-    assert asyncio.run(read_again()) == (50 * batches, LoadCount(same=50 * batches))
+    assert await read_again() == (50 * batches, LoadCount(same=50 * batches))

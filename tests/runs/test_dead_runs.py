@@ -1,6 +1,5 @@
 """Which runs say RUNNING though nobody carries them out, and what becomes of them."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -44,45 +43,39 @@ class Bench:
         return [run.kind for run in await list_dead_runs(self.store, runs, now=self.clock.now())]
 
 
-def test_a_run_is_gone_when_its_lease_is_free_lapsed_or_anothers():
-    async def scenario():
-        bench = Bench()
-        await bench.begun("taken")
-        await bench.begun("free")
-        await bench.begun("lapsed")
-        bench.clock.advance(LENGTH + MAX_CLOCK_SKEW)
-        await bench.lease("taken", "other")
-        held = await bench.store.schedule.find_lease(get_lease_name("free"))
-        await bench.store.schedule.swap_lease(held, release_lease(held, now=bench.clock.now()))
-        await bench.begun("going", "alive")
-        return await bench.gone()
-
-    assert sorted(asyncio.run(scenario())) == ["free", "lapsed", "taken"]
+async def test_a_run_is_gone_when_its_lease_is_free_lapsed_or_anothers():
+    bench = Bench()
+    await bench.begun("taken")
+    await bench.begun("free")
+    await bench.begun("lapsed")
+    bench.clock.advance(LENGTH + MAX_CLOCK_SKEW)
+    await bench.lease("taken", "other")
+    held = await bench.store.schedule.find_lease(get_lease_name("free"))
+    await bench.store.schedule.swap_lease(held, release_lease(held, now=bench.clock.now()))
+    await bench.begun("going", "alive")
+    assert sorted(await bench.gone()) == ["free", "lapsed", "taken"]
 
 
 @pytest.mark.parametrize("waits", [timedelta(0), LENGTH + MAX_CLOCK_SKEW - timedelta(seconds=2)])
-def test_a_run_is_not_gone_before_its_lease_is(waits):
-    async def scenario():
-        bench = Bench()
-        await bench.begun("going")
-        bench.clock.advance(waits)
-        return await bench.gone()
-
-    assert asyncio.run(scenario()) == []
+async def test_a_run_is_not_gone_before_its_lease_is(waits):
+    bench = Bench()
+    await bench.begun("going")
+    bench.clock.advance(waits)
+    assert await bench.gone() == []
 
 
-def test_runs_of_every_kind_are_ended_and_one_that_was_asked_to_stop_as_cancelled():
-    async def scenario():
-        bench = Bench()
-        await bench.begun("nightly")
-        asked = await bench.begun("discovery")
-        request = CancelRequest(by="ann", at=bench.clock.now())
-        await bench.store.runs.request_cancel(asked.at, request)
-        bench.clock.advance(LENGTH + MAX_CLOCK_SKEW)
-        us = await bench.begun("upkeep", "us")
-        return await close_dead_runs(bench.store, by=us, runner=bench.runner)
-
-    ended = {run.kind: (run.state, run.reason) for run in asyncio.run(scenario())}
+async def test_runs_of_every_kind_are_ended_and_one_that_was_asked_to_stop_as_cancelled():
+    bench = Bench()
+    await bench.begun("nightly")
+    asked = await bench.begun("discovery")
+    request = CancelRequest(by="ann", at=bench.clock.now())
+    await bench.store.runs.request_cancel(asked.at, request)
+    bench.clock.advance(LENGTH + MAX_CLOCK_SKEW)
+    us = await bench.begun("upkeep", "us")
+    ended = {
+        run.kind: (run.state, run.reason)
+        for run in await close_dead_runs(bench.store, by=us, runner=bench.runner)
+    }
     assert ended == {
         "nightly": (RunState.FAILED, PROCESS_DIED),
         "discovery": (
@@ -92,23 +85,17 @@ def test_runs_of_every_kind_are_ended_and_one_that_was_asked_to_stop_as_cancelle
     }
 
 
-def test_after_a_machine_has_slept_what_its_own_process_carries_out_is_left_alone():
-    async def scenario():
-        bench = Bench()
-        await bench.begun("nightly", "us")
-        us = await bench.begun("upkeep", "us")
-        bench.clock.advance(timedelta(hours=8))
-        return await close_dead_runs(bench.store, by=us, runner=bench.runner)
-
-    assert asyncio.run(scenario()) == []
+async def test_after_a_machine_has_slept_what_its_own_process_carries_out_is_left_alone():
+    bench = Bench()
+    await bench.begun("nightly", "us")
+    us = await bench.begun("upkeep", "us")
+    bench.clock.advance(timedelta(hours=8))
+    assert await close_dead_runs(bench.store, by=us, runner=bench.runner) == []
 
 
-def test_nobody_ends_the_run_it_is_itself():
-    async def scenario():
-        bench = Bench()
-        us = await bench.begun("upkeep", "us")
-        held = await bench.store.schedule.find_lease(get_lease_name("upkeep"))
-        await bench.store.schedule.swap_lease(held, release_lease(held, now=bench.clock.now()))
-        return await close_dead_runs(bench.store, by=us, runner=bench.runner)
-
-    assert asyncio.run(scenario()) == []
+async def test_nobody_ends_the_run_it_is_itself():
+    bench = Bench()
+    us = await bench.begun("upkeep", "us")
+    held = await bench.store.schedule.find_lease(get_lease_name("upkeep"))
+    await bench.store.schedule.swap_lease(held, release_lease(held, now=bench.clock.now()))
+    assert await close_dead_runs(bench.store, by=us, runner=bench.runner) == []

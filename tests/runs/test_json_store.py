@@ -80,12 +80,12 @@ def test_a_run_is_a_folder_named_by_its_timestamp_with_one_file_for_each_kind_of
     assert files == ["enriched.jsonl", "jobs.jsonl", "run.json", "scores.jsonl"]
 
 
-def test_the_same_run_written_twice_gives_the_same_bytes(tmp_path):
+async def test_the_same_run_written_twice_gives_the_same_bytes(tmp_path):
     for folder in (tmp_path / "one", tmp_path / "other"):
         store = runs_in(folder)
-        run(store.insert_run(running()))
-        run(store.insert_jobs(KEY, postings(3)))
-        run(store.finish_run(ended(manifest=Manifest(counts={"b": 1, "a": 2}))))
+        await store.insert_run(running())
+        await store.insert_jobs(KEY, postings(3))
+        await store.finish_run(ended(manifest=Manifest(counts={"b": 1, "a": 2})))
 
     contents = [
         {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.json*")}
@@ -360,13 +360,13 @@ def test_a_path_that_is_a_file_is_refused_for_reading_and_for_writing(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="needs a folder nobody may write in")
-def test_a_folder_that_cannot_be_written_is_refused_in_one_line():
+async def test_a_folder_that_cannot_be_written_is_refused_in_one_line():
     folder = Path("/sys/kernel/stoker")
 
     with pytest.raises(ConfigError, match="make its folder writable"):
-        run(runs_in(folder).insert_run(running()))
+        await runs_in(folder).insert_run(running())
 
-    assert run(runs_in(folder).list_runs()) == []
+    assert await runs_in(folder).list_runs() == []
 
 
 @pytest.mark.faults

@@ -87,7 +87,7 @@ def test_a_wall_clock_an_hour_behind_does_not_keep_a_dead_holder_alive():
     assert two.take(two.other) is not None
 
 
-def test_a_holder_that_shows_signs_of_life_keeps_its_lease_however_slow_the_others_clock():
+async def test_a_holder_that_shows_signs_of_life_keeps_its_lease_however_slow_the_others_clock():
     two = Two(length=timedelta(seconds=0.15))
 
     async def work():
@@ -97,11 +97,8 @@ def test_a_holder_that_shows_signs_of_life_keeps_its_lease_however_slow_the_othe
             assert await two.other.acquire(two.store, "run/upkeep", task="t") is None
         return "worked"
 
-    async def scenario():
-        held = await two.one.acquire(two.store, "run/upkeep", task="t")
-        return await two.one.run_while_held(two.store, held, work())
-
-    assert asyncio.run(scenario()) == "worked"
+    held = await two.one.acquire(two.store, "run/upkeep", task="t")
+    assert await two.one.run_while_held(two.store, held, work()) == "worked"
 
 
 class LosesBeats:
@@ -141,7 +138,7 @@ def test_two_lost_heartbeats_cost_no_lease():
     assert run_virtually(scenario()) == (2, None)
 
 
-def test_work_is_stopped_at_once_when_its_lease_is_lost():
+async def test_work_is_stopped_at_once_when_its_lease_is_lost():
     two = Two(length=timedelta(seconds=0.06))
     meant = []
 
@@ -159,12 +156,12 @@ def test_work_is_stopped_at_once_when_its_lease_is_lost():
         await two.one.run_while_held(two.store, held, work())
 
     with pytest.raises(ConflictError, match="lost"):
-        asyncio.run(scenario())
+        await scenario()
     assert meant == [True]
     assert [event.lease for event in two.heard.of_type(LeaseLost)] == ["run/upkeep"]
 
 
-def test_work_that_is_told_to_stop_keeps_its_lease_until_it_is_over():
+async def test_work_that_is_told_to_stop_keeps_its_lease_until_it_is_over():
     two = Two(length=timedelta(seconds=0.3))
     over = []
 
@@ -176,15 +173,12 @@ def test_work_that_is_told_to_stop_keeps_its_lease_until_it_is_over():
             over.append("in order")
             raise
 
-    async def scenario():
-        held = await two.one.acquire(two.store, "run/upkeep", task="t")
-        doing = asyncio.ensure_future(two.one.run_while_held(two.store, held, work()))
-        await asyncio.sleep(0.01)
-        doing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await doing
-        return held, await two.store.schedule.find_lease("run/upkeep")
-
-    held, seen = asyncio.run(scenario())
+    held = await two.one.acquire(two.store, "run/upkeep", task="t")
+    doing = asyncio.ensure_future(two.one.run_while_held(two.store, held, work()))
+    await asyncio.sleep(0.01)
+    doing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+    held, seen = held, await two.store.schedule.find_lease("run/upkeep")
     assert over == ["in order"]
     assert seen.heartbeat > held.heartbeat

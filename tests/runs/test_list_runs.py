@@ -1,6 +1,5 @@
 """Runs are listed by kind, state and time, the same in every store."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -53,36 +52,30 @@ async def fill(store):
         ({"since": START + timedelta(seconds=1), "kind": "a"}, [3, 1]),
     ],
 )
-def test_runs_are_listed_by_kind_state_and_time(build_backend, wanted, hours, tmp_path):
-    async def scenario():
-        backend = build_backend(tmp_path)
-        await backend.migrate()
-        store = backend.tenant(TenantId(ACME)).runs
-        await fill(store)
-        found = await store.list_runs(**wanted)
-        await backend.close()
-        return [(run.at - START) // HOUR for run in found]
-
-    assert asyncio.run(scenario()) == hours
+async def test_runs_are_listed_by_kind_state_and_time(build_backend, wanted, hours, tmp_path):
+    backend = build_backend(tmp_path)
+    await backend.migrate()
+    store = backend.tenant(TenantId(ACME)).runs
+    await fill(store)
+    found = await store.list_runs(**wanted)
+    await backend.close()
+    assert [(run.at - START) // HOUR for run in found] == hours
 
 
-def test_closing_dead_runs_does_not_read_those_that_ended():
-    async def scenario():
-        store = MemoryBackend().tenant(ACME)
-        await fill(store.runs)
-        read = []
-        list_runs = store.runs.list_runs
+async def test_closing_dead_runs_does_not_read_those_that_ended():
+    store = MemoryBackend().tenant(ACME)
+    await fill(store.runs)
+    read = []
+    list_runs = store.runs.list_runs
 
-        async def spy(**wanted):
-            found = await list_runs(**wanted)
-            read.extend(found)
-            return found
+    async def spy(**wanted):
+        found = await list_runs(**wanted)
+        read.extend(found)
+        return found
 
-        store.runs.list_runs = spy
-        runner = Runner(clock=FakeClock(), observer=EventRecorder())
-        by = Run(key=RunKey(START + 9 * HOUR, 1), kind="upkeep")
-        closed = await close_dead_runs(store, by=by, runner=runner)
-        return read, closed
+    store.runs.list_runs = spy
+    runner = Runner(clock=FakeClock(), observer=EventRecorder())
+    by = Run(key=RunKey(START + 9 * HOUR, 1), kind="upkeep")
+    closed = await close_dead_runs(store, by=by, runner=runner)
 
-    read, closed = asyncio.run(scenario())
     assert len(read) == len(closed) == 2

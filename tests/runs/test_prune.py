@@ -1,6 +1,5 @@
 """What a run decided goes with it, and nothing else does."""
 
-import asyncio
 from datetime import timedelta
 
 from contracts.attending import NOW, plan
@@ -29,25 +28,22 @@ def planned(store):
     return store.attention.list_plans()
 
 
-def test_a_plan_goes_with_its_run_and_one_under_way_stays():
-    async def scenario():
-        store = MemoryBackend().tenant(ACME)
-        ats = await with_runs(store, ended=False)
-        weight = await delete_old_runs(store, [ats[0], ats[2]])
-        return weight.runs, [kept.run for kept in await planned(store)]
+async def test_a_plan_goes_with_its_run_and_one_under_way_stays():
+    store = MemoryBackend().tenant(ACME)
+    ats = await with_runs(store, ended=False)
+    weight = await delete_old_runs(store, [ats[0], ats[2]])
+    assert (weight.runs, [kept.run for kept in await planned(store)]) == (
+        1,
+        ["20260207_033000", "20260207_023000"],
+    )
 
-    assert asyncio.run(scenario()) == (1, ["20260207_033000", "20260207_023000"])
 
-
-def test_a_plan_whose_run_went_before_it_goes_the_next_time():
+async def test_a_plan_whose_run_went_before_it_goes_the_next_time():
     """As after a stop half-way."""
 
-    async def scenario():
-        store = MemoryBackend().tenant(ACME)
-        ats = await with_runs(store, ended=True)
-        await store.runs.delete_runs(ats[:2])
-        before = len(await planned(store))
-        await delete_old_runs(store, [])
-        return before, [kept.run for kept in await planned(store)]
-
-    assert asyncio.run(scenario()) == (3, ["20260207_033000"])
+    store = MemoryBackend().tenant(ACME)
+    ats = await with_runs(store, ended=True)
+    await store.runs.delete_runs(ats[:2])
+    before = len(await planned(store))
+    await delete_old_runs(store, [])
+    assert (before, [kept.run for kept in await planned(store)]) == (3, ["20260207_033000"])

@@ -4,7 +4,6 @@ import json
 import xml.etree.ElementTree as Tree
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from html import unescape
 
 import pytest
 
@@ -13,9 +12,9 @@ from stoker.sandbox.world.jobs import list_openings
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 PATHS = {
-    "greenhouse": "/v1/boards/{}/jobs?content=true",
+    "greenhouse": "/v1/boards/{}/jobs",
     "lever": "/v0/postings/{}?mode=json",
-    "ashby": "/posting-api/job-board/{}?includeCompensation=true",
+    "ashby": "/posting-api/job-board/{}",
 }
 
 
@@ -39,44 +38,15 @@ def asked(box, board, slug, **more):
     return box.ask(f"{board}.test", "GET", PATHS[board].format(slug), **more)
 
 
-def test_greenhouse_lists_every_opening_with_escaped_content(box):
+def test_greenhouse_lists_every_opening(box):
     company, openings = on(box, "greenhouse")
     told = asked(box, "greenhouse", company.slug).parse_json()
 
-    assert set(told) == {"jobs", "meta"}
     assert told["meta"] == {"total": len(openings)}
     for job, opening in zip(told["jobs"], openings, strict=True):
-        assert set(job) == {
-            "absolute_url",
-            "data_compliance",
-            "internal_job_id",
-            "location",
-            "metadata",
-            "id",
-            "updated_at",
-            "requisition_id",
-            "title",
-            "company_name",
-            "first_published",
-            "language",
-            "content",
-            "departments",
-            "offices",
-        }
         assert job["location"] == {"name": opening.location}
         assert datetime.fromisoformat(job["first_published"]) == opening.posted_at
         assert datetime.fromisoformat(job["updated_at"]) == opening.changed_at
-        assert job["content"].startswith("&lt;p&gt;")
-        assert opening.words in unescape(unescape(job["content"]))
-    one = box.ask("greenhouse.test", "GET", f"/v1/boards/{company.slug}/jobs/{job['id']}")
-    assert one.parse_json() == job
-
-
-def test_greenhouse_leaves_the_content_out_unless_asked(box):
-    company, _ = on(box, "greenhouse")
-    told = box.ask("greenhouse.test", "GET", f"/v1/boards/{company.slug}/jobs").parse_json()
-
-    assert not any({"content", "departments", "offices"} & set(job) for job in told["jobs"])
 
 
 def test_lever_is_a_list_paged_by_skip_and_limit(box):
@@ -90,73 +60,17 @@ def test_lever_is_a_list_paged_by_skip_and_limit(box):
     assert paged == everything
     assert [each["text"] for each in everything] == [each.title for each in openings]
     for posting, opening in zip(everything, openings, strict=True):
-        assert {
-            "id",
-            "text",
-            "categories",
-            "country",
-            "description",
-            "descriptionPlain",
-            "descriptionBody",
-            "lists",
-            "additional",
-            "hostedUrl",
-            "applyUrl",
-            "createdAt",
-            "workplaceType",
-        } <= set(posting)
         assert posting["createdAt"] == opening.posted_at.timestamp() * 1000
-        assert set(posting["categories"]) == {
-            "commitment",
-            "department",
-            "location",
-            "team",
-            "allLocations",
-        }
         assert ("salaryRange" in posting) == (opening.lowest_pay is not None)
 
 
-def test_lever_filters_by_category(box):
-    company, openings = on(box, "lever")
-    team = openings[0].department.replace(" ", "%20")
-    told = box.ask(
-        "lever.test", "GET", f"/v0/postings/{company.slug}?mode=json&team={team}"
-    ).parse_json()
-
-    assert told
-    assert {each["categories"]["team"] for each in told} == {openings[0].department}
-
-
-def test_ashby_tells_pay_only_to_who_asks(box):
+def test_ashby_lists_every_opening(box):
     company, openings = on(box, "ashby")
     told = asked(box, "ashby", company.slug).parse_json()
-    without = box.ask("ashby.test", "GET", f"/posting-api/job-board/{company.slug}").parse_json()
 
-    assert set(told) == {"jobs", "apiVersion"}
-    assert not any("compensation" in job for job in without["jobs"])
     for job, opening in zip(told["jobs"], openings, strict=True):
-        assert {
-            "id",
-            "title",
-            "department",
-            "team",
-            "employmentType",
-            "location",
-            "secondaryLocations",
-            "publishedAt",
-            "isListed",
-            "isRemote",
-            "workplaceType",
-            "address",
-            "jobUrl",
-            "applyUrl",
-            "descriptionHtml",
-            "descriptionPlain",
-            "shouldDisplayCompensationOnJobPostings",
-            "compensation",
-        } == set(job)
+        assert (job["title"], job["isRemote"]) == (opening.title, opening.remote)
         assert datetime.fromisoformat(job["publishedAt"]) == opening.posted_at
-        assert bool(job["compensation"]["compensationTiers"]) == (opening.lowest_pay is not None)
 
 
 @pytest.mark.parametrize("board", PATHS)
@@ -167,7 +81,6 @@ def test_a_company_is_on_one_board_and_not_found_on_the_others(box, board):
         told = asked(box, other, company.slug)
         assert told.status == (200 if other == board else 404)
     assert asked(box, board, "nobody-zz").status == 404
-    assert box.ask(f"{board}.test", "GET", f"/{company.slug}").status == 200
 
 
 @pytest.mark.parametrize("board", PATHS)

@@ -148,58 +148,52 @@ def test_upkeep_by_hand_closes_runs_of_every_kind_whose_process_was_killed(stoke
     ]
 
 
-def test_a_daemon_learns_of_tenants_that_are_added_while_it_runs(tmp_path):
+async def test_a_daemon_learns_of_tenants_that_are_added_while_it_runs(tmp_path):
     store = SqliteBackend(tmp_path / "stoker.db")
 
     async def until(tenant):
-        while not await store.tenant(TenantId(tenant)).runs.list_runs(limit=1):  # noqa: ASYNC110
+        while not await store.tenant(TenantId(tenant)).runs.list_runs(limit=1):
             await asyncio.sleep(0.02)
 
-    async def work():
-        stopping, soon = asyncio.Event(), timedelta(milliseconds=20)
-        asked = CommandContext(directory=tmp_path)
-        await store.migrate()
-        await store.directory().save_tenant(Tenant(id=TenantId("acme")))
-        daemon = asyncio.create_task(run_daemon(asked, (), stopping, look_again=soon))
-        await until("acme")
-        await store.directory().save_tenant(Tenant(id=TenantId("bolt")))
-        await until("bolt")
-        stopping.set()
-        await daemon
-        await store.close()
-
-    asyncio.run(work())
+    stopping, soon = asyncio.Event(), timedelta(milliseconds=20)
+    asked = CommandContext(directory=tmp_path)
+    await store.migrate()
+    await store.directory().save_tenant(Tenant(id=TenantId("acme")))
+    daemon = asyncio.create_task(run_daemon(asked, (), stopping, look_again=soon))
+    await until("acme")
+    await store.directory().save_tenant(Tenant(id=TenantId("bolt")))
+    await until("bolt")
+    stopping.set()
+    await daemon
+    await store.close()
 
 
-def test_a_daemon_of_named_tenants_ends_once_all_of_them_are_switched_off(tmp_path):
-    async def work():
-        store, named = SqliteBackend(tmp_path / "stoker.db"), ("acme", "bolt")
-        acme, bolt = (Tenant(id=TenantId(name)) for name in named)
-        await store.migrate()
-        await store.directory().save_tenant(acme)
-        await store.directory().save_tenant(replace(bolt, active=False))
-        asked, soon = CommandContext(directory=tmp_path), timedelta(milliseconds=20)
-        stopping = asyncio.Event()
+async def test_a_daemon_of_named_tenants_ends_once_all_of_them_are_switched_off(tmp_path):
+    store, named = SqliteBackend(tmp_path / "stoker.db"), ("acme", "bolt")
+    acme, bolt = (Tenant(id=TenantId(name)) for name in named)
+    await store.migrate()
+    await store.directory().save_tenant(acme)
+    await store.directory().save_tenant(replace(bolt, active=False))
+    asked, soon = CommandContext(directory=tmp_path), timedelta(milliseconds=20)
+    stopping = asyncio.Event()
 
-        async def daemon():
-            async with asyncio.timeout(120):
-                await run_daemon(asked, named, stopping, look_again=soon)
+    async def daemon():
+        async with asyncio.timeout(120):
+            await run_daemon(asked, named, stopping, look_again=soon)
 
-        with pytest.raises(ConfigError, match="stoker tenant enable bolt"):
-            await daemon()
-        await store.directory().save_tenant(bolt)
-        going = asyncio.create_task(daemon())
-        while not await store.tenant(acme.id).runs.list_runs(limit=1):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        await store.directory().save_tenant(replace(bolt, active=False))
-        await asyncio.wait({going}, timeout=0.5)
-        assert not going.done()
-        await store.directory().save_tenant(replace(acme, active=False))
-        with pytest.raises(ConfigError, match="stoker tenant enable acme"):
-            await going
-        await store.close()
-
-    asyncio.run(work())
+    with pytest.raises(ConfigError, match="stoker tenants enable bolt"):
+        await daemon()
+    await store.directory().save_tenant(bolt)
+    going = asyncio.create_task(daemon())
+    while not await store.tenant(acme.id).runs.list_runs(limit=1):
+        await asyncio.sleep(0.02)
+    await store.directory().save_tenant(replace(bolt, active=False))
+    await asyncio.wait({going}, timeout=0.5)
+    assert not going.done()
+    await store.directory().save_tenant(replace(acme, active=False))
+    with pytest.raises(ConfigError, match="stoker tenants enable acme"):
+        await going
+    await store.close()
 
 
 def test_upkeep_runs_for_one_tenant_by_hand(stoker):

@@ -196,15 +196,12 @@ def test_a_run_that_fails_is_recorded_and_its_instant_is_spent():
     assert world.tick() == []
 
 
-def test_of_two_schedulers_at_the_same_moment_one_runs_and_the_other_says_duplicate_window():
+async def test_of_two_schedulers_at_the_same_moment_one_runs_and_the_other_says_duplicate_window():
     world = World(work=Counting(takes=0.05))
 
-    async def both():
-        return await asyncio.gather(
-            world.build_scheduler("one").run_once(), world.build_scheduler("two").run_once()
-        )
-
-    runs = asyncio.run(both())
+    runs = await asyncio.gather(
+        world.build_scheduler("one").run_once(), world.build_scheduler("two").run_once()
+    )
 
     assert sorted(len(part) for part in runs) == [0, 1]
     assert len(world.work.runs) == 1
@@ -353,19 +350,17 @@ def test_what_is_gone_on_with_begins_at_once_also_where_others_begin_later():
     assert run.at == now
 
 
-def test_a_daemon_that_watches_takes_over_before_the_lease_is_over_by_the_clock():
+async def test_a_daemon_that_watches_takes_over_before_the_lease_is_over_by_the_clock():
     world = going_on()
 
-    async def scenario():
-        await begun_by_the_dead(world)
-        stopping = asyncio.Event()
-        daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
-        await world.work.is_enough.wait()
-        stopping.set()
-        await daemon
-
     began = world.clock.now()
-    asyncio.run(scenario())
+
+    await begun_by_the_dead(world)
+    stopping = asyncio.Event()
+    daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
+    await world.work.is_enough.wait()
+    stopping.set()
+    await daemon
 
     assert world.work.runs[0] - began < LAPSES
 
@@ -432,17 +427,14 @@ def test_work_that_kills_its_process_again_and_again_waits_for_its_next_instant(
     assert [run.reason for run in world.runs()] == [PROCESS_DIED] * MAX_DEATHS
 
 
-def test_of_two_schedulers_one_goes_on_with_what_a_third_left():
+async def test_of_two_schedulers_one_goes_on_with_what_a_third_left():
     world = going_on(work=Counting(takes=0.05))
-    asyncio.run(begun_by_the_dead(world))
+    await begun_by_the_dead(world)
     world.clock.advance(LAPSES)
 
-    async def both():
-        return await asyncio.gather(
-            world.build_scheduler("one").run_once(), world.build_scheduler("two").run_once()
-        )
-
-    runs = asyncio.run(both())
+    runs = await asyncio.gather(
+        world.build_scheduler("one").run_once(), world.build_scheduler("two").run_once()
+    )
 
     assert sorted(len(part) for part in runs) == [0, 1]
     assert world.heard.of_type(TenantFailed) == []
@@ -494,22 +486,20 @@ class Brief(Counting):
     kind = "brief"
 
 
-def test_what_is_brief_does_not_wait_for_long_work_of_another_kind():
+async def test_what_is_brief_does_not_wait_for_long_work_of_another_kind():
     long, brief = Counting(takes=3600), Brief()
     world = World(work=long, tenants=(ACME, UMBRELLA))
     world.tasks += [replace(task, job=brief) for task in world.tasks]
 
-    async def scenario():
-        stopping = asyncio.Event()
-        daemon = asyncio.ensure_future(world.build_scheduler(at_once=1).run_forever(stopping))
-        await asyncio.wait_for(brief.is_enough.wait(), timeout=120)
-        began = len(long.runs)
-        stopping.set()
-        await daemon
-        return began
-
     brief.enough = 2
-    assert asyncio.run(scenario()) == 1  # of the long ones, one at a time
+
+    stopping = asyncio.Event()
+    daemon = asyncio.ensure_future(world.build_scheduler(at_once=1).run_forever(stopping))
+    await asyncio.wait_for(brief.is_enough.wait(), timeout=120)
+    began = len(long.runs)
+    stopping.set()
+    await daemon
+    assert began == 1  # of the long ones, one at a time
 
 
 def test_an_instant_whose_record_was_made_though_the_answer_was_lost_is_run():
@@ -646,7 +636,7 @@ def test_a_task_started_by_hand_runs_though_it_is_not_due():
     assert len(world.list_results()) == 1
 
 
-def test_a_task_is_not_started_by_hand_while_it_is_running():
+async def test_a_task_is_not_started_by_hand_while_it_is_running():
     world = World(work=Counting().hold())
 
     async def scenario():
@@ -659,42 +649,36 @@ def test_a_task_is_not_started_by_hand_while_it_is_running():
             await going
 
     with pytest.raises(ConflictError, match="running for acme already"):
-        asyncio.run(scenario())
+        await scenario()
 
 
-def test_a_daemon_runs_what_falls_due_until_it_is_told_to_stop():
+async def test_a_daemon_runs_what_falls_due_until_it_is_told_to_stop():
     world = World(work=Counting(enough=5), schedule=Interval(every=timedelta(minutes=10)))
 
-    async def scenario():
-        stopping = asyncio.Event()
-        daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
-        await world.work.is_enough.wait()
-        stopping.set()
-        await daemon
-
-    asyncio.run(scenario())
+    stopping = asyncio.Event()
+    daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
+    await world.work.is_enough.wait()
+    stopping.set()
+    await daemon
 
     gaps = {late - early for early, late in zip(world.work.runs, world.work.runs[1:], strict=False)}
     assert gaps == {timedelta(minutes=10)}
 
 
-def test_a_daemon_that_is_stopped_ends_its_run_as_cancelled():
+async def test_a_daemon_that_is_stopped_ends_its_run_as_cancelled():
     world = World(work=Counting(takes=3600))
 
-    async def scenario():
-        stopping = asyncio.Event()
-        daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
-        await world.work.is_enough.wait()
-        stopping.set()
-        await daemon
+    stopping = asyncio.Event()
+    daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
+    await world.work.is_enough.wait()
+    stopping.set()
+    await daemon
 
-    asyncio.run(scenario())
-
-    [run] = asyncio.run(world.backend.tenant(ACME).runs.list_runs())
+    [run] = await world.backend.tenant(ACME).runs.list_runs()
     assert run.state is RunState.CANCELLED
 
 
-def test_a_daemon_gives_way_once_nothing_is_under_way_and_ends_no_run_for_it():
+async def test_a_daemon_gives_way_once_nothing_is_under_way_and_ends_no_run_for_it():
     class Held(Counting):
         """Work that takes as long as somebody lets it."""
 
@@ -724,4 +708,4 @@ def test_a_daemon_gives_way_once_nothing_is_under_way_and_ends_no_run_for_it():
         [run] = await world.backend.tenant(ACME).runs.list_runs()
         return still_there, run.state
 
-    assert asyncio.run(work()) == (True, RunState.DONE)
+    assert await work() == (True, RunState.DONE)

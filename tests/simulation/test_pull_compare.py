@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
 from stoker.cli.main import main
-from stoker.heat.beliefs import ChangeRateRule, LookupObservation, learn_change_rates
-from stoker.heat.heat import HeatRule
+from stoker.heat.beliefs import LookupObservation, learn_change_rates
+from stoker.heat.settings import ChangeRateRule, HeatRule
 from stoker.heat.tiers import BY_RANK, Tier
-from stoker.pulls.columns import PullRule
-from stoker.pulls.worth import Objective
+from stoker.pulls.settings import Objective, PullRule
 from stoker.simulation import policies as pull_policies
 from stoker.simulation.policies import (
     START,

@@ -1,6 +1,5 @@
 """What handing touches over promises: when due, within the limits, once written down, one id."""
 
-import asyncio
 import hmac
 import json
 from dataclasses import replace
@@ -44,136 +43,105 @@ def over(at, way, **how):
     return deliver_due(at.touching, way, chance=lambda: 0.0, **how)
 
 
-def test_only_what_is_due_leaves_and_each_only_once():
-    async def scenario():
-        at, way = await opened(rule=PLENTY), Desk()
-        queue = await at.touching.get_todays_queue()
-        assert (await over(at, way)).delivered == ()
-        at.clock.jump(queue[2].at)
-        told = await over(at, way)
-        assert told == DeliveryResult(
-            delivered=tuple(queue[:3]), refused={}, postponed={}, waiting=0
-        )
-        assert (await over(at, way)).delivered == ()
-        at.clock.jump(EVENING)
-        assert (await over(at, way)).delivered == tuple(queue[3:])
-        assert list(way.taken.values()) == queue
-
-    asyncio.run(scenario())
+async def test_only_what_is_due_leaves_and_each_only_once():
+    at, way = await opened(rule=PLENTY), Desk()
+    queue = await at.touching.get_todays_queue()
+    assert (await over(at, way)).delivered == ()
+    at.clock.jump(queue[2].at)
+    told = await over(at, way)
+    assert told == DeliveryResult(delivered=tuple(queue[:3]), refused={}, postponed={}, waiting=0)
+    assert (await over(at, way)).delivered == ()
+    at.clock.jump(EVENING)
+    assert (await over(at, way)).delivered == tuple(queue[3:])
+    assert list(way.taken.values()) == queue
 
 
-def test_a_dry_run_hands_nothing_over():
-    async def scenario():
-        at, way = await opened(rule=PLENTY), Desk()
-        queue = await at.touching.get_todays_queue()
-        at.clock.jump(EVENING)
-        assert (await over(at, way, dry=True)).delivered == tuple(queue)
-        assert way.tried == []
-        assert (await over(at, way)).delivered == tuple(queue)
-
-    asyncio.run(scenario())
+async def test_a_dry_run_hands_nothing_over():
+    at, way = await opened(rule=PLENTY), Desk()
+    queue = await at.touching.get_todays_queue()
+    at.clock.jump(EVENING)
+    assert (await over(at, way, dry=True)).delivered == tuple(queue)
+    assert way.tried == []
+    assert (await over(at, way)).delivered == tuple(queue)
 
 
-def test_no_more_leave_than_the_limits_have_room_for_also_counting_those_still_out():
-    async def scenario():
-        at, way = await opened(), Desk()
-        queue = await at.touching.get_todays_queue()
-        at.clock.jump(EVENING)
-        told = await over(at, way)
-        assert len(told.delivered) == 5
-        assert told.waiting == len(queue) - 5
-        assert told.waiting_reason == "5 may be made per hour; 0 were, 0 are out"
-        assert (await over(at, way)).waiting_reason == "5 may be made per hour; 0 were, 5 are out"
-        await at.touching.mark_outcome(queue[0].url, "skipped")
-        assert len((await over(at, way)).delivered) == 1
-        await at.touching.mark_outcome(queue[1].url, "done")
-        assert len((await over(at, way)).delivered) == 0
-
-    asyncio.run(scenario())
+async def test_no_more_leave_than_the_limits_have_room_for_also_counting_those_still_out():
+    at, way = await opened(), Desk()
+    queue = await at.touching.get_todays_queue()
+    at.clock.jump(EVENING)
+    told = await over(at, way)
+    assert len(told.delivered) == 5
+    assert told.waiting == len(queue) - 5
+    assert told.waiting_reason == "5 may be made per hour; 0 were, 0 are out"
+    assert (await over(at, way)).waiting_reason == "5 may be made per hour; 0 were, 5 are out"
+    await at.touching.mark_outcome(queue[0].url, "skipped")
+    assert len((await over(at, way)).delivered) == 1
+    await at.touching.mark_outcome(queue[1].url, "done")
+    assert len((await over(at, way)).delivered) == 0
 
 
-def test_no_more_leave_than_were_asked_for():
-    async def scenario():
-        at, way = await opened(rule=PLENTY), Desk()
-        queue = await at.touching.get_todays_queue()
-        at.clock.jump(EVENING)
-        told = await over(at, way, limit=2)
-        assert (len(told.delivered), told.waiting) == (2, len(queue) - 2)
-        assert (await over(at, way, limit=0)).delivered == ()
-
-    asyncio.run(scenario())
+async def test_no_more_leave_than_were_asked_for():
+    at, way = await opened(rule=PLENTY), Desk()
+    queue = await at.touching.get_todays_queue()
+    at.clock.jump(EVENING)
+    told = await over(at, way, limit=2)
+    assert (len(told.delivered), told.waiting) == (2, len(queue) - 2)
+    assert (await over(at, way, limit=0)).delivered == ()
 
 
-def test_what_may_pass_is_tried_again_and_left_for_another_time():
-    async def scenario():
-        at, way = await opened(rule=PLENTY), Desk()
-        queue = await at.touching.get_todays_queue()
-        once, always = queue[0].url, queue[1].url
-        busy = TransientError("busy")
-        way.failing = {always: [busy]}
-        at.clock.jump(queue[1].at)
-        told = await over(at, way)
-        assert told.postponed == {always: "busy"}
-        assert way.tried == [once] + [always] * 3
-        way.failing = {}
-        assert [touch.url for touch in (await over(at, way)).delivered] == [always]
-
-    asyncio.run(scenario())
+async def test_what_may_pass_is_tried_again_and_left_for_another_time():
+    at, way = await opened(rule=PLENTY), Desk()
+    queue = await at.touching.get_todays_queue()
+    once, always = queue[0].url, queue[1].url
+    busy = TransientError("busy")
+    way.failing = {always: [busy]}
+    at.clock.jump(queue[1].at)
+    told = await over(at, way)
+    assert told.postponed == {always: "busy"}
+    assert way.tried == [once] + [always] * 3
+    way.failing = {}
+    assert [touch.url for touch in (await over(at, way)).delivered] == [always]
 
 
-def test_a_way_that_wants_to_be_left_alone_for_long_is():
-    async def scenario():
-        at, way = await opened(rule=PLENTY), Desk()
-        queue = await at.touching.get_todays_queue()
-        way.failing = {queue[0].url: [TransientError("later", retry_after=HOUR)]}
-        at.clock.jump(queue[0].at)
-        assert (await over(at, way)).postponed == {queue[0].url: "later"}
-        assert len(way.tried) == 1
-        assert at.clock.now() == queue[0].at
-
-    asyncio.run(scenario())
+async def test_a_way_that_wants_to_be_left_alone_for_long_is():
+    at, way = await opened(rule=PLENTY), Desk()
+    queue = await at.touching.get_todays_queue()
+    way.failing = {queue[0].url: [TransientError("later", retry_after=HOUR)]}
+    at.clock.jump(queue[0].at)
+    assert (await over(at, way)).postponed == {queue[0].url: "later"}
+    assert len(way.tried) == 1
+    assert at.clock.now() == queue[0].at
 
 
-def test_what_is_refused_for_good_is_told_and_not_tried_again():
-    async def scenario():
-        at, way = await opened(rule=PLENTY), Desk()
-        queue = await at.touching.get_todays_queue()
-        way.failing = {queue[0].url: [PermanentError("no such person")]}
-        at.clock.jump(queue[0].at)
-        assert (await over(at, way)).refused == {queue[0].url: "no such person"}
-        assert await over(at, way) == DeliveryResult(
-            delivered=(), refused={}, postponed={}, waiting=0
-        )
-        kept = await at.touching.ensure_plan()
-        assert kept.deliveries[queue[0].day, queue[0].url].refused == "no such person"
-        assert await at.touching.mark_outcome(queue[0].url, "skipped")
-
-    asyncio.run(scenario())
+async def test_what_is_refused_for_good_is_told_and_not_tried_again():
+    at, way = await opened(rule=PLENTY), Desk()
+    queue = await at.touching.get_todays_queue()
+    way.failing = {queue[0].url: [PermanentError("no such person")]}
+    at.clock.jump(queue[0].at)
+    assert (await over(at, way)).refused == {queue[0].url: "no such person"}
+    assert await over(at, way) == DeliveryResult(delivered=(), refused={}, postponed={}, waiting=0)
+    kept = await at.touching.ensure_plan()
+    assert kept.deliveries[queue[0].day, queue[0].url].refused == "no such person"
+    assert await at.touching.mark_outcome(queue[0].url, "skipped")
 
 
-def test_a_wrong_setting_stops_everything_and_loses_nothing_that_left():
-    async def scenario():
-        at, way = await opened(rule=PLENTY), Desk()
-        queue = await at.touching.get_todays_queue()
-        way.failing = {queue[1].url: [ConfigError("no secret is set")]}
-        at.clock.jump(EVENING)
-        with pytest.raises(ConfigError):
-            await over(at, way)
-        way.failing = {}
-        assert (await over(at, way)).delivered == tuple(queue[1:])
-
-    asyncio.run(scenario())
+async def test_a_wrong_setting_stops_everything_and_loses_nothing_that_left():
+    at, way = await opened(rule=PLENTY), Desk()
+    queue = await at.touching.get_todays_queue()
+    way.failing = {queue[1].url: [ConfigError("no secret is set")]}
+    at.clock.jump(EVENING)
+    with pytest.raises(ConfigError):
+        await over(at, way)
+    way.failing = {}
+    assert (await over(at, way)).delivered == tuple(queue[1:])
 
 
-def test_whoever_was_paused_meanwhile_is_not_handed_over():
-    async def scenario():
-        at, way = await opened(rule=PLENTY), Desk()
-        first, *rest = await at.touching.get_todays_queue()
-        await at.store.save_profiles([Profile(url=first.url, status=ProfileStatus.PAUSED)])
-        at.clock.jump(EVENING)
-        assert (await over(at, way)).delivered == tuple(rest)
-
-    asyncio.run(scenario())
+async def test_whoever_was_paused_meanwhile_is_not_handed_over():
+    at, way = await opened(rule=PLENTY), Desk()
+    first, *rest = await at.touching.get_todays_queue()
+    await at.store.save_profiles([Profile(url=first.url, status=ProfileStatus.PAUSED)])
+    at.clock.jump(EVENING)
+    assert (await over(at, way)).delivered == tuple(rest)
 
 
 class Dying:
@@ -189,42 +157,36 @@ class Dying:
         raise KeyboardInterrupt
 
 
-def test_a_crash_after_delivering_delivers_again_under_the_same_id():
-    async def scenario():
-        at, way = await opened(rule=PLENTY), Desk()
-        queue = await at.touching.get_todays_queue()
-        at.clock.jump(queue[0].at)
-        with pytest.raises(KeyboardInterrupt):
-            await over(at, Dying(way))
-        assert (await over(at, way)).delivered == (queue[0],)
-        assert way.tried == [queue[0].url] * 2
-        assert len(way.taken) == 1
-
-    asyncio.run(scenario())
+async def test_a_crash_after_delivering_delivers_again_under_the_same_id():
+    at, way = await opened(rule=PLENTY), Desk()
+    queue = await at.touching.get_todays_queue()
+    at.clock.jump(queue[0].at)
+    with pytest.raises(KeyboardInterrupt):
+        await over(at, Dying(way))
+    assert (await over(at, way)).delivered == (queue[0],)
+    assert way.tried == [queue[0].url] * 2
+    assert len(way.taken) == 1
 
 
-def test_a_webhook_gets_each_touch_signed_and_answers_are_heeded():
+async def test_a_webhook_gets_each_touch_signed_and_answers_are_heeded():
     came = []
 
     def take(asked):
         came.append(asked)
         return Response(status=503 if len(came) == 1 else 200)
 
-    async def scenario():
-        at = await opened(rule=PLENTY)
-        queue = await at.touching.get_todays_queue()
-        at.clock.jump(queue[1].at)
-        async with Sandbox(vendors={"hooks.test": lambda *_: take}) as box:
-            http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
-            hook = Webhook(http, url="http://hooks.test/touches", secret=SECRET)
-            try:
-                told = await over(at, WebhookChannel(hook, tenant=ACME))
-            finally:
-                await http.close()
-        assert told.delivered == tuple(queue[:2])
-        return queue
+    at = await opened(rule=PLENTY)
+    queue = await at.touching.get_todays_queue()
+    at.clock.jump(queue[1].at)
+    async with Sandbox(vendors={"hooks.test": lambda *_: take}) as box:
+        http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
+        hook = Webhook(http, url="http://hooks.test/touches", secret=SECRET)
+        try:
+            told = await over(at, WebhookChannel(hook, tenant=ACME))
+        finally:
+            await http.close()
+    assert told.delivered == tuple(queue[:2])
 
-    queue = asyncio.run(scenario())
     ids = [asked.headers[DELIVERY_HEADER] for asked in came]
     assert ids[0] == ids[1] != ids[2]
     for asked, touch in zip(came[1:], queue[:2], strict=True):
@@ -238,72 +200,61 @@ def test_a_webhook_gets_each_touch_signed_and_answers_are_heeded():
         assert said["delivery"] == asked.headers[DELIVERY_HEADER]
 
 
-def test_a_file_gets_each_touch_as_a_line_and_a_torn_line_swallows_none(tmp_path):
-    async def scenario():
-        at, path = await opened(rule=PLENTY), tmp_path / "out" / "touches.jsonl"
-        queue = await at.touching.get_todays_queue()
-        way = FileChannel(path, tenant=ACME)
-        at.clock.jump(queue[0].at)
-        await over(at, way)
-        path.write_bytes(path.read_bytes() + b'{"url": "torn')
-        at.clock.jump(queue[1].at)
-        await over(at, way)
-        first, torn, second = path.read_text().splitlines()
-        assert torn == '{"url": "torn'
-        assert [json.loads(line)["url"] for line in (first, second)] == [t.url for t in queue[:2]]
-        with pytest.raises(ConfigError):
-            await FileChannel(tmp_path, tenant=ACME).deliver("d", queue[0], now=at.clock.now())
-
-    asyncio.run(scenario())
+async def test_a_file_gets_each_touch_as_a_line_and_a_torn_line_swallows_none(tmp_path):
+    at, path = await opened(rule=PLENTY), tmp_path / "out" / "touches.jsonl"
+    queue = await at.touching.get_todays_queue()
+    way = FileChannel(path, tenant=ACME)
+    at.clock.jump(queue[0].at)
+    await over(at, way)
+    path.write_bytes(path.read_bytes() + b'{"url": "torn')
+    at.clock.jump(queue[1].at)
+    await over(at, way)
+    first, torn, second = path.read_text().splitlines()
+    assert torn == '{"url": "torn'
+    assert [json.loads(line)["url"] for line in (first, second)] == [t.url for t in queue[:2]]
+    with pytest.raises(ConfigError):
+        await FileChannel(tmp_path, tenant=ACME).deliver("d", queue[0], now=at.clock.now())
 
 
-def test_a_file_gets_what_stands_in_its_last_lines_no_second_time(tmp_path):
-    async def scenario():
-        at, path = await opened(rule=PLENTY), tmp_path / "touches.jsonl"
-        first, second, *_ = await at.touching.get_todays_queue()
-        posing = replace(
-            first, name='x", "delivery": "d2', url='https://people.test/"delivery":"d2"'
-        )
-        for delivery, touch in (("d1", first), ("d1", first), ("d3", posing), ("d2", second)):
-            await FileChannel(path, tenant=ACME).deliver(delivery, touch, now=touch.at)
-        torn = b'{"kind": "touch", "delivery": "d4"'
-        path.write_bytes(path.read_bytes() + b'[]\n{"delivery": 7}\n' + torn)
-        for _ in range(2):
-            await FileChannel(path, tenant=ACME).deliver("d4", second, now=second.at)
-        said = path.read_bytes().splitlines()
-        whole = [json.loads(line) for line in said if line != torn]
-        found = [each["delivery"] for each in whole if isinstance(each, dict)]
-        assert found == ["d1", "d3", "d2", 7, "d4"]
-
-    asyncio.run(scenario())
+async def test_a_file_gets_what_stands_in_its_last_lines_no_second_time(tmp_path):
+    at, path = await opened(rule=PLENTY), tmp_path / "touches.jsonl"
+    first, second, *_ = await at.touching.get_todays_queue()
+    posing = replace(first, name='x", "delivery": "d2', url='https://people.test/"delivery":"d2"')
+    for delivery, touch in (("d1", first), ("d1", first), ("d3", posing), ("d2", second)):
+        await FileChannel(path, tenant=ACME).deliver(delivery, touch, now=touch.at)
+    torn = b'{"kind": "touch", "delivery": "d4"'
+    path.write_bytes(path.read_bytes() + b'[]\n{"delivery": 7}\n' + torn)
+    for _ in range(2):
+        await FileChannel(path, tenant=ACME).deliver("d4", second, now=second.at)
+    said = path.read_bytes().splitlines()
+    whole = [json.loads(line) for line in said if line != torn]
+    found = [each["delivery"] for each in whole if isinstance(each, dict)]
+    assert found == ["d1", "d3", "d2", 7, "d4"]
 
 
-def test_odoo_gets_each_touch_as_one_activity_on_one_partner_however_often():
-    async def scenario():
-        at = await opened(rule=PLENTY)
-        queue = await at.touching.get_todays_queue()
-        evil = replace(queue[0], name="<b>Ann</b>\0", url="https://people.test/<x>")
-        async with Sandbox(companies=1) as box:
-            http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
-            crm = Odoo(http, url="http://odoo.test", database="acme", key="odoo-acme-s3cret")
-            way = CrmChannel(crm, tenant=ACME, user="base.user_sales")
-            try:
-                for touch in (queue[0], queue[0], replace(queue[0], day=queue[0].day + DAY), evil):
-                    await way.deliver(f"touch-{touch.day}-{len(touch.name)}", touch, now=touch.at)
-                fields = ["res_id", "date_deadline", "note", "summary"]
-                made = await crm.search("mail.activity", [], fields=fields)
-                partners = await crm.search(
-                    "res.partner", [["website", "=", queue[0].url]], fields=["name"]
+async def test_odoo_gets_each_touch_as_one_activity_on_one_partner_however_often():
+    at = await opened(rule=PLENTY)
+    queue = await at.touching.get_todays_queue()
+    evil = replace(queue[0], name="<b>Ann</b>\0", url="https://people.test/<x>")
+    async with Sandbox(companies=1) as box:
+        http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
+        crm = Odoo(http, url="http://odoo.test", database="acme", key="odoo-acme-s3cret")
+        way = CrmChannel(crm, tenant=ACME, user="base.user_sales")
+        try:
+            for touch in (queue[0], queue[0], replace(queue[0], day=queue[0].day + DAY), evil):
+                await way.deliver(f"touch-{touch.day}-{len(touch.name)}", touch, now=touch.at)
+            fields = ["res_id", "date_deadline", "note", "summary"]
+            made = await crm.search("mail.activity", [], fields=fields)
+            partners = await crm.search(
+                "res.partner", [["website", "=", queue[0].url]], fields=["name"]
+            )
+            with pytest.raises(PermanentError, match="user_id"):
+                await CrmChannel(crm, tenant=ACME, user="base.nobody").deliver(
+                    "touch-x", queue[0], now=queue[0].at
                 )
-                with pytest.raises(PermanentError, match="user_id"):
-                    await CrmChannel(crm, tenant=ACME, user="base.nobody").deliver(
-                        "touch-x", queue[0], now=queue[0].at
-                    )
-            finally:
-                await http.close()
-        return queue[0], made, partners
-
-    touch, made, partners = asyncio.run(scenario())
+        finally:
+            await http.close()
+    touch, made, partners = queue[0], made, partners
     [partner] = partners
     assert partner.values["name"] == touch.name
     assert [each.values["date_deadline"] for each in made] == [
@@ -316,15 +267,12 @@ def test_odoo_gets_each_touch_as_one_activity_on_one_partner_however_often():
     assert "<x>" not in made[2].values["note"]
 
 
-def test_a_handed_over_week_can_be_read_back_from_its_calendar():
-    async def scenario():
-        at = await opened(number=20, rule=PlanRule(weekly_budget=40, weekly_cap=40))
-        odd = Profile(url="https://people.test/odd", name='Ann; "B", C\\D\nEND:VEVENT ' + "ü" * 80)
-        await at.store.save_profiles([odd])
-        await at.touching.get_todays_queue()
-        return await at.touching.find_plan()
-
-    plan = asyncio.run(scenario())
+async def test_a_handed_over_week_can_be_read_back_from_its_calendar():
+    at = await opened(number=20, rule=PlanRule(weekly_budget=40, weekly_cap=40))
+    odd = Profile(url="https://people.test/odd", name='Ann; "B", C\\D\nEND:VEVENT ' + "ü" * 80)
+    await at.store.save_profiles([odd])
+    await at.touching.get_todays_queue()
+    plan = await at.touching.find_plan()
     written = plan_to_ics(plan)
     assert all(len(line.encode()) <= 75 for line in written.split("\r\n"))
     read = calendar(written)

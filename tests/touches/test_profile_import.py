@@ -1,6 +1,5 @@
 """Tables of profiles from a disk and from the web."""
 
-import asyncio
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -17,42 +16,39 @@ HOW = {"zone": ZoneInfo("Asia/Singapore"), "now": datetime(2026, 2, 9, tzinfo=UT
 TABLE = "url,name\r\nhttps://p.test/a,Ann\r\nnope,X\r\n"
 
 
-def fetched(told, url="http://sheets.test/people.csv"):
-    async def whole():
-        async with Sandbox(vendors={"sheets.test": lambda *_: told}) as box:
-            http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
-            try:
-                return await fetch_profiles(http, url, **HOW)
-            finally:
-                await http.close()
-
-    return asyncio.run(whole())
+async def fetched(told, url="http://sheets.test/people.csv"):
+    async with Sandbox(vendors={"sheets.test": lambda *_: told}) as box:
+        http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
+        try:
+            return await fetch_profiles(http, url, **HOW)
+        finally:
+            await http.close()
 
 
-def test_a_file_is_read_and_its_bad_rows_are_told(tmp_path):
+async def test_a_file_is_read_and_its_bad_rows_are_told(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("\ufeff" + TABLE)
-    told = asyncio.run(read_profiles_file(path, **HOW))
+    told = await read_profiles_file(path, **HOW)
     assert told.profiles == (Profile(url="https://p.test/a", name="Ann"),)
     assert [each.where for each in told.bad_rows] == ["line 3"]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"name\nAnn\n", b"\x00\xff\xfe"])
-def test_a_file_that_is_no_table_is_refused_by_name(tmp_path, content):
+async def test_a_file_that_is_no_table_is_refused_by_name(tmp_path, content):
     path = tmp_path / "people.csv"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"people\.csv"):
-        asyncio.run(read_profiles_file(path, **HOW))
+        await read_profiles_file(path, **HOW)
 
 
-def test_a_table_on_the_web_is_read_also_behind_a_redirect():
+async def test_a_table_on_the_web_is_read_also_behind_a_redirect():
     def told(asked):
         if asked.path == "/people.csv":
             return Response(status=307, headers={"location": "http://sheets.test/elsewhere"})
         return to_text_response(TABLE)
 
-    assert [each.name for each in fetched(told).profiles] == ["Ann"]
+    assert [each.name for each in (await fetched(told)).profiles] == ["Ann"]
 
 
 @pytest.mark.parametrize(
@@ -66,19 +62,19 @@ def test_a_table_on_the_web_is_read_also_behind_a_redirect():
         Response(status=302, headers={"location": "http://sheets.test/people.csv"}),
     ],
 )
-def test_a_table_that_is_not_open_to_us_is_for_people_to_put_right(answer):
+async def test_a_table_that_is_not_open_to_us_is_for_people_to_put_right(answer):
     with pytest.raises(ConfigError):
-        fetched(lambda _: answer)
+        await fetched(lambda _: answer)
 
 
 @pytest.mark.parametrize(
     "answer", [Response(status=429), Response(status=500), Response(reset=True)]
 )
-def test_a_server_in_trouble_is_asked_another_time(answer):
+async def test_a_server_in_trouble_is_asked_another_time(answer):
     with pytest.raises(TransientError):
-        fetched(lambda _: answer)
+        await fetched(lambda _: answer)
 
 
-def test_an_address_we_do_not_visit_is_refused():
+async def test_an_address_we_do_not_visit_is_refused():
     with pytest.raises(ConfigError):
-        fetched(lambda _: to_text_response(TABLE), url="http://127.0.0.1/people.csv")
+        await fetched(lambda _: to_text_response(TABLE), url="http://127.0.0.1/people.csv")

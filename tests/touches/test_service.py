@@ -24,52 +24,43 @@ def running(scenario):
     return asyncio.run(scenario)
 
 
-def test_the_first_look_plans_the_week_and_later_ones_leave_todays_times_alone():
-    async def scenario():
-        at = await opened()
-        first = await at.touching.get_todays_queue()
-        assert first == sorted(first, key=lambda touch: touch.at)
-        assert all(touch.handed_at == MONDAY_AT_EIGHT for touch in first)
-        revision = (await at.touching.ensure_plan()).revision
-        for _ in range(10):
-            at.clock.advance(HOUR)
-            assert await at.touching.get_todays_queue() == first
-        assert (await at.touching.ensure_plan()).revision == revision
-
-    running(scenario())
+async def test_the_first_look_plans_the_week_and_later_ones_leave_todays_times_alone():
+    at = await opened()
+    first = await at.touching.get_todays_queue()
+    assert first == sorted(first, key=lambda touch: touch.at)
+    assert all(touch.handed_at == MONDAY_AT_EIGHT for touch in first)
+    revision = (await at.touching.ensure_plan()).revision
+    for _ in range(10):
+        at.clock.advance(HOUR)
+        assert await at.touching.get_todays_queue() == first
+    assert (await at.touching.ensure_plan()).revision == revision
 
 
-def test_whose_touch_failed_is_in_line_again_and_whose_was_made_is_not():
-    async def scenario():
-        at = await opened(number=12, rule=PlanRule(daily_min=5, weekly_budget=40, weekly_cap=40))
-        first = await at.touching.get_todays_queue()
-        failed, done = first[0], first[1]
-        await at.touching.mark_outcome(failed.url, "failed")
-        await at.touching.mark_outcome(done.url, "done")
-        assert {each.url for each in await at.touching.get_todays_queue()} == {
-            each.url for each in first[2:]
-        }
-        at.clock.advance(DAY)
-        second = {each.url for each in await at.touching.get_todays_queue()}
-        assert failed.url in second
-        assert done.url not in second
-
-    running(scenario())
+async def test_whose_touch_failed_is_in_line_again_and_whose_was_made_is_not():
+    at = await opened(number=12, rule=PlanRule(daily_min=5, weekly_budget=40, weekly_cap=40))
+    first = await at.touching.get_todays_queue()
+    failed, done = first[0], first[1]
+    await at.touching.mark_outcome(failed.url, "failed")
+    await at.touching.mark_outcome(done.url, "done")
+    assert {each.url for each in await at.touching.get_todays_queue()} == {
+        each.url for each in first[2:]
+    }
+    at.clock.advance(DAY)
+    second = {each.url for each in await at.touching.get_todays_queue()}
+    assert failed.url in second
+    assert done.url not in second
 
 
-def test_a_plan_of_another_week_is_left_behind_for_a_new_one():
-    async def scenario():
-        at = await opened()
-        await at.touching.get_todays_queue()
-        first = await at.touching.find_plan()
-        at.clock.advance(3 * WEEK)
-        queue = await at.touching.get_todays_queue()
-        second = await at.touching.find_plan()
-        assert (first.week, second.week) == ("2026-W07", "2026-W10")
-        assert first.seed != second.seed
-        assert queue[0].day == second.monday
-
-    running(scenario())
+async def test_a_plan_of_another_week_is_left_behind_for_a_new_one():
+    at = await opened()
+    await at.touching.get_todays_queue()
+    first = await at.touching.find_plan()
+    at.clock.advance(3 * WEEK)
+    queue = await at.touching.get_todays_queue()
+    second = await at.touching.find_plan()
+    assert (first.week, second.week) == ("2026-W07", "2026-W10")
+    assert first.seed != second.seed
+    assert queue[0].day == second.monday
 
 
 @pytest.mark.parametrize(
@@ -83,83 +74,65 @@ def test_a_plan_of_another_week_is_left_behind_for_a_new_one():
         (datetime(2026, 2, 8, 11, tzinfo=UTC), "Pacific/Apia", "2026-W07"),
     ],
 )
-def test_the_week_is_that_of_the_tenants_own_day(moment, zone, week):
-    async def scenario():
-        at = await opened(at=moment, zone=zone)
-        await at.touching.get_todays_queue()
-        assert (await at.touching.status()).week == week
-        assert (await at.touching.find_plan()).week == week
-
-    running(scenario())
+async def test_the_week_is_that_of_the_tenants_own_day(moment, zone, week):
+    at = await opened(at=moment, zone=zone)
+    await at.touching.get_todays_queue()
+    assert (await at.touching.status()).week == week
+    assert (await at.touching.find_plan()).week == week
 
 
-def test_a_week_begun_late_has_no_touches_on_days_that_are_over():
-    async def scenario():
-        at = await opened(at=MONDAY_AT_EIGHT + 3 * DAY + 5 * HOUR)
-        queue = await at.touching.get_todays_queue()
-        plan = await at.touching.find_plan()
-        assert [bool(slot.touches) for slot in plan.days] == [False] * 3 + [True] * 4
-        assert all(touch.at >= at.clock.now() for touch in queue)
-
-    running(scenario())
+async def test_a_week_begun_late_has_no_touches_on_days_that_are_over():
+    at = await opened(at=MONDAY_AT_EIGHT + 3 * DAY + 5 * HOUR)
+    queue = await at.touching.get_todays_queue()
+    plan = await at.touching.find_plan()
+    assert [bool(slot.touches) for slot in plan.days] == [False] * 3 + [True] * 4
+    assert all(touch.at >= at.clock.now() for touch in queue)
 
 
-def test_the_same_profiles_and_seed_give_the_same_plan_and_another_seed_another():
-    async def scenario():
-        plans = []
-        for seed in (7, 7, 8):
-            at = await opened()
-            plans.append(await at.touching.generate_weekly_plan("2026-W08", seed=seed))
-        assert plans[0] == plans[1]
-        assert plans[0] != plans[2]
-        assert await at.touching.preview_week("2026-W08", seed=8) == plans[2]
-
-    running(scenario())
-
-
-def test_a_week_that_has_begun_keeps_what_was_handed_out_whatever_the_seed():
-    async def scenario():
+async def test_the_same_profiles_and_seed_give_the_same_plan_and_another_seed_another():
+    plans = []
+    for seed in (7, 7, 8):
         at = await opened()
-        handed = await at.touching.get_todays_queue()
-        await at.touching.mark_outcome(handed[0].url, "done")
-        before = await at.touching.find_plan()
-        after = await at.touching.generate_weekly_plan(seed=99)
-        assert after.days[0] == before.days[0]
-        assert after.days[1:] != before.days[1:]
-        assert await at.touching.get_todays_queue() == handed[1:]
-
-    running(scenario())
+        plans.append(await at.touching.generate_weekly_plan("2026-W08", seed=seed))
+    assert plans[0] == plans[1]
+    assert plans[0] != plans[2]
+    assert await at.touching.preview_week("2026-W08", seed=8) == plans[2]
 
 
-def test_whoever_is_no_longer_active_is_left_alone_at_once():
-    async def scenario():
-        at = await opened()
-        first, *rest = await at.touching.get_todays_queue()
-        gone = Profile(url=first.url, status=ProfileStatus.PRIVATE)
-        await at.store.save_profiles([gone])
-        assert await at.touching.get_todays_queue() == rest
-        at.clock.advance(DAY)
-        await at.touching.get_todays_queue()
-        later = (await at.touching.find_plan()).days[1:]
-        assert first.url not in {touch.url for slot in later for touch in slot.touches}
+async def test_a_week_that_has_begun_keeps_what_was_handed_out_whatever_the_seed():
+    at = await opened()
+    handed = await at.touching.get_todays_queue()
+    await at.touching.mark_outcome(handed[0].url, "done")
+    before = await at.touching.find_plan()
+    after = await at.touching.generate_weekly_plan(seed=99)
+    assert after.days[0] == before.days[0]
+    assert after.days[1:] != before.days[1:]
+    assert await at.touching.get_todays_queue() == handed[1:]
 
-    running(scenario())
+
+async def test_whoever_is_no_longer_active_is_left_alone_at_once():
+    at = await opened()
+    first, *rest = await at.touching.get_todays_queue()
+    gone = Profile(url=first.url, status=ProfileStatus.PRIVATE)
+    await at.store.save_profiles([gone])
+    assert await at.touching.get_todays_queue() == rest
+    at.clock.advance(DAY)
+    await at.touching.get_todays_queue()
+    later = (await at.touching.find_plan()).days[1:]
+    assert first.url not in {touch.url for slot in later for touch in slot.touches}
 
 
 @pytest.mark.parametrize("outcome", TouchOutcome)
-def test_marking_twice_is_once(outcome):
-    async def scenario():
-        at = await opened()
-        url = (await at.touching.get_todays_queue())[0].url
-        assert await at.touching.mark_outcome(url, outcome)
-        told = await at.touching.status()
-        at.clock.advance(timedelta(minutes=5))
-        assert not await at.touching.mark_outcome(url, outcome.upper())
-        assert await at.touching.status() == told
-        used = int(outcome is TouchOutcome.DONE)
-        assert [told.counters.get_used(kind) for kind in told.limits] == [used] * 3
-
-    running(scenario())
+async def test_marking_twice_is_once(outcome):
+    at = await opened()
+    url = (await at.touching.get_todays_queue())[0].url
+    assert await at.touching.mark_outcome(url, outcome)
+    told = await at.touching.status()
+    at.clock.advance(timedelta(minutes=5))
+    assert not await at.touching.mark_outcome(url, outcome.upper())
+    assert await at.touching.status() == told
+    used = int(outcome is TouchOutcome.DONE)
+    assert [told.counters.get_used(kind) for kind in told.limits] == [used] * 3
 
 
 @pytest.mark.parametrize(
@@ -171,48 +144,39 @@ def test_marking_twice_is_once(outcome):
         (None, "", "done, skipped"),
     ],
 )
-def test_an_unknown_url_or_outcome_is_a_clear_error_that_changes_nothing(url, outcome, says):
-    async def scenario():
-        at = await opened()
-        queue = await at.touching.get_todays_queue()
-        before = (
-            await at.touching.ensure_plan(),
-            await at.touching.status(),
-            await at.touching.list_profiles(),
-        )
-        with pytest.raises(PermanentError, match=says):
-            await at.touching.mark_outcome(url or queue[0].url, outcome)
-        after = (
-            await at.touching.ensure_plan(),
-            await at.touching.status(),
-            await at.touching.list_profiles(),
-        )
-        assert after == before
-
-    running(scenario())
+async def test_an_unknown_url_or_outcome_is_a_clear_error_that_changes_nothing(url, outcome, says):
+    at = await opened()
+    queue = await at.touching.get_todays_queue()
+    before = (
+        await at.touching.ensure_plan(),
+        await at.touching.status(),
+        await at.touching.list_profiles(),
+    )
+    with pytest.raises(PermanentError, match=says):
+        await at.touching.mark_outcome(url or queue[0].url, outcome)
+    after = (
+        await at.touching.ensure_plan(),
+        await at.touching.status(),
+        await at.touching.list_profiles(),
+    )
+    assert after == before
 
 
-def test_a_touch_of_a_later_day_is_not_marked_today():
-    async def scenario():
-        at = await opened()
-        today = {each.url for each in await at.touching.get_todays_queue()}
-        plan = await at.touching.find_plan()
-        later = next(t for slot in plan.days[1:] for t in slot.touches if t.url not in today)
-        with pytest.raises(PermanentError, match=str(later.day)):
-            await at.touching.mark_outcome(later.url, "done")
-
-    running(scenario())
+async def test_a_touch_of_a_later_day_is_not_marked_today():
+    at = await opened()
+    today = {each.url for each in await at.touching.get_todays_queue()}
+    plan = await at.touching.find_plan()
+    later = next(t for slot in plan.days[1:] for t in slot.touches if t.url not in today)
+    with pytest.raises(PermanentError, match=str(later.day)):
+        await at.touching.mark_outcome(later.url, "done")
 
 
-def test_fridays_touch_can_still_be_marked_on_monday():
-    async def scenario():
-        at = await opened(at=MONDAY_AT_EIGHT + 4 * DAY)
-        friday = (await at.touching.get_todays_queue())[0]
-        at.clock.advance(3 * DAY)
-        assert await at.touching.mark_outcome(friday.url, "skipped")
-        assert await at.store.list_outcomes(since=friday.day) != []
-
-    running(scenario())
+async def test_fridays_touch_can_still_be_marked_on_monday():
+    at = await opened(at=MONDAY_AT_EIGHT + 4 * DAY)
+    friday = (await at.touching.get_todays_queue())[0]
+    at.clock.advance(3 * DAY)
+    assert await at.touching.mark_outcome(friday.url, "skipped")
+    assert await at.store.list_outcomes(since=friday.day) != []
 
 
 class Watched:
@@ -229,97 +193,82 @@ class Watched:
 WHOLE = {"list_profiles", "find_plan", "save_plan"}  # verbs that take all profiles or a whole week
 
 
-def test_after_a_days_first_look_only_what_is_asked_about_is_read():
-    async def scenario():
-        at = await opened(Watched(memory()))
-        queue = await at.touching.get_todays_queue()
-        assert set(at.store.asked) >= WHOLE
-        at.store.asked.clear()
-        assert await at.touching.get_todays_queue() == queue
-        await at.touching.mark_outcome(queue[0].url, "failed")
-        await at.touching.load_today(whole_week=False)
-        await at.touching.status()
-        await at.touching.check_limits()
-        assert not set(at.store.asked) & WHOLE
-        assert await at.touching.get_todays_queue() == queue[1:]
-        assert set(at.store.asked) >= WHOLE
-
-    running(scenario())
+async def test_after_a_days_first_look_only_what_is_asked_about_is_read():
+    at = await opened(Watched(memory()))
+    queue = await at.touching.get_todays_queue()
+    assert set(at.store.asked) >= WHOLE
+    at.store.asked.clear()
+    assert await at.touching.get_todays_queue() == queue
+    await at.touching.mark_outcome(queue[0].url, "failed")
+    await at.touching.load_today(whole_week=False)
+    await at.touching.status()
+    await at.touching.check_limits()
+    assert not set(at.store.asked) & WHOLE
+    assert await at.touching.get_todays_queue() == queue[1:]
+    assert set(at.store.asked) >= WHOLE
 
 
-def test_the_appeal_of_profiles_is_asked_when_a_week_is_planned_and_weighs_the_picks():
-    async def scenario():
-        asked = []
+async def test_the_appeal_of_profiles_is_asked_when_a_week_is_planned_and_weighs_the_picks():
+    asked = []
 
-        async def appeals():
-            asked.append(1)
-            return {each.url: 1.0 for each in people(200)[::2]}
+    async def appeals():
+        asked.append(1)
+        return {each.url: 1.0 for each in people(200)[::2]}
 
-        store, clock = memory(), FakeClock(MONDAY_AT_EIGHT)
-        await store.save_profiles(
-            [replace(each, last_done_at=MONDAY_AT_EIGHT - 2 * DAY) for each in people(200)]
+    store, clock = memory(), FakeClock(MONDAY_AT_EIGHT)
+    await store.save_profiles(
+        [replace(each, last_done_at=MONDAY_AT_EIGHT - 2 * DAY) for each in people(200)]
+    )
+
+    def touching(factor):
+        rule = PlanRule(appeal_factor=factor)
+        return TouchService(
+            store, rule=rule, zone="Asia/Singapore", clock=clock, tenant=ACME, appeals=appeals
         )
 
-        def touching(factor):
-            rule = PlanRule(appeal_factor=factor)
-            return TouchService(
-                store, rule=rule, zone="Asia/Singapore", clock=clock, tenant=ACME, appeals=appeals
-            )
-
-        plain, weighed = [await touching(factor).preview_week() for factor in (0.0, 1000.0)]
-        assert asked == [1]
-        appealing = [
-            sum(int(t.url[-1]) % 2 == 0 for slot in plan.days for t in slot.touches)
-            for plan in (plain, weighed)
-        ]
-        assert appealing[1] > appealing[0]
-        await touching(1.0).get_todays_queue()
-        await touching(1.0).get_todays_queue()
-        assert asked == [1, 1]
-
-    running(scenario())
+    plain, weighed = [await touching(factor).preview_week() for factor in (0.0, 1000.0)]
+    assert asked == [1]
+    appealing = [
+        sum(int(t.url[-1]) % 2 == 0 for slot in plan.days for t in slot.touches)
+        for plan in (plain, weighed)
+    ]
+    assert appealing[1] > appealing[0]
+    await touching(1.0).get_todays_queue()
+    await touching(1.0).get_todays_queue()
+    assert asked == [1, 1]
 
 
-def test_whoever_is_imported_at_noon_is_in_todays_queue_where_there_is_room():
-    async def scenario():
-        at = await opened(number=3, rule=PlanRule(weekly_budget=40, weekly_cap=40))
-        assert len(await at.touching.get_todays_queue()) == 3
-        at.clock.advance(3 * HOUR)
-        await at.store.save_profiles(people(30))
-        slot = (await at.touching.load_today(whole_week=False)).slot
-        assert len(slot.touches) == slot.budget > 3
-
-    running(scenario())
+async def test_whoever_is_imported_at_noon_is_in_todays_queue_where_there_is_room():
+    at = await opened(number=3, rule=PlanRule(weekly_budget=40, weekly_cap=40))
+    assert len(await at.touching.get_todays_queue()) == 3
+    at.clock.advance(3 * HOUR)
+    await at.store.save_profiles(people(30))
+    slot = (await at.touching.load_today(whole_week=False)).slot
+    assert len(slot.touches) == slot.budget > 3
 
 
-def test_another_rule_counts_from_the_next_look_on():
-    async def scenario():
-        short = PlanRule(closes=time(9, 30), hourly_cap=3, daily_min=0)
-        at = await opened(rule=short)
-        assert len(await at.touching.get_todays_queue()) == 3
-        longer = TouchService(
-            at.store, rule=PlanRule(), zone=at.touching.zone, clock=at.clock, tenant=ACME
-        )
-        slot = (await longer.load_today(whole_week=False)).slot
-        assert slot.budget == 3
-        plan = await longer.find_plan()
-        assert {touch.at.hour for day in plan.days[1:] for touch in day.touches} > {1}
-
-    running(scenario())
+async def test_another_rule_counts_from_the_next_look_on():
+    short = PlanRule(closes=time(9, 30), hourly_cap=3, daily_min=0)
+    at = await opened(rule=short)
+    assert len(await at.touching.get_todays_queue()) == 3
+    longer = TouchService(
+        at.store, rule=PlanRule(), zone=at.touching.zone, clock=at.clock, tenant=ACME
+    )
+    slot = (await longer.load_today(whole_week=False)).slot
+    assert slot.budget == 3
+    plan = await longer.find_plan()
+    assert {touch.at.hour for day in plan.days[1:] for touch in day.touches} > {1}
 
 
-def test_the_next_look_of_the_day_repairs_the_days_after_it():
-    async def scenario():
-        at = await opened(number=12, rule=PlanRule(daily_min=5, weekly_budget=40, weekly_cap=40))
-        failed = (await at.touching.get_todays_queue())[0].url
-        await at.touching.mark_outcome(failed, "failed")
-        before = {touch.url for touch in (await at.touching.find_plan()).days[1].touches}
-        await at.touching.get_todays_queue()
-        after = {touch.url for touch in (await at.touching.find_plan()).days[1].touches}
-        assert failed not in before
-        assert failed in after
-
-    running(scenario())
+async def test_the_next_look_of_the_day_repairs_the_days_after_it():
+    at = await opened(number=12, rule=PlanRule(daily_min=5, weekly_budget=40, weekly_cap=40))
+    failed = (await at.touching.get_todays_queue())[0].url
+    await at.touching.mark_outcome(failed, "failed")
+    before = {touch.url for touch in (await at.touching.find_plan()).days[1].touches}
+    await at.touching.get_todays_queue()
+    after = {touch.url for touch in (await at.touching.find_plan()).days[1].touches}
+    assert failed not in before
+    assert failed in after
 
 
 @pytest.mark.parametrize("on", [True, False])
@@ -344,31 +293,25 @@ STEPS = [
 
 
 @pytest.mark.parametrize(("step", "used"), [step[1:] for step in STEPS], ids=[s[0] for s in STEPS])
-def test_counters_begin_anew_on_crossing_a_boundary_also_when_nothing_ran(step, used):
-    async def scenario():
-        at = await opened()
-        await at.touching.consume(5)
-        assert await at.touching.check_limits() == (False, "hourly_limit (5/5)")
-        at.clock.advance(step)
-        told = await at.touching.status()
-        assert [told.counters.get_used(kind) for kind in told.limits] == used
-        assert await at.touching.check_limits() == (True, "ok")
-
-    running(scenario())
+async def test_counters_begin_anew_on_crossing_a_boundary_also_when_nothing_ran(step, used):
+    at = await opened()
+    await at.touching.consume(5)
+    assert await at.touching.check_limits() == (False, "hourly_limit (5/5)")
+    at.clock.advance(step)
+    told = await at.touching.status()
+    assert [told.counters.get_used(kind) for kind in told.limits] == used
+    assert await at.touching.check_limits() == (True, "ok")
 
 
-def test_the_first_full_limit_is_named_with_its_numbers():
-    async def scenario():
-        at = await opened(rule=PlanRule(hourly_cap=100))
-        await at.touching.consume(20)
-        assert await at.touching.check_limits() == (False, "daily_limit (20/20)")
-        for _ in range(3):
-            at.clock.advance(DAY)
-            await at.touching.consume(20)
+async def test_the_first_full_limit_is_named_with_its_numbers():
+    at = await opened(rule=PlanRule(hourly_cap=100))
+    await at.touching.consume(20)
+    assert await at.touching.check_limits() == (False, "daily_limit (20/20)")
+    for _ in range(3):
         at.clock.advance(DAY)
-        assert await at.touching.check_limits() == (False, "weekly_limit (80/80)")
-
-    running(scenario())
+        await at.touching.consume(20)
+    at.clock.advance(DAY)
+    assert await at.touching.check_limits() == (False, "weekly_limit (80/80)")
 
 
 class Stopping:
@@ -445,55 +388,39 @@ async def crashed(store, writes, *, after, kind=lambda store: store):
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before a write", "after a write"])
-def test_a_crash_at_any_write_loses_neither_plan_nor_counters(after, record_property):
-    async def scenario():
-        return [await crashed(memory(), writes, after=after) for writes in range(16)]
-
-    kept = running(scenario())
+async def test_a_crash_at_any_write_loses_neither_plan_nor_counters(after, record_property):
+    kept = [await crashed(memory(), writes, after=after) for writes in range(16)]
     record_property("fault", f"touches, crash at a write: n={len(kept)}, {kept.count(False)} lost")
     assert all(kept)
 
 
-def test_a_crash_at_any_write_loses_nothing_on_a_real_file(tmp_path):
-    async def scenario():
-        kept = []
-        for writes in range(0, 12, 3):
-            backend = SqliteBackend(tmp_path / f"{writes}.db")
-            await backend.migrate()
-            store = backend.tenant(ACME).touches
-            kept.append(await crashed(store, writes, after=True))
-            await backend.close()
-        return kept
-
-    assert all(running(scenario()))
+async def test_a_crash_at_any_write_loses_nothing_on_a_real_file(tmp_path):
+    kept = []
+    for writes in range(0, 12, 3):
+        backend = SqliteBackend(tmp_path / f"{writes}.db")
+        await backend.migrate()
+        store = backend.tenant(ACME).touches
+        kept.append(await crashed(store, writes, after=True))
+        await backend.close()
+    assert all(kept)
 
 
-def test_who_counts_apart_from_marking_is_caught():
-    async def scenario():
-        return [
-            await crashed(memory(), writes, after=False, kind=TwoWrites) for writes in range(16)
-        ]
-
-    assert not all(running(scenario()))
+async def test_who_counts_apart_from_marking_is_caught():
+    assert not all(
+        [await crashed(memory(), writes, after=False, kind=TwoWrites) for writes in range(16)]
+    )
 
 
-def test_two_processes_that_look_at_once_see_one_plan():
-    async def scenario():
-        at = await opened()
-        others = [
-            TouchService(
-                at.store, rule=PlanRule(), zone=at.touching.zone, clock=at.clock, tenant=ACME
-            )
-            for _ in range(5)
-        ]
-        queues = await asyncio.gather(*(each.get_todays_queue() for each in others))
-        assert all(queue == queues[0] for queue in queues)
-        words = await asyncio.gather(
-            *(each.mark_outcome(queues[0][0].url, "done") for each in others)
-        )
-        assert words.count(True) == 1
-
-    running(scenario())
+async def test_two_processes_that_look_at_once_see_one_plan():
+    at = await opened()
+    others = [
+        TouchService(at.store, rule=PlanRule(), zone=at.touching.zone, clock=at.clock, tenant=ACME)
+        for _ in range(5)
+    ]
+    queues = await asyncio.gather(*(each.get_todays_queue() for each in others))
+    assert all(queue == queues[0] for queue in queues)
+    words = await asyncio.gather(*(each.mark_outcome(queues[0][0].url, "done") for each in others))
+    assert words.count(True) == 1
 
 
 class Restless:
@@ -509,14 +436,11 @@ class Restless:
         return False
 
 
-def test_a_week_others_keep_changing_is_given_up_in_the_end():
-    async def scenario():
-        at = await opened()
-        at.touching.store = Restless(at.store)
-        with pytest.raises(ConflictError):
-            await at.touching.get_todays_queue()
-
-    running(scenario())
+async def test_a_week_others_keep_changing_is_given_up_in_the_end():
+    at = await opened()
+    at.touching.store = Restless(at.store)
+    with pytest.raises(ConflictError):
+        await at.touching.get_todays_queue()
 
 
 DAYS = st.lists(
@@ -526,30 +450,29 @@ DAYS = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(DAYS, st.integers(5, 60))
-def test_no_day_or_week_has_more_than_its_budget_and_only_what_was_made_is_counted(days, number):
-    async def scenario():
-        at = await opened(number=number)
-        made = Counter()
-        for words in days:
-            queue = await at.touching.get_todays_queue()
-            assert len({touch.url for touch in queue}) == len(queue)
-            for touch, word in zip(queue, words, strict=False):
-                if word is not None:
-                    await at.touching.mark_outcome(touch.url, word)
-                    made[touch.day] += word is TouchOutcome.DONE
-            plan = await at.touching.find_plan()
-            assert all(len(slot.touches) <= slot.budget <= 20 for slot in plan.days)
-            assert sum(slot.budget for slot in plan.days) <= 80
-            for slot in plan.days:
-                assert slot.completed == made[slot.day]
-            told = await at.touching.status()
-            assert [told.counters.get_used(kind) for kind in told.limits][1:] == [
-                made[at.touching.today()],
-                sum(slot.completed for slot in plan.days),
-            ]
-            at.clock.advance(DAY)
-
-    running(scenario())
+async def test_no_day_or_week_has_more_than_its_budget_and_only_what_was_made_is_counted(
+    days, number
+):
+    at = await opened(number=number)
+    made = Counter()
+    for words in days:
+        queue = await at.touching.get_todays_queue()
+        assert len({touch.url for touch in queue}) == len(queue)
+        for touch, word in zip(queue, words, strict=False):
+            if word is not None:
+                await at.touching.mark_outcome(touch.url, word)
+                made[touch.day] += word is TouchOutcome.DONE
+        plan = await at.touching.find_plan()
+        assert all(len(slot.touches) <= slot.budget <= 20 for slot in plan.days)
+        assert sum(slot.budget for slot in plan.days) <= 80
+        for slot in plan.days:
+            assert slot.completed == made[slot.day]
+        told = await at.touching.status()
+        assert [told.counters.get_used(kind) for kind in told.limits][1:] == [
+            made[at.touching.today()],
+            sum(slot.completed for slot in plan.days),
+        ]
+        at.clock.advance(DAY)
 
 
 def test_a_script_has_the_same_as_plain_methods_in_one_file(tmp_path):

@@ -1,6 +1,5 @@
 """Touches put together: the appeal of a tenant's leads, read off its store."""
 
-import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -8,8 +7,7 @@ from model.backend import MemoryBackend
 from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, LeadScore
 from stoker.base.types import Depth, TenantId
 from stoker.enrichment.model import WorkItem, WorkState
-from stoker.heat.heat import HeatRule
-from stoker.heat.tiers import TierRule
+from stoker.heat.settings import HeatRule, TierRule
 from stoker.touches.setup import read_lead_appeals
 
 NOW = datetime(2026, 2, 9, 1, 30, tzinfo=UTC)
@@ -33,17 +31,17 @@ async def looked_at(store, number, value):
     assert await store.nights.finish_item(run, done, found)
 
 
-def test_leads_appeal_by_what_the_store_knows_of_them_and_others_not_at_all():
-    async def scenario():
-        store = MemoryBackend().tenant(TenantId("acme"))
-        for number, value in ((1, 0.9), (2, 0.5), (3, 0.1)):
-            await looked_at(store, number, value)
-        await store.attention.update_postures(
-            {CompanyId("T2"): 1.0},
-            rule=HeatRule(posture_weight=1.0, recency_weight=0.0, volume_weight=0.0),
-            tiers=TierRule(),
-            now=NOW,
-        )
-        return await read_lead_appeals(store, least=0.4)
-
-    assert asyncio.run(scenario()) == {"https://l1.test/": 0.9, "https://l2.test/": 1.0}
+async def test_leads_appeal_by_what_the_store_knows_of_them_and_others_not_at_all():
+    store = MemoryBackend().tenant(TenantId("acme"))
+    for number, value in ((1, 0.9), (2, 0.5), (3, 0.1)):
+        await looked_at(store, number, value)
+    await store.attention.update_postures(
+        {CompanyId("T2"): 1.0},
+        rule=HeatRule(posture_weight=1.0, recency_weight=0.0, volume_weight=0.0),
+        tiers=TierRule(),
+        now=NOW,
+    )
+    assert await read_lead_appeals(store, least=0.4) == {
+        "https://l1.test/": 0.9,
+        "https://l2.test/": 1.0,
+    }

@@ -15,16 +15,11 @@ from stoker.budgets.reservations import ReservationStatus
 from stoker.sandbox.http import Response
 from stoker.testing import FakeClock
 from stoker.vendors.answers import build_cache_key
-from stoker.vendors.attempts import (
-    MAX_ATTEMPTS,
-    MAX_RETRY_WAIT,
-    MAX_SERVER_ERRORS,
-    FailureKind,
-    VendorFailure,
-)
-from stoker.vendors.client import MAX_WAIT_FOR_OTHERS, POLL_INTERVAL, QueryResult
+from stoker.vendors.attempts import MAX_ATTEMPTS, MAX_RETRY_WAIT, MAX_SERVER_ERRORS
+from stoker.vendors.client import MAX_WAIT_FOR_OTHERS, POLL_INTERVAL
 from stoker.vendors.email_batches import EmailBatcher
 from stoker.vendors.email_verification import EmailQuery
+from stoker.vendors.model import FailureKind, VendorAnswer, VendorFailure
 from stoker.vendors.search import SEARCH_TTL, SearchQuery
 from vendor_desk import ACME, CANARY, Desk, Failing, Quick, Saying, at_desk
 
@@ -75,12 +70,12 @@ async def phases(here, key=KEY):
     return found
 
 
-def test_a_kept_answer_costs_nothing_and_is_counted_as_saved():
+async def test_a_kept_answer_costs_nothing_and_is_counted_as_saved():
     async def work(here):
         first, again = await ask(here), await ask(here, run="r2")
         return first, again, here.charged("tavily"), await here.counted("tavily")
 
-    first, again, charged, counted = at_desk(work)
+    first, again, charged, counted = await at_desk(work)
     assert (first.cost, first.saved) == ({"calls": 1, "credits": 1}, {})
     assert (again.cost, again.saved) == ({}, {"calls": 1, "credits": 1})
     assert again.answer == first.answer
@@ -88,7 +83,7 @@ def test_a_kept_answer_costs_nothing_and_is_counted_as_saved():
     assert counted == (1, 0)
 
 
-def test_an_answer_that_is_no_longer_good_is_paid_for_again():
+async def test_an_answer_that_is_no_longer_good_is_paid_for_again():
     async def work(here):
         answers = [await ask(here)]
         here.clock.advance(SEARCH_TTL - timedelta(seconds=1))
@@ -99,41 +94,41 @@ def test_an_answer_that_is_no_longer_good_is_paid_for_again():
         answers.append(await ask(here))
         return answers, here.charged("tavily"), await phases(here)
 
-    answers, charged, all_phases = at_desk(work, clock=FakeClock(), companies=500)
+    answers, charged, all_phases = await at_desk(work, clock=FakeClock(), companies=500)
     assert [bool(answer.saved) for answer in answers] == [False, True, False, True]
     assert charged == 2
     assert all_phases == [ReservationStatus.SETTLED] * 2
 
 
-def test_another_account_or_question_is_another_answer():
+async def test_another_account_or_question_is_another_answer():
     async def work(here):
         await ask(here)
         await ask(here, account="other")
         await ask(here, SearchQuery(query="something else"))
         return here.charged("tavily")
 
-    assert at_desk(work) == 3
+    assert await at_desk(work) == 3
 
 
-def test_whoever_asks_the_same_at_once_waits_for_the_one_answer():
+async def test_whoever_asks_the_same_at_once_waits_for_the_one_answer():
     async def work(here):
         answers = await asyncio.gather(*(ask(here) for _ in range(20)))
         return answers, here.charged("tavily"), here.clock.slept
 
-    answers, charged, slept = at_desk(work, {"tavily.latency": "20ms"})
+    answers, charged, slept = await at_desk(work, {"tavily.latency": "20ms"})
     assert charged == 1
     assert POLL_INTERVAL not in slept  # they wait for the answer itself
     assert sum(1 for answer in answers if answer.cost) == 1
 
 
-def test_a_vendor_that_asks_us_to_wait_is_heeded_and_asked_again():
+async def test_a_vendor_that_asks_us_to_wait_is_heeded_and_asked_again():
     vendor = Scripted(BUSY, BUSY)
 
     async def work(here):
         return await ask(here), await phases(here), here.clock.slept
 
-    answered, all_phases, slept = at_desk(work, says=vendor)
-    assert isinstance(answered, QueryResult)
+    answered, all_phases, slept = await at_desk(work, says=vendor)
+    assert isinstance(answered, VendorAnswer)
     assert all_phases == [
         ReservationStatus.RELEASED,
         ReservationStatus.RELEASED,
@@ -142,7 +137,7 @@ def test_a_vendor_that_asks_us_to_wait_is_heeded_and_asked_again():
     assert sum(1 for wait in slept if wait >= timedelta(seconds=0.9)) >= 2
 
 
-def test_everybody_with_the_same_key_waits_when_the_vendor_says_so():
+async def test_everybody_with_the_same_key_waits_when_the_vendor_says_so():
     async def work(here):
         await ask(here)
         began_at = here.clock.now()
@@ -150,7 +145,7 @@ def test_everybody_with_the_same_key_waits_when_the_vendor_says_so():
             return here.clock.now() - began_at
 
     vendor = Scripted(BUSY, BUSY, BUSY)
-    assert at_desk(work, says=vendor, clock=FakeClock()) >= timedelta(seconds=0.5)
+    assert await at_desk(work, says=vendor, clock=FakeClock()) >= timedelta(seconds=0.5)
 
 
 class Patient(FakeClock):
@@ -170,19 +165,19 @@ class Patient(FakeClock):
 TEN_MINUTES = Response(status=429, headers={"retry-after": "600"})
 
 
-def test_that_a_vendor_wants_to_be_left_alone_is_told_once_however_many_asked():
+async def test_that_a_vendor_wants_to_be_left_alone_is_told_once_however_many_asked():
     vendor = Scripted(*[TEN_MINUTES] * 12)
 
     async def work(here):
         questions = [SearchQuery(query=f"q{number}") for number in range(12)]
         asking = asyncio.gather(*(ask(here, question) for question in questions))
-        while here.clock.sleepers < 12:  # noqa: ASYNC110  # a clock rings no bell
+        while here.clock.sleepers < 12:  # a clock rings no bell
             await asyncio.sleep(0.01)
         here.clock.goes_on.set()
         await asking
         return here.told.of_type(ConnectorRests), len(vendor.asked)
 
-    told, asked = at_desk(work, says=vendor, clock=Patient())
+    told, asked = await at_desk(work, says=vendor, clock=Patient())
     assert asked == 24
     [event] = told
     assert (event.tenant, event.connector) == (ACME, "tavily")
@@ -191,23 +186,23 @@ def test_that_a_vendor_wants_to_be_left_alone_is_told_once_however_many_asked():
     assert event.message() == f"tavily asked to be left alone; it is asked nothing before {until}"
 
 
-def test_each_time_a_vendor_wants_to_be_left_alone_anew_is_told_and_a_second_is_not():
+async def test_each_time_a_vendor_wants_to_be_left_alone_anew_is_told_and_a_second_is_not():
     async def work(here):
         await ask(here)
         return [event.until - event.at for event in here.told.of_type(ConnectorRests)]
 
     twice = Scripted(TEN_MINUTES, TEN_MINUTES)
-    assert at_desk(work, says=twice, clock=FakeClock()) == [timedelta(minutes=10)] * 2
-    assert at_desk(work, says=Scripted(BUSY, BUSY), clock=FakeClock()) == []
+    assert await at_desk(work, says=twice, clock=FakeClock()) == [timedelta(minutes=10)] * 2
+    assert await at_desk(work, says=Scripted(BUSY, BUSY), clock=FakeClock()) == []
 
 
-def test_who_waits_for_which_vendor_is_known_while_it_wants_to_be_left_alone():
+async def test_who_waits_for_which_vendor_is_known_while_it_wants_to_be_left_alone():
     long = Response(status=429, headers={"retry-after": str(MAX_RETRY_WAIT.seconds + 1)})
 
     async def work(here):
         before = await here.get_vendor_client.attempts.list_cooldowns()
         asking = asyncio.create_task(ask(here))
-        while not here.clock.sleepers:  # noqa: ASYNC110  # a clock rings no bell
+        while not here.clock.sleepers:  # a clock rings no bell
             await asyncio.sleep(0.01)
         resting = await here.get_vendor_client.attempts.list_cooldowns()
         until = here.clock.now() + timedelta(minutes=10)
@@ -215,39 +210,39 @@ def test_who_waits_for_which_vendor_is_known_while_it_wants_to_be_left_alone():
         await asking
         return before, resting, until, await here.get_vendor_client.attempts.list_cooldowns()
 
-    before, resting, until, after = at_desk(work, says=Scripted(TEN_MINUTES), clock=Patient())
+    before, resting, until, after = await at_desk(work, says=Scripted(TEN_MINUTES), clock=Patient())
     assert (before, after) == ({}, {})
     assert resting == {"tavily": until}
 
     async def given_up(here):
         return await ask(here), await here.get_vendor_client.attempts.list_cooldowns()
 
-    failed, nobody_waits = at_desk(given_up, says=Scripted(long), clock=FakeClock())
+    failed, nobody_waits = await at_desk(given_up, says=Scripted(long), clock=FakeClock())
     assert failed.kind is FailureKind.LATER
     assert nobody_waits == {}
 
 
-def test_three_attempts_and_no_more_each_with_a_promise_of_its_own():
+async def test_three_attempts_and_no_more_each_with_a_promise_of_its_own():
     vendor = Scripted(*[BUSY] * 10)
 
     async def work(here):
         return await ask(here), await phases(here), await here.counted("tavily")
 
-    failed, all_phases, counted = at_desk(work, says=vendor)
+    failed, all_phases, counted = await at_desk(work, says=vendor)
     assert failed.kind is FailureKind.LATER
     assert all_phases == [ReservationStatus.RELEASED] * MAX_ATTEMPTS
     assert len(vendor.asked) == MAX_ATTEMPTS
     assert counted == (0, 0)
 
 
-def test_a_vendor_that_wants_us_gone_for_long_is_left_alone():
+async def test_a_vendor_that_wants_us_gone_for_long_is_left_alone():
     long = MAX_RETRY_WAIT + timedelta(seconds=1)
     vendor = Scripted(Response(status=503, headers={"retry-after": str(long.seconds)}))
 
     async def work(here):
         return await ask(here)
 
-    assert at_desk(work, says=vendor).kind is FailureKind.LATER
+    assert (await at_desk(work, says=vendor)).kind is FailureKind.LATER
     assert len(vendor.asked) == 1
 
 
@@ -264,45 +259,45 @@ GONE_FOR_LONG = timedelta(minutes=10)
 LONG = 120  # seconds; longer than anything here takes, so that a hang fails
 
 
-def test_nobody_waits_for_a_vendor_once_it_is_not_theirs_to_ask_any_more():
+async def test_nobody_waits_for_a_vendor_once_it_is_not_theirs_to_ask_any_more():
     busy = Response(status=429, headers={"retry-after": str(GONE_FOR_LONG.seconds)})
     vendor = Scripted(*[busy] * 5)
 
     async def work(here):
         theirs = True
-        asking = asyncio.create_task(ask(here, ours=lambda: theirs))
+        asking = asyncio.create_task(ask(here, still_owner=lambda: theirs))
         await came_to(lambda: phases(here), [ReservationStatus.RELEASED])
         theirs = False
         return await asyncio.wait_for(asking, LONG), await phases(here)
 
-    failed, all_phases = at_desk(work, says=vendor, clock=SystemClock())
+    failed, all_phases = await at_desk(work, says=vendor, clock=SystemClock())
     assert failed.kind is FailureKind.LATER
     assert all_phases == [ReservationStatus.RELEASED]
 
 
-def test_nobody_stands_in_line_once_it_is_not_theirs_to_ask_any_more():
+async def test_nobody_stands_in_line_once_it_is_not_theirs_to_ask_any_more():
     async def work(here):
         await here.get_limiter.delay_until("tavily", here.clock.now() + GONE_FOR_LONG)
         theirs = True
-        asking = asyncio.create_task(ask(here, ours=lambda: theirs))
+        asking = asyncio.create_task(ask(here, still_owner=lambda: theirs))
         await came_to(lambda: phases(here), [ReservationStatus.RESERVED])
         theirs = False
         failed = await asyncio.wait_for(asking, LONG)
         return failed, await phases(here), here.charged("tavily")
 
-    failed, all_phases, charged = at_desk(work, clock=SystemClock())
+    failed, all_phases, charged = await at_desk(work, clock=SystemClock())
     assert failed.kind is FailureKind.LATER
     assert (all_phases, charged) == ([ReservationStatus.RELEASED], 0)
 
 
 @pytest.mark.parametrize("told", [Response(status=400), Response(status=404), Response(status=422)])
-def test_a_question_the_vendor_cannot_answer_is_asked_once_and_costs_nothing(told):
+async def test_a_question_the_vendor_cannot_answer_is_asked_once_and_costs_nothing(told):
     vendor = Scripted(*[told] * 5)
 
     async def work(here):
         return await ask(here), await here.counted("tavily")
 
-    failed, counted = at_desk(work, says=vendor)
+    failed, counted = await at_desk(work, says=vendor)
     assert failed.kind is FailureKind.NEVER
     assert (len(vendor.asked), counted) == (1, (0, 0))
 
@@ -317,14 +312,14 @@ def test_a_question_the_vendor_cannot_answer_is_asked_once_and_costs_nothing(tol
         Response(status=500, headers={"x-should-retry": "false"}),
     ],
 )
-def test_what_may_have_been_charged_is_kept_aside_and_not_asked_again(told):
+async def test_what_may_have_been_charged_is_kept_aside_and_not_asked_again(told):
     vendor = Scripted(told)
 
     async def work(here):
         answers = [await ask(here), await ask(here, run="r2")]
         return answers, await phases(here), await here.counted("tavily"), here.told
 
-    answers, all_phases, counted, events = at_desk(work, says=vendor, deadline=0.3)
+    answers, all_phases, counted, events = await at_desk(work, says=vendor, deadline=0.3)
     assert [answer.kind for answer in answers] == [FailureKind.UNKNOWN] * 2
     assert all_phases == [ReservationStatus.UNCERTAIN]
     assert (len(vendor.asked), counted) == (1, (0, 1))
@@ -332,14 +327,14 @@ def test_what_may_have_been_charged_is_kept_aside_and_not_asked_again(told):
 
 
 @pytest.mark.parametrize("status", [500, 502, 504, 599])
-def test_a_vendor_that_says_it_broke_down_is_asked_again_for_other_money(status):
+async def test_a_vendor_that_says_it_broke_down_is_asked_again_for_other_money(status):
     vendor = Scripted(Response(status=status), Response(status=status))
 
     async def work(here):
         answered = await ask(here)
         return answered, await phases(here), await here.counted("tavily"), here.clock.slept
 
-    answered, all_phases, counted, slept = at_desk(work, says=vendor)
+    answered, all_phases, counted, slept = await at_desk(work, says=vendor)
     assert answered.cost == {"calls": 1, "credits": 1}
     assert f"{KEY}/2" in answered.note  # whoever reads of it learns what to find out
     assert all_phases == [
@@ -351,27 +346,27 @@ def test_a_vendor_that_says_it_broke_down_is_asked_again_for_other_money(status)
     assert len(slept) >= 2
 
 
-def test_a_vendor_that_breaks_down_three_times_over_a_question_is_not_asked_it_again_that_day():
+async def test_a_vendor_that_breaks_down_three_times_over_a_question_is_not_asked_again_that_day():
     vendor = Scripted(*[BROKEN] * 10)
 
     async def work(here):
         answers = [await ask(here), await ask(here, run="r2")]
         return answers, await phases(here), here.told.of_type(OutcomeUncertain)
 
-    answers, all_phases, events = at_desk(work, says=vendor)
+    answers, all_phases, events = await at_desk(work, says=vendor)
     assert [answer.kind for answer in answers] == [FailureKind.UNKNOWN] * 2
     assert all_phases == [ReservationStatus.UNCERTAIN] * MAX_ATTEMPTS
     assert len(vendor.asked) == len(events) == MAX_ATTEMPTS
 
 
-def test_a_question_may_break_a_vendor_down_and_then_have_to_wait_like_any_other():
+async def test_a_question_may_break_a_vendor_down_and_then_have_to_wait_like_any_other():
     vendor = Scripted(BROKEN, BUSY)
 
     async def work(here):
         return await ask(here), await phases(here)
 
-    answered, all_phases = at_desk(work, says=vendor)
-    assert isinstance(answered, QueryResult)
+    answered, all_phases = await at_desk(work, says=vendor)
+    assert isinstance(answered, VendorAnswer)
     assert all_phases == [
         ReservationStatus.UNCERTAIN,
         ReservationStatus.RELEASED,
@@ -379,18 +374,18 @@ def test_a_question_may_break_a_vendor_down_and_then_have_to_wait_like_any_other
     ]
 
 
-def test_asking_again_after_a_breakdown_is_refused_where_its_money_is_not_there():
+async def test_asking_again_after_a_breakdown_is_refused_where_its_money_is_not_there():
     vendor = Scripted(*[BROKEN] * 10)
 
     async def work(here):
         return await ask(here), await here.counted("tavily")
 
-    refused, counted = at_desk(work, says=vendor, limit=2)
+    refused, counted = await at_desk(work, says=vendor, limit=2)
     assert isinstance(refused, Refusal)
     assert (counted, len(vendor.asked)) == ((0, 2), 2)
 
 
-def test_a_vendor_that_is_down_is_asked_each_question_once_until_it_answers_again():
+async def test_a_vendor_that_is_down_is_asked_each_question_once_until_it_answers_again():
     vendor = Scripted(*[BROKEN] * (MAX_SERVER_ERRORS + 1), None, BROKEN)
 
     async def work(here):
@@ -403,16 +398,16 @@ def test_a_vendor_that_is_down_is_asked_each_question_once_until_it_answers_agai
 
     # Three questions at three times, then one is given up at the tenth breakdown in a row and one
     # at the next; the one after that is answered, and then a breakdown is worth another question.
-    assert at_desk(work, says=vendor) == [3, 3, 3, 1, 1, 1, 2, 1]
+    assert await at_desk(work, says=vendor) == [3, 3, 3, 1, 1, 1, 2, 1]
 
 
-def test_nobody_asks_again_after_a_breakdown_what_is_no_longer_theirs():
+async def test_nobody_asks_again_after_a_breakdown_what_is_no_longer_theirs():
     vendor = Scripted(*[BROKEN] * 10)
 
     async def work(here):
-        return await ask(here, ours=lambda: not vendor.asked), await phases(here)
+        return await ask(here, still_owner=lambda: not vendor.asked), await phases(here)
 
-    failed, all_phases = at_desk(work, says=vendor)
+    failed, all_phases = await at_desk(work, says=vendor)
     assert failed.kind is FailureKind.UNKNOWN
     assert all_phases == [ReservationStatus.UNCERTAIN]
 
@@ -426,7 +421,7 @@ class Tomorrow(Quick):
         return super().now() + self.proceed
 
 
-def test_another_day_it_is_asked_anew_under_a_promise_of_its_own_and_the_old_one_still_counts():
+async def test_another_day_it_is_asked_again_under_a_new_promise_and_the_old_one_still_counts():
     vendor, clock = Scripted(CUT_OFF), Tomorrow()
 
     async def work(here):
@@ -434,15 +429,15 @@ def test_another_day_it_is_asked_anew_under_a_promise_of_its_own_and_the_old_one
         clock.proceed = timedelta(days=2)
         return first, await ask(here), await phases(here), await here.counted("tavily")
 
-    first, anew, all_phases, counted = at_desk(work, says=vendor, clock=clock)
+    first, anew, all_phases, counted = await at_desk(work, says=vendor, clock=clock)
     assert first.kind is FailureKind.UNKNOWN
-    assert isinstance(anew, QueryResult)
+    assert isinstance(anew, VendorAnswer)
     assert "asked again" in anew.note
     assert all_phases == [ReservationStatus.UNCERTAIN, ReservationStatus.SETTLED]
     assert (len(vendor.asked), counted) == (2, (1, 1))
 
 
-def test_once_somebody_found_out_it_is_asked_again():
+async def test_once_somebody_found_out_it_is_asked_again():
     vendor = Scripted(CUT_OFF)
 
     async def work(here):
@@ -451,13 +446,13 @@ def test_once_somebody_found_out_it_is_asked_again():
         await money.release(f"{KEY}/1", reason="not on the bill", now=here.clock.now())
         return await ask(here), await phases(here)
 
-    answered, all_phases = at_desk(work, says=vendor)
-    assert isinstance(answered, QueryResult)
+    answered, all_phases = await at_desk(work, says=vendor)
+    assert isinstance(answered, VendorAnswer)
     assert all_phases == [ReservationStatus.RELEASED, ReservationStatus.SETTLED]
 
 
 @pytest.mark.parametrize("status", [401, 402, 403, 432, 433, 301])
-def test_a_connector_that_will_not_work_is_off_for_the_run_and_costs_nothing(status):
+async def test_a_connector_that_will_not_work_is_off_for_the_run_and_costs_nothing(status):
     vendor = Scripted(*[Response(status=status)] * 2)
 
     async def work(here):
@@ -465,7 +460,7 @@ def test_a_connector_that_will_not_work_is_off_for_the_run_and_costs_nothing(sta
         answers.append(await ask(here, run="r2"))
         return answers, await here.counted("tavily"), here.told.of_type(ConnectorOff)
 
-    answers, counted, events = at_desk(work, says=vendor)
+    answers, counted, events = await at_desk(work, says=vendor)
     assert [answer.kind for answer in answers] == [FailureKind.OFF] * 3
     assert len(vendor.asked) == 2  # once in each run
     assert counted == (0, 0)
@@ -474,28 +469,28 @@ def test_a_connector_that_will_not_work_is_off_for_the_run_and_costs_nothing(sta
     assert CANARY not in str((answers, events))
 
 
-def test_no_cap_on_a_unit_is_for_a_person_to_mend():
+async def test_no_cap_on_a_unit_is_for_a_person_to_mend():
     async def work(here):
         return await ask(here), here.charged("tavily")
 
-    failed, charged = at_desk(work, capped=["lusha"])
+    failed, charged = await at_desk(work, capped=["lusha"])
     assert failed.kind is FailureKind.OFF
     assert "stoker caps set" in failed.reason
     assert charged == 0
 
 
-def test_a_cap_that_is_used_up_refuses_and_nothing_is_asked():
+async def test_a_cap_that_is_used_up_refuses_and_nothing_is_asked():
     async def work(here):
         answers = [await ask(here, account=str(number)) for number in range(4)]
         return answers, here.charged("tavily")
 
-    answers, charged = at_desk(work, limit=2)
-    assert [type(answer) for answer in answers] == [QueryResult, QueryResult, Refusal, Refusal]
+    answers, charged = await at_desk(work, limit=2)
+    assert [type(answer) for answer in answers] == [VendorAnswer, VendorAnswer, Refusal, Refusal]
     assert answers[2].reason == "CAP_CONNECTOR_DAY"
     assert charged == 2
 
 
-def test_a_vendor_that_charges_more_is_settled_as_it_was_and_told_of():
+async def test_a_vendor_that_charges_more_is_settled_as_it_was_and_told_of():
     async def work(here):
         answers = [await ask(here, account=str(number)) for number in range(3)]
         return (
@@ -505,24 +500,26 @@ def test_a_vendor_that_charges_more_is_settled_as_it_was_and_told_of():
             here.told.of_type(Overrun),
         )
 
-    answers, charged, counted, overruns = at_desk(work, {"tavily.price_percent": 300}, limit=5)
-    assert [type(answer) for answer in answers] == [QueryResult, QueryResult, Refusal]
+    answers, charged, counted, overruns = await at_desk(
+        work, {"tavily.price_percent": 300}, limit=5
+    )
+    assert [type(answer) for answer in answers] == [VendorAnswer, VendorAnswer, Refusal]
     assert counted == (charged, 0) == (6, 0)
     assert len(overruns) == 2
 
 
-def test_that_a_vendor_charged_more_is_told_once_however_often_its_answer_is_used():
+async def test_that_a_vendor_charged_more_is_told_once_however_often_its_answer_is_used():
     async def work(here):
         answers = [await ask(here) for _ in range(3)]
         return answers, await phases(here), here.told.of_type(Overrun)
 
-    answers, all_phases, overruns = at_desk(work, {"tavily.price_percent": 300})
+    answers, all_phases, overruns = await at_desk(work, {"tavily.price_percent": 300})
     assert [bool(answer.saved) for answer in answers] == [False, True, True]
     assert all_phases == [ReservationStatus.SETTLED]
     assert len(overruns) == 1
 
 
-def test_whoever_dies_between_keeping_and_settling_has_paid_once():
+async def test_whoever_dies_between_keeping_and_settling_has_paid_once():
     async def work(here):
         answered = await ask(here)
         before = await phases(here)
@@ -530,50 +527,52 @@ def test_whoever_dies_between_keeping_and_settling_has_paid_once():
         return answered, before, again, await phases(here), await here.counted("tavily")
 
     gone = [UncertainError("the store is gone")] * 100
-    answered, before, again, after, counted = at_desk(work, store=failing("money", settle=gone))
-    assert isinstance(answered, QueryResult)
+    answered, before, again, after, counted = await at_desk(
+        work, store=failing("money", settle=gone)
+    )
+    assert isinstance(answered, VendorAnswer)
     assert before == [ReservationStatus.SENT]
     assert again.saved == {"calls": 1, "credits": 1}
     assert after == [ReservationStatus.SETTLED]
     assert counted == (1, 0)
 
 
-def test_a_paid_answer_that_cannot_be_saved_is_not_paid_for_again():
+async def test_a_paid_answer_that_cannot_be_saved_is_not_paid_for_again():
     async def work(here):
         answers = [await ask(here), await ask(here), await ask(here)]
         saved = await here.store.answers.find_answers([KEY])
         return answers, here.charged("tavily"), await here.counted("tavily"), saved
 
     full = failing("answers", save_answers=[TransientError("full")])
-    answers, charged, counted, saved = at_desk(work, store=full)
+    answers, charged, counted, saved = await at_desk(work, store=full)
     assert [bool(answer.saved) for answer in answers] == [False, True, True]
     assert counted == (charged, 0) == (1, 0)
     assert KEY in saved  # the next query saved it
 
 
-def test_a_paid_answer_serves_this_process_while_the_store_takes_none():
+async def test_a_paid_answer_serves_this_process_while_the_store_takes_none():
     async def work(here):
         answers = [await ask(here) for _ in range(3)]
         return answers, here.charged("tavily")
 
     full = failing("answers", save_answers=[TransientError("full")] * 100)
-    answers, charged = at_desk(work, store=full)
+    answers, charged = await at_desk(work, store=full)
     assert [bool(answer.saved) for answer in answers] == [False, True, True]
     assert charged == 1
 
 
-def test_two_processes_that_ask_the_same_pay_once():
+async def test_two_processes_that_ask_the_same_pay_once():
     async def work(here):
         other = beside(here)
         answers = await asyncio.gather(ask(here), ask(other), ask(here, run="r2"))
         return answers, here.charged("tavily")
 
-    answers, charged = at_desk(work, {"tavily.latency": "30ms"})
-    assert all(isinstance(answer, QueryResult) for answer in answers)
+    answers, charged = await at_desk(work, {"tavily.latency": "30ms"})
+    assert all(isinstance(answer, VendorAnswer) for answer in answers)
     assert charged == 1
 
 
-def test_a_question_of_a_process_that_hangs_is_left_to_it():
+async def test_a_question_of_a_process_that_hangs_is_left_to_it():
     async def work(here):
         other = beside(here)
         hung = asyncio.create_task(ask(other))
@@ -585,12 +584,12 @@ def test_a_question_of_a_process_that_hangs_is_left_to_it():
         hung.cancel()
         return failed, here.clock.elapsed()
 
-    failed, waited = at_desk(work, {"tavily.fault.hang": 1.0}, clock=FakeClock())
+    failed, waited = await at_desk(work, {"tavily.fault.hang": 1.0}, clock=FakeClock())
     assert failed.kind is FailureKind.LATER
     assert waited >= MAX_WAIT_FOR_OTHERS
 
 
-def test_a_kept_answer_that_cannot_be_read_is_asked_for_anew():
+async def test_a_kept_answer_that_cannot_be_read_is_asked_for_anew():
     async def work(here):
         await ask(here)
         kept = (await here.store.answers.find_answers([KEY]))[KEY]
@@ -600,10 +599,10 @@ def test_a_kept_answer_that_cannot_be_read_is_asked_for_anew():
             seen.append(bool((await ask(here)).cost))
         return seen
 
-    assert at_desk(work) == [True] * 4
+    assert await at_desk(work) == [True] * 4
 
 
-def test_the_latest_of_many_attempts_is_found_in_few_looks():
+async def test_the_latest_of_many_attempts_is_found_in_few_looks():
     vendor = Scripted(*[BUSY] * 60)
 
     async def work(here):
@@ -615,7 +614,7 @@ def test_the_latest_of_many_attempts_is_found_in_few_looks():
         await ask(here)
         return here.store.money.asked["hold"] - before, await phases(here)
 
-    looks, all_phases = at_desk(work, says=vendor, clock=FakeClock(), store=failing("money"))
+    looks, all_phases = await at_desk(work, says=vendor, clock=FakeClock(), store=failing("money"))
     assert len(all_phases) == 62
     assert looks < 20
 
@@ -641,7 +640,7 @@ def batches(here):
     return sum(1 for seen in here.box.log if seen.target == "/v2/validatebatch")
 
 
-def test_addresses_of_many_companies_go_together_when_nobody_else_can_come():
+async def test_addresses_of_many_companies_go_together_when_nobody_else_can_come():
     async def work(here):
         emails = people_of(here, 60)
 
@@ -654,26 +653,26 @@ def test_addresses_of_many_companies_go_together_when_nobody_else_can_come():
             told = await asyncio.gather(*(company(number, together) for number in range(20)))
         return [answer for each in told for answer in each.values()], batches(here)
 
-    answers, calls = at_desk(work, clock=SystemClock())
+    answers, calls = await at_desk(work, clock=SystemClock())
     assert len(answers) == 60
-    assert all(isinstance(answer, QueryResult) for answer in answers)
+    assert all(isinstance(answer, VendorAnswer) for answer in answers)
     assert calls == 1
 
 
-def test_a_full_batch_goes_at_once_and_the_rest_after_a_while():
+async def test_a_full_batch_goes_at_once_and_the_rest_after_a_while():
     async def work(here):
         emails = people_of(here, 150)
         async with batching(here, wait=timedelta(seconds=2)) as together:
             told = await together.verify(emails)
         return told, batches(here), here.clock.slept
 
-    told, calls, slept = at_desk(work)
+    told, calls, slept = await at_desk(work)
     assert len(verdicts(told)) == 150
     assert calls == 2
     assert timedelta(seconds=2) in slept
 
 
-def test_each_address_is_kept_by_itself_and_never_paid_for_twice():
+async def test_each_address_is_kept_by_itself_and_never_paid_for_twice():
     async def work(here):
         emails = people_of(here, 40)
         async with batching(here) as together:
@@ -682,7 +681,7 @@ def test_each_address_is_kept_by_itself_and_never_paid_for_twice():
             again = await together.verify([email.upper() for email in emails[10:40]])
         return first, again, charged, here.charged("zerobounce"), await here.counted("zerobounce")
 
-    first, again, charged, in_all, counted = at_desk(work)
+    first, again, charged, in_all, counted = await at_desk(work)
     known = verdicts(first)
     for email, answer in again.items():
         assert bool(answer.saved) == (email.lower() in known)
@@ -692,44 +691,44 @@ def test_each_address_is_kept_by_itself_and_never_paid_for_twice():
     assert counted == (in_all, 0)
 
 
-def test_the_same_address_wanted_twice_at_once_is_asked_about_once():
+async def test_the_same_address_wanted_twice_at_once_is_asked_about_once():
     async def work(here):
         emails = people_of(here, 5)
         async with batching(here, wait=timedelta(0)) as together:
             told = await asyncio.gather(*(together.verify(emails) for _ in range(8)))
         return told, here.charged("zerobounce"), batches(here)
 
-    told, charged, calls = at_desk(work, {"zerobounce.latency": "30ms"})
+    told, charged, calls = await at_desk(work, {"zerobounce.latency": "30ms"})
     assert all(each == told[0] for each in told)
     assert charged <= 5
     assert calls == 1
 
 
-def test_what_is_no_address_is_told_and_never_sent():
+async def test_what_is_no_address_is_told_and_never_sent():
     async def work(here):
         async with batching(here) as together:
             return await together.verify(["nobody", "valid@example.com", ""])
 
-    told = at_desk(work)
+    told = await at_desk(work)
     assert [told[text].kind for text in ("nobody", "")] == [FailureKind.NEVER] * 2
     assert told["valid@example.com"].answer.verdict is EmailStatus.VALID
 
 
-def test_a_cap_with_room_for_some_verifies_those_and_leaves_the_rest():
+async def test_a_cap_with_room_for_some_verifies_those_and_leaves_the_rest():
     async def work(here):
         emails = people_of(here, 50)
         async with batching(here) as together:
             told = await together.verify(emails)
         return told, here.charged("zerobounce"), await here.counted("zerobounce", "calls")
 
-    told, charged, counted = at_desk(work, limit=20)
+    told, charged, counted = await at_desk(work, limit=20)
     kinds = [type(answer) for answer in told.values()]
-    assert (kinds.count(QueryResult), kinds.count(Refusal)) == (20, 30)
+    assert (kinds.count(VendorAnswer), kinds.count(Refusal)) == (20, 30)
     assert counted == (20, 0)
     assert charged <= 20
 
 
-def test_addresses_of_a_batch_whose_answer_was_lost_are_not_paid_for_in_another_one():
+async def test_addresses_of_a_batch_whose_answer_was_lost_are_not_paid_for_in_another_one():
     async def work(here):
         emails = people_of(here, 30)
         async with batching(here) as together:
@@ -740,15 +739,15 @@ def test_addresses_of_a_batch_whose_answer_was_lost_are_not_paid_for_in_another_
             again = await together.verify(emails[10:30])
         return lost, again, charged, here.charged("zerobounce")
 
-    lost, again, charged, in_all = at_desk(work, {"zerobounce.fault.close": 1.0})
+    lost, again, charged, in_all = await at_desk(work, {"zerobounce.fault.close": 1.0})
     assert {each.kind for each in lost.values()} == {FailureKind.UNKNOWN}
     told = list(again.values())
     assert {each.kind for each in told[:10]} == {FailureKind.UNKNOWN}
-    assert all(isinstance(each, QueryResult) for each in told[10:])
+    assert all(isinstance(each, VendorAnswer) for each in told[10:])
     assert charged + sum(each.cost["credits"] for each in told[10:]) == in_all
 
 
-def test_another_day_addresses_of_a_lost_batch_are_verified_anew():
+async def test_another_day_addresses_of_a_lost_batch_are_verified_anew():
     clock = Tomorrow()
 
     async def work(here):
@@ -761,14 +760,14 @@ def test_another_day_addresses_of_a_lost_batch_are_verified_anew():
             clock.proceed = timedelta(days=2)
             return lost, same_day, await together.verify(emails)
 
-    lost, same_day, anew = at_desk(work, {"zerobounce.fault.close": 1.0}, clock=clock)
+    lost, same_day, anew = await at_desk(work, {"zerobounce.fault.close": 1.0}, clock=clock)
     assert {each.kind for each in lost.values()} == {FailureKind.UNKNOWN}
     assert {each.kind for each in same_day.values()} == {FailureKind.UNKNOWN}
     assert all("asked again from" in each.reason for each in same_day.values())
     assert len(verdicts(anew)) == 5
 
 
-def test_a_batch_that_came_to_nothing_is_asked_about_again():
+async def test_a_batch_that_came_to_nothing_is_asked_about_again():
     async def work(here):
         emails = people_of(here, 3)
         async with batching(here) as together:
@@ -777,12 +776,12 @@ def test_a_batch_that_came_to_nothing_is_asked_about_again():
             told = await together.verify(emails)
         return failed, told
 
-    failed, told = at_desk(work, {"zerobounce.fault.unavailable": 1.0})
+    failed, told = await at_desk(work, {"zerobounce.fault.unavailable": 1.0})
     assert {each.kind for each in failed.values()} == {FailureKind.LATER}
     assert len(verdicts(told)) == 3
 
 
-def test_one_company_that_gives_up_does_not_take_the_others_verdict_along():
+async def test_one_company_that_gives_up_does_not_take_the_others_verdict_along():
     async def work(here):
         emails = people_of(here, 2)
         async with batching(here, wait=timedelta(0)) as together:
@@ -792,19 +791,19 @@ def test_one_company_that_gives_up_does_not_take_the_others_verdict_along():
             one.cancel()
             return await other
 
-    assert len(verdicts(at_desk(work, {"zerobounce.latency": "80ms"}))) == 2
+    assert len(verdicts(await at_desk(work, {"zerobounce.latency": "80ms"}))) == 2
 
 
-def test_a_store_that_fails_tells_everybody_who_waits():
+async def test_a_store_that_fails_tells_everybody_who_waits():
     async def work(here):
         async with batching(here) as together:
             return await together.verify(people_of(here, 2))
 
     gone = failing("answers", find_answers=[TransientError("gone")])
-    assert {each.reason for each in at_desk(work, store=gone).values()} == {"gone"}
+    assert {each.reason for each in (await at_desk(work, store=gone)).values()} == {"gone"}
 
 
-def test_verdicts_are_kept_for_as_long_as_they_are_sure():
+async def test_verdicts_are_kept_for_as_long_as_they_are_sure():
     async def work(here):
         async with batching(here) as together:
             await together.verify(["valid@example.com", "unknown@example.com"])
@@ -815,14 +814,14 @@ def test_verdicts_are_kept_for_as_long_as_they_are_sure():
         kept = await here.store.answers.find_answers(list(keys.values()))
         return [kept[key].expires_at - kept[key].at for key in keys.values()]
 
-    valid, unknown = at_desk(work)
+    valid, unknown = await at_desk(work)
     assert valid > timedelta(days=30) > timedelta(days=7) > unknown > timedelta(0)
 
 
-def test_the_tenant_is_named_in_what_is_told():
+async def test_the_tenant_is_named_in_what_is_told():
     async def work(here):
         await ask(here)
         return here.told.events
 
-    events = at_desk(work, says=Scripted(Response(status=401)))
+    events = await at_desk(work, says=Scripted(Response(status=401)))
     assert [event.tenant for event in events] == [ACME]

@@ -8,9 +8,8 @@ import pytest
 
 from stoker.base.clock import SystemClock
 from stoker.budgets.reservations import OPEN_STATUSES
-from stoker.vendors.attempts import FailureKind
-from stoker.vendors.client import QueryResult
 from stoker.vendors.email_batches import EmailBatcher
+from stoker.vendors.model import FailureKind, VendorAnswer
 from stoker.vendors.search import SearchQuery
 from vendor_desk import Desk, at_desk
 
@@ -53,7 +52,7 @@ async def overtaken(here, verb, work):
 
 
 @pytest.mark.parametrize("verb", ["find_reservation", "reserve"])
-def test_a_question_answered_meanwhile_is_not_paid_for_again(verb):
+async def test_a_question_answered_meanwhile_is_not_paid_for_again(verb):
     async def asked(desk):
         return await desk.get_vendor_client.ask(
             desk.search, QUESTION, account="201900001A", run="r1"
@@ -62,16 +61,16 @@ def test_a_question_answered_meanwhile_is_not_paid_for_again(verb):
     async def work(here):
         return await overtaken(here, verb, asked), here.charged("tavily")
 
-    (first, late), charged = at_desk(work, clock=SystemClock())
-    assert isinstance(first, QueryResult)
-    assert isinstance(late, QueryResult)
+    (first, late), charged = await at_desk(work, clock=SystemClock())
+    assert isinstance(first, VendorAnswer)
+    assert isinstance(late, VendorAnswer)
     assert late.saved == first.cost
     assert charged == 1
 
 
 @pytest.mark.parametrize("verb", ["find_reservation", "reserve"])
 @pytest.mark.parametrize("more", [0, 1])
-def test_addresses_verified_meanwhile_are_not_paid_for_again(verb, more):
+async def test_addresses_verified_meanwhile_are_not_paid_for_again(verb, more):
     async def work(here):
         people = [p.email for c in map(here.box.world.get_company, range(20)) for p in c.people][:6]
 
@@ -87,7 +86,7 @@ def test_addresses_verified_meanwhile_are_not_paid_for_again(verb, more):
         both = await overtaken(here, verb, verified)
         return both, here.charged("zerobounce")
 
-    (first, late), charged = at_desk(work, clock=SystemClock())
+    (first, late), charged = await at_desk(work, clock=SystemClock())
     verdicts = {email: said.answer.verdict for email, said in first.items()}
     assert {email: said.answer.verdict for email, said in late.items()} == {
         email: verdicts[email] for email in late
@@ -96,7 +95,9 @@ def test_addresses_verified_meanwhile_are_not_paid_for_again(verb, more):
 
 
 @pytest.mark.parametrize("verb", ["find_reservation", "reserve", "mark_sent"])
-def test_who_was_held_still_while_asking_asks_nothing_once_its_work_is_no_longer_its_own(verb):
+async def test_who_was_held_still_while_asking_asks_nothing_once_its_work_is_no_longer_its_own(
+    verb,
+):
     async def work(here):
         still, ours = [], [True]
 
@@ -107,7 +108,7 @@ def test_who_was_held_still_while_asking_asks_nothing_once_its_work_is_no_longer
         late = Desk(here.box, here.http, here.backend, here.clock, owner="late", store=held)
         asking = asyncio.create_task(
             late.get_vendor_client.ask(
-                late.search, QUESTION, account="201900001A", run="r1", ours=lambda: ours[0]
+                late.search, QUESTION, account="201900001A", run="r1", still_owner=lambda: ours[0]
             )
         )
         await still[0].reached.wait()
@@ -120,7 +121,7 @@ def test_who_was_held_still_while_asking_asks_nothing_once_its_work_is_no_longer
             await here.store.money.list_reservations(phases=tuple(OPEN_STATUSES)),
         )
 
-    outcome, charged, holds = at_desk(work, clock=SystemClock())
+    outcome, charged, holds = await at_desk(work, clock=SystemClock())
     assert (outcome.kind, charged) == (FailureKind.LATER, 0)
     assert "another process" in outcome.reason
     assert holds == []

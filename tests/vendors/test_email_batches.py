@@ -19,9 +19,8 @@ from stoker.rate_limits.limiter import VendorLimit, VendorLimits
 from stoker.rate_limits.rate_limit import Rate
 from stoker.sandbox.server import Sandbox
 from stoker.testing import FakeClock
-from stoker.vendors.attempts import FailureKind
-from stoker.vendors.client import QueryResult
 from stoker.vendors.email_batches import EmailBatcher
+from stoker.vendors.model import FailureKind, VendorAnswer
 from vendor_desk import A_LOT, ACME, Desk, Failing
 
 BOLT = TenantId("bolt")
@@ -102,12 +101,9 @@ async def everybodys_turn():
         await asyncio.sleep(0)
 
 
-def at_office(work, **kind):
-    async def whole():
-        async with office(**kind) as here:
-            return await asyncio.wait_for(work(here), LONG)
-
-    return asyncio.run(whole())
+async def at_office(work, **kind):
+    async with office(**kind) as here:
+        return await asyncio.wait_for(work(here), LONG)
 
 
 def addresses(tenant, first, count):
@@ -142,12 +138,12 @@ async def everybody(here, sizes, *, most):
         return {tenant: await verdicts_of(each) for tenant, each in tasks.items()}
 
 
-def test_two_tenants_that_share_one_pace_make_few_full_batches():
+async def test_two_tenants_that_share_one_pace_make_few_full_batches():
     async def work(here):
         told = await everybody(here, {ACME: [3] * 20, BOLT: [2] * 20}, most=100)
         return told, here.box.read_batches
 
-    told, batches = at_office(work)
+    told, batches = await at_office(work)
     assert sorted(map(len, batches)) == [40, 60]
     assert {tenant: len(each) for tenant, each in told.items()} == {ACME: 60, BOLT: 40}
 
@@ -157,7 +153,7 @@ sizes = st.lists(st.integers(1, 4), max_size=6)
 
 @how(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(sizes, sizes, st.integers(1, 5), st.integers(0, 12))
-def test_batches_are_as_few_as_can_be_of_one_tenant_each_and_every_address_is_paid_for_once(
+async def test_batches_are_as_few_as_can_be_of_one_tenant_each_and_every_address_is_paid_for_once(
     acmes, bolts, most, limit
 ):
     async def work(here):
@@ -165,7 +161,7 @@ def test_batches_are_as_few_as_can_be_of_one_tenant_each_and_every_address_is_pa
         kept = {tenant: await desk.counted("zerobounce") for tenant, desk in here.desks.items()}
         return told, here.box.read_batches, here.box.charges.get("zerobounce", {}), kept
 
-    told, batches, charged, kept = at_office(work, limit=limit)
+    told, batches, charged, kept = await at_office(work, limit=limit)
     sent = [email for batch in batches for email in batch]
     assert len(set(sent)) == len(sent)
     assert all(len({email.split("@")[1] for email in batch}) == 1 for batch in batches)
@@ -175,12 +171,12 @@ def test_batches_are_as_few_as_can_be_of_one_tenant_each_and_every_address_is_pa
         of_theirs = [batch for batch in batches if str(tenant) in batch[0]]
         assert len(of_theirs) == -(-fits // most)
         kinds = [type(each) for each in told[tenant]]
-        assert (kinds.count(QueryResult), kinds.count(Refusal)) == (fits, sum(brought_by) - fits)
+        assert (kinds.count(VendorAnswer), kinds.count(Refusal)) == (fits, sum(brought_by) - fits)
     assert sum(settled for settled, _ in kept.values()) == charged.get("credits", 0)
     assert all(promised == 0 for _, promised in kept.values())
 
 
-def test_a_batch_fills_while_the_pace_makes_it_wait():
+async def test_a_batch_fills_while_the_pace_makes_it_wait():
     class Held(FakeClock):
         """A clock on which the pace's hour passes only when told to."""
 
@@ -200,12 +196,12 @@ def test_a_batch_fills_while_the_pace_makes_it_wait():
             here.clock.go.set()
             return await verdicts_of(tasks), here.box.read_batches
 
-    told, batches = at_office(work, clock=Held(), rate=ONE_AN_HOUR, places=4)
+    told, batches = await at_office(work, clock=Held(), rate=ONE_AN_HOUR, places=4)
     assert len(told) == 30
     assert list(map(len, batches)) == [1, 30]
 
 
-def test_what_a_cap_refuses_uses_up_nobody_elses_turn():
+async def test_what_a_cap_refuses_uses_up_nobody_elses_turn():
     async def work(here):
         async with here.batching(ACME) as acmes, here.batching(BOLT) as bolts:
             began_at = here.clock.now()
@@ -213,12 +209,14 @@ def test_what_a_cap_refuses_uses_up_nobody_elses_turn():
             again = await bolts.verify(addresses(BOLT, 0, 3))
             return refused, again, here.clock.now() - began_at, here.box.read_batches
 
-    refused, again, took, batches = at_office(work, clock=FakeClock(), rate=ONE_AN_HOUR, limit=0)
+    refused, again, took, batches = await at_office(
+        work, clock=FakeClock(), rate=ONE_AN_HOUR, limit=0
+    )
     assert {type(each) for each in (*refused.values(), *again.values())} == {Refusal}
     assert (took, batches) == (timedelta(0), [])
 
 
-def test_a_batch_whose_turn_cannot_be_had_is_told_to_everybody_in_it():
+async def test_a_batch_whose_turn_cannot_be_had_is_told_to_everybody_in_it():
     async def work(here):
         async with here.batching(ACME) as together:
             return await together.verify(addresses(ACME, 0, 3)), here.box.read_batches
@@ -228,12 +226,12 @@ def test_a_batch_whose_turn_cannot_be_had_is_told_to_everybody_in_it():
         find_next_at=[TransientError("away")] * 9,
         acquire_call=[TransientError("away")] * 9,
     )
-    told, batches = at_office(work, clock=FakeClock(), shared=shared)
+    told, batches = await at_office(work, clock=FakeClock(), shared=shared)
     assert {each.kind for each in told.values()} == {FailureKind.LATER}
     assert batches == []
 
 
-def test_a_batch_that_failed_once_goes_again_without_standing_in_its_own_way():
+async def test_a_batch_that_failed_once_goes_again_without_standing_in_its_own_way():
     async def work(here):
         async with here.batching(ACME) as acmes, here.batching(BOLT) as bolts:
             told = await asyncio.gather(
@@ -241,14 +239,14 @@ def test_a_batch_that_failed_once_goes_again_without_standing_in_its_own_way():
             )
             return [each for all_of in told for each in all_of.values()], here.box.read_batches
 
-    told, batches = at_office(
+    told, batches = await at_office(
         work, clock=FakeClock(), rate=QUICK, dials={"zerobounce.fault.unavailable": 1.0}
     )
     assert {each.kind for each in told} == {FailureKind.LATER}
     assert len(batches) == 6
 
 
-def test_leaving_while_a_batch_stands_in_line_promises_and_asks_nothing():
+async def test_leaving_while_a_batch_stands_in_line_promises_and_asks_nothing():
     async def work(here):
         async with here.passage():
             async with here.batching(ACME) as together:
@@ -260,12 +258,12 @@ def test_leaving_while_a_batch_stands_in_line_promises_and_asks_nothing():
         )
         return told, here.box.read_batches, open_promises
 
-    told, batches, promises = at_office(work)
+    told, batches, promises = await at_office(work)
     assert {each.kind for each in told.values()} == {FailureKind.LATER}
     assert (batches, promises) == ([], [])
 
 
-def test_an_address_wanted_while_its_batch_stands_in_line_is_asked_about_once():
+async def test_an_address_wanted_while_its_batch_stands_in_line_is_asked_about_once():
     async def work(here):
         async with here.batching(ACME) as together:
             async with here.passage():
@@ -275,12 +273,12 @@ def test_an_address_wanted_while_its_batch_stands_in_line_is_asked_about_once():
                 await everybodys_turn()
             return await verdicts_of([one, other]), here.box.read_batches
 
-    told, batches = at_office(work, places=1)
-    assert [type(each) for each in told] == [QueryResult] * 6
+    told, batches = await at_office(work, places=1)
+    assert [type(each) for each in told] == [VendorAnswer] * 6
     assert batches == [addresses(ACME, 0, 4)]
 
 
-def test_a_company_that_gives_up_takes_nobody_elses_verdict_along():
+async def test_a_company_that_gives_up_takes_nobody_elses_verdict_along():
     async def work(here):
         async with here.batching(ACME) as together:
             async with here.passage():
@@ -292,27 +290,24 @@ def test_a_company_that_gives_up_takes_nobody_elses_verdict_along():
                 await everybodys_turn()
             return await verdicts_of([other]), here.box.read_batches
 
-    told, batches = at_office(work)
-    assert [type(each) for each in told] == [QueryResult] * 3
+    told, batches = await at_office(work)
+    assert [type(each) for each in told] == [VendorAnswer] * 3
     assert batches == [addresses(ACME, 0, 3)]
 
 
-def test_who_is_cut_off_leaves_no_batch_behind_that_waits_for_its_vendor():
-    async def scenario():
-        dials = {"zerobounce.status": 429}  # which keeps everybody out for ten minutes
-        async with office(clock=SystemClock(), dials=dials) as here:
-            before = asyncio.all_tasks()
+async def test_who_is_cut_off_leaves_no_batch_behind_that_waits_for_its_vendor():
+    dials = {"zerobounce.status": 429}  # which keeps everybody out for ten minutes
+    async with office(clock=SystemClock(), dials=dials) as here:
+        before = asyncio.all_tasks()
 
-            async def verifying():
-                async with here.batching(ACME) as together:
-                    with together.producing():
-                        await together.verify(["a@b.test"])
+        async def verifying():
+            async with here.batching(ACME) as together:
+                with together.producing():
+                    await together.verify(["a@b.test"])
 
-            doing = asyncio.create_task(verifying())
-            await here.asked_about(1)
-            await asyncio.sleep(0.1)
-            doing.cancel()
-            await asyncio.wait({doing}, timeout=LONG)
-            return doing.done(), asyncio.all_tasks() - before - {doing}
-
-    assert asyncio.run(scenario()) == (True, set())
+        doing = asyncio.create_task(verifying())
+        await here.asked_about(1)
+        await asyncio.sleep(0.1)
+        doing.cancel()
+        await asyncio.wait({doing}, timeout=LONG)
+        assert (doing.done(), asyncio.all_tasks() - before - {doing}) == (True, set())

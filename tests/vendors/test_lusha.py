@@ -18,14 +18,14 @@ from stoker.vendors.contacts import (
 from vendor_desk import Saying, at_desk
 
 
-def told(said, question):
+async def told(said, question):
     """What the connector for this question makes of a vendor that says this."""
 
     async def work(here):
         needs = {PeopleQuery: here.people, RevealQuery: here.reveal}
         return await needs[type(question)].ask(question, key="k")
 
-    return at_desk(work, says=said if isinstance(said, Saying) else Saying(said))
+    return await at_desk(work, says=said if isinstance(said, Saying) else Saying(said))
 
 
 PEOPLE, REVEAL = (
@@ -34,7 +34,7 @@ PEOPLE, REVEAL = (
 )
 
 
-def test_people_are_found_by_domain_and_revealed_by_id_each_at_its_price():
+async def test_people_are_found_by_domain_and_revealed_by_id_each_at_its_price():
     async def work(here):
         company = next(
             company for company in map(here.box.world.get_company, range(50)) if company.people
@@ -46,7 +46,7 @@ def test_people_are_found_by_domain_and_revealed_by_id_each_at_its_price():
         revealed = await here.reveal.ask(question, key="k")
         return company, found, before, chosen, question, revealed, here.charged("lusha") - before
 
-    company, found, before, chosen, question, revealed, charged = at_desk(work)
+    company, found, before, chosen, question, revealed, charged = await at_desk(work)
     assert found.cost == {"calls": 1, "credits": 1}
     assert before == 1
     assert {person.name for person in found.answer.people} <= {each.name for each in company.people}
@@ -57,7 +57,7 @@ def test_people_are_found_by_domain_and_revealed_by_id_each_at_its_price():
     assert all(contact.email == known[contact.name] for contact in contacts)
 
 
-def test_everybody_asked_for_is_told_or_withheld_with_a_reason():
+async def test_everybody_asked_for_is_told_or_withheld_with_a_reason():
     async def work(here):
         ids = [
             f"ct-{company.index}-{nth}"
@@ -67,61 +67,63 @@ def test_everybody_asked_for_is_told_or_withheld_with_a_reason():
         question = RevealQuery(ids=(*ids[:98], "ct-9999-0", "nobody"))
         return question, (await here.reveal.ask(question, key="k")).answer
 
-    question, revealed = at_desk(work)
+    question, revealed = await at_desk(work)
     emails, withheld = dict(revealed.emails), dict(revealed.withheld)
     assert emails.keys() | withheld.keys() | {"ct-9999-0", "nobody"} == set(question.ids)
     assert not emails.keys() & withheld.keys()
     assert {"COMPLIANCE_RESTRICTED", "NO_EMAIL"} <= set(withheld.values())
 
 
-def test_it_reveals_addresses_alone_and_buys_nothing_elsewhere():
+async def test_it_reveals_addresses_alone_and_buys_nothing_elsewhere():
     vendor = Saying({"results": []})
-    told(vendor, REVEAL)
+    await told(vendor, REVEAL)
     assert vendor.bodies == [{"ids": ["1", "2"], "reveal": ["emails"], "waterfallEnabled": False}]
 
 
-def test_a_data_point_revealed_before_costs_nothing_again():
+async def test_a_data_point_revealed_before_costs_nothing_again():
     async def work(here):
         person = here.box.world.get_company(3)
         found = (await here.people.ask(PeopleQuery(domain=person.domain), key="k")).answer
         question = RevealQuery(ids=tuple(each.id for each in found.choose_most_senior(2)))
         return [(await here.reveal.ask(question, key="k")).cost["credits"] for _ in range(2)]
 
-    assert at_desk(work)[1] == 0
+    assert (await at_desk(work))[1] == 0
 
 
-def test_a_company_nobody_knows_is_an_answer_too():
+async def test_a_company_nobody_knows_is_an_answer_too():
     async def work(here):
         unknown = PeopleQuery(domain="nobody-lives-here.test")
         return await here.people.ask(unknown, key="k")
 
-    people = at_desk(work)
+    people = await at_desk(work)
     assert people.answer == People()
     assert people.answer.ttl < People(people=(Person(id="1", name="A"),)).ttl
 
 
 @pytest.mark.parametrize("question", [PEOPLE, REVEAL], ids=lambda q: type(q).__name__)
 @pytest.mark.parametrize("data", [None, [], {}, {"results": {}}, {"results": "x"}])
-def test_an_answer_without_results_may_have_been_charged(question, data):
+async def test_an_answer_without_results_may_have_been_charged(question, data):
     with pytest.raises(UncertainError):
-        told(data, question)
+        await told(data, question)
 
 
 @pytest.mark.parametrize(
     ("billing", "counted"),
     [({"creditsCharged": 7}, 7), ({"creditsCharged": -7}, 2), ({}, 2), (None, 2), ("x", 2)],
 )
-def test_it_counts_what_the_vendor_says_and_otherwise_what_was_promised(billing, counted):
-    assert told({"results": [], "billing": billing}, REVEAL).cost["credits"] == counted
+async def test_it_counts_what_the_vendor_says_and_otherwise_what_was_promised(billing, counted):
+    assert (await told({"results": [], "billing": billing}, REVEAL)).cost["credits"] == counted
 
 
-def test_odd_items_lose_nobody_else():
+async def test_odd_items_lose_nobody_else():
     odd = [None, 1, [], {}, {"id": 7}, {"id": "x", "firstName": {}}, {"error": "no"}]
     good = {"id": "1", "firstName": "Tan", "lastName": "Wei", "has": ["emails"], "jobTitle": []}
-    found = told({"results": [*odd, good, good]}, PEOPLE).answer
+    found = (await told({"results": [*odd, good, good]}, PEOPLE)).answer
     assert found == People(people=(Person(id="1", name="Tan Wei", has_email=True),))
     emails = [{"email": "not one"}, {"email": None}, {"email": " Tan@A.test "}]
-    revealed = told({"results": [*odd, {"id": "1", "emails": emails}, {"id": "9"}]}, REVEAL).answer
+    revealed = (
+        await told({"results": [*odd, {"id": "1", "emails": emails}, {"id": "9"}]}, REVEAL)
+    ).answer
     assert revealed == RevealedEmails(emails=(("1", "tan@a.test"),))
 
 
@@ -136,9 +138,9 @@ def test_odd_items_lose_nobody_else():
         ({}, None),
     ],
 )
-def test_a_used_up_window_says_how_long_to_wait(headers, wait):
+async def test_a_used_up_window_says_how_long_to_wait(headers, wait):
     with pytest.raises(TransientError) as raised:
-        told(Saying({}, status=429, headers=headers), PEOPLE)
+        await told(Saying({}, status=429, headers=headers), PEOPLE)
     assert raised.value.retry_after == wait
 
 
@@ -181,9 +183,9 @@ def test_answers_come_back_from_what_is_kept_as_they_were(question, answer):
             question.decode_answer(odd)
 
 
-def test_a_check_costs_nothing_and_says_what_is_left():
+async def test_a_check_costs_nothing_and_says_what_is_left():
     async def work(here):
         return await here.people.check(), here.charged("lusha")
 
-    health, charged = at_desk(work)
+    health, charged = await at_desk(work)
     assert (health.ok, health.detail, charged) == (True, "100000 of 100000 credits left", 0)

@@ -1,4 +1,3 @@
-import asyncio
 import json
 import random
 from contextlib import asynccontextmanager
@@ -42,12 +41,9 @@ async def asking(*, dials=None, vendors=None, key=KEY, deadline=5, **settings):
             await http.close()
 
 
-def asked(question=QUESTION, **how):
-    async def run():
-        async with asking(**how) as (connector, box):
-            return await connector.ask(question, key="k"), connector.price(question), box.charges
-
-    return asyncio.run(run())
+async def asked(question=QUESTION, **how):
+    async with asking(**how) as (connector, box):
+        return await connector.ask(question, key="k"), connector.price(question), box.charges
 
 
 def answering(told):
@@ -68,8 +64,8 @@ def response(text, **more):
     }
 
 
-def test_a_page_becomes_findings_at_what_the_vendor_counted():
-    done, promised, charges = asked()
+async def test_a_page_becomes_findings_at_what_the_vendor_counted():
+    done, promised, charges = await asked()
     found = {each.field: each.value for each in done.answer.facts}
     assert found[FactField.EMAIL] == "hello@acme.test"
     assert found[FactField.PHONE] == "+6561234567"
@@ -80,31 +76,31 @@ def test_a_page_becomes_findings_at_what_the_vendor_counted():
     assert set(done.cost) == set(promised) == {"calls", "tokens", "money:USD"}
 
 
-def test_without_prices_no_money_is_promised():
-    done, promised, _ = asked(prices=None)
+async def test_without_prices_no_money_is_promised():
+    done, promised, _ = await asked(prices=None)
     assert set(done.cost) == set(promised) == {"calls", "tokens"}
 
 
-def test_what_the_vendor_remembered_costs_less():
+async def test_what_the_vendor_remembered_costs_less():
     usage = {"input_tokens": 1_000_000, "output_tokens": 100_000}
     cached = {**usage, "input_tokens_details": {"cached_tokens": 900_000}}
     costs = [
-        asked(vendors=saying(response("{}", usage=told)))[0].cost["money:USD"]
+        (await asked(vendors=saying(response("{}", usage=told))))[0].cost["money:USD"]
         for told in (usage, cached)
     ]
     assert costs == [20 + 12, 2 + 2 + 12]  # 1.8 cents are two
 
 
-def test_more_cached_than_was_sent_is_not_believed():
+async def test_more_cached_than_was_sent_is_not_believed():
     usage = {
         "input_tokens": 10,
         "output_tokens": 0,
         "input_tokens_details": {"cached_tokens": 10**6},
     }
-    assert asked(vendors=saying(response("{}", usage=usage)))[0].cost["money:USD"] == 1
+    assert (await asked(vendors=saying(response("{}", usage=usage))))[0].cost["money:USD"] == 1
 
 
-def test_the_question_goes_out_strict_without_tools_and_kept_by_nobody():
+async def test_the_question_goes_out_strict_without_tools_and_kept_by_nobody():
     seen = []
 
     def vendor(*_):
@@ -114,8 +110,8 @@ def test_the_question_goes_out_strict_without_tools_and_kept_by_nobody():
 
         return answer
 
-    asked(vendors={"openai.test": vendor}, effort="none", max_output_tokens=500)
-    asked(vendors={"openai.test": vendor})
+    await asked(vendors={"openai.test": vendor}, effort="none", max_output_tokens=500)
+    await asked(vendors={"openai.test": vendor})
     body, thinking = seen
     assert body["text"]["format"]["strict"] is True
     assert body["max_output_tokens"] == 500
@@ -126,28 +122,28 @@ def test_the_question_goes_out_strict_without_tools_and_kept_by_nobody():
     assert KEY not in json.dumps(seen)
 
 
-def test_a_refusal_is_a_note_without_findings():
-    done, _, charges = asked(dials={"openai.refuses": 1})
+async def test_a_refusal_is_a_note_without_findings():
+    done, _, charges = await asked(dials={"openai.refuses": 1})
     assert done.answer.facts == ()
     assert done.answer.note == "the model declined to answer"
     assert done.cost["tokens"] == charges["openai"]["tokens"]
 
 
 @pytest.mark.parametrize("room", [16, 80, 120, 200])
-def test_an_answer_that_was_cut_is_read_as_far_as_it_goes(room):
-    done, promised, charges = asked(max_output_tokens=room)
+async def test_an_answer_that_was_cut_is_read_as_far_as_it_goes(room):
+    done, promised, charges = await asked(max_output_tokens=room)
     assert "cut off" in done.answer.note or "cannot be read" in done.answer.note
     assert done.cost["tokens"] == charges["openai"]["tokens"] <= promised["tokens"]
     assert all(each.value in TEXT or each.field is FactField.PHONE for each in done.answer.facts)
 
 
-def test_a_rate_limit_says_when_to_come_back():
+async def test_a_rate_limit_says_when_to_come_back():
     with pytest.raises(TransientError) as caught:
-        asked(vendors=saying({}, 429, {"retry-after": "7"}))
+        await asked(vendors=saying({}, 429, {"retry-after": "7"}))
     assert caught.value.retry_after == timedelta(seconds=7)
     limits = {"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m30.5s"}
     with pytest.raises(TransientError) as caught:
-        asked(vendors=saying({"error": {"code": "rate_limit_exceeded"}}, 429, limits))
+        await asked(vendors=saying({"error": {"code": "rate_limit_exceeded"}}, 429, limits))
     assert caught.value.retry_after == timedelta(seconds=90.5)
 
 
@@ -163,10 +159,10 @@ def test_a_rate_limit_says_when_to_come_back():
         ("", None),
     ],
 )
-def test_when_limits_reset_is_read_and_bounded(reset, wait):
+async def test_when_limits_reset_is_read_and_bounded(reset, wait):
     limits = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": reset}
     with pytest.raises(TransientError) as caught:
-        asked(vendors=saying({}, 429, limits))
+        await asked(vendors=saying({}, 429, limits))
     assert caught.value.retry_after == wait
 
 
@@ -181,32 +177,32 @@ def test_when_limits_reset_is_read_and_bounded(reset, wait):
         ("3", "0s", None),
     ],
 )
-def test_an_answer_says_what_is_left_of_the_requests(left, reset, quota):
+async def test_an_answer_says_what_is_left_of_the_requests(left, reset, quota):
     headers = {"x-ratelimit-remaining-requests": left, "x-ratelimit-reset-requests": reset}
     said = {
         "output": [{"content": [{"type": "output_text", "text": "{}"}]}],
         "usage": {"input_tokens": 1, "output_tokens": 1},
     }
-    done, _, _ = asked(vendors=saying(said, 200, headers))
+    done, _, _ = await asked(vendors=saying(said, 200, headers))
     assert done.quota == quota
 
 
-def test_a_used_up_quota_stops_everything():
+async def test_a_used_up_quota_stops_everything():
     with pytest.raises(ConfigError, match="quota"):
-        asked(dials={"openai.credits": 0})
+        await asked(dials={"openai.credits": 0})
 
 
-def test_a_wrong_key_and_a_wrong_model_stop_everything():
+async def test_a_wrong_key_and_a_wrong_model_stop_everything():
     for how in ({"key": "no-key"}, {"model": "o-none"}):
         with pytest.raises(ConfigError) as caught:
-            asked(**how)
+            await asked(**how)
         assert how.get("key", "canary") not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["error_charged", "hang", "close", "truncated", "garbage"])
-def test_an_answer_that_was_lost_is_uncertain(kind):
+async def test_an_answer_that_was_lost_is_uncertain(kind):
     with pytest.raises(UncertainError):
-        asked(dials={f"openai.fault.{kind}": 1}, deadline=1)
+        await asked(dials={f"openai.fault.{kind}": 1}, deadline=1)
 
 
 @pytest.mark.parametrize(
@@ -218,40 +214,40 @@ def test_an_answer_that_was_lost_is_uncertain(kind):
         (response("{}", usage={"input_tokens": 10**12, "output_tokens": 1}), UncertainError),
     ],
 )
-def test_an_answer_that_says_neither_facts_nor_cost_is_uncertain(data, kind):
+async def test_an_answer_that_says_neither_facts_nor_cost_is_uncertain(data, kind):
     with pytest.raises(kind):
-        asked(vendors=saying(data))
+        await asked(vendors=saying(data))
 
 
-def test_an_answer_without_usage_costs_what_was_promised():
-    done, promised, _ = asked(vendors=saying(response("{}", usage={})))
+async def test_an_answer_without_usage_costs_what_was_promised():
+    done, promised, _ = await asked(vendors=saying(response("{}", usage={})))
     assert done.cost == promised
 
 
-def test_an_empty_answer_with_usage_is_a_note():
-    done, _, _ = asked(vendors=saying(response("", status="incomplete")))
+async def test_an_empty_answer_with_usage_is_a_note():
+    done, _, _ = await asked(vendors=saying(response("", status="incomplete")))
     assert done.answer.note == "the model's answer was cut off before its first word"
     assert done.cost["tokens"] == 15
 
 
-def test_it_says_how_it_is():
+async def test_it_says_how_it_is():
     async def run(**how):
         async with asking(**how) as (connector, _):
             return await connector.check()
 
-    assert asyncio.run(run()).ok
-    assert not asyncio.run(run(key="no-key")).ok
-    assert not asyncio.run(run(model="gpt-none")).ok
-    assert not asyncio.run(run(dials={"openai.fault.close": 1})).ok
+    assert (await run()).ok
+    assert not (await run(key="no-key")).ok
+    assert not (await run(model="gpt-none")).ok
+    assert not (await run(dials={"openai.fault.close": 1})).ok
 
 
 @pytest.mark.parametrize(
     "wrong",
     [{"model": "a b"}, {"effort": "huge"}, {"max_output_tokens": 1}, {"model": "../x"}],
 )
-def test_a_setting_that_makes_no_sense_is_refused(wrong):
+async def test_a_setting_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(ConfigError):
-        asked(**wrong)
+        await asked(**wrong)
 
 
 def test_a_price_is_an_amount():
@@ -289,7 +285,7 @@ def odd_response(draw):
     return body
 
 
-def test_no_answer_of_the_vendor_is_anything_but_findings_or_an_error_of_ours():
+async def test_no_answer_of_the_vendor_is_anything_but_findings_or_an_error_of_ours():
     draw = random.Random(7)
     bodies = [odd_response(draw) for _ in range(500)]
 
@@ -307,7 +303,7 @@ def test_no_answer_of_the_vendor_is_anything_but_findings_or_an_error_of_ours():
                     errors.append(error)
         return answers, errors
 
-    answers, errors = asyncio.run(run())
+    answers, errors = await run()
     assert min(len(answers), len(errors)) > 50
     assert all(done.cost["tokens"] >= 0 and done.answer.facts == () for done in answers)
     assert {type(error) for error in errors} == {UncertainError}

@@ -5,14 +5,14 @@ from datetime import timedelta
 import pytest
 
 from stoker.testing import FakeClock
-from stoker.vendors.client import QueryResult
 from stoker.vendors.contacts import PeopleQuery
+from stoker.vendors.model import VendorAnswer
 from vendor_desk import Saying, at_desk
 
 SECOND = timedelta(seconds=1)
 
 
-def waits(calls, dials=None, **how):
+async def waits(calls, dials=None, **how):
     """Ask one thing after the other, and return how long each waited, by the desk's own clock."""
 
     async def work(here):
@@ -23,22 +23,22 @@ def waits(calls, dials=None, **how):
             told = await here.get_vendor_client.ask(
                 here.people, question, account=str(number), run="r1"
             )
-            assert isinstance(told, QueryResult)
+            assert isinstance(told, VendorAnswer)
             waited.append(here.clock.now() - before)
         return waited
 
-    return at_desk(work, dials, clock=FakeClock(), **how)
+    return await at_desk(work, dials, clock=FakeClock(), **how)
 
 
-def test_a_minute_that_is_nearly_used_up_slows_the_pace_before_anybody_is_refused():
-    waited = waits(8, {"lusha.calls": 8, "lusha.window": "60s"})
+async def test_a_minute_that_is_nearly_used_up_slows_the_pace_before_anybody_is_refused():
+    waited = await waits(8, {"lusha.calls": 8, "lusha.window": "60s"})
 
     assert max(waited[:7]) < SECOND  # there was enough left
     assert 29 * SECOND < waited[7] < 31 * SECOND  # one call left of a minute: half of it
 
 
-def test_a_vendor_with_plenty_left_slows_nobody():
-    assert max(waits(12)) < SECOND
+async def test_a_vendor_with_plenty_left_slows_nobody():
+    assert max(await waits(12)) < SECOND
 
 
 def left(**headers):
@@ -58,6 +58,6 @@ def left(**headers):
         (left(x_minute_requests_left="nan", x_daily_requests_left="1e9"), timedelta(0)),
     ],
 )
-def test_what_is_left_has_to_last_and_nonsense_says_nothing(says, wait):
-    _, second = waits(2, says=says)
+async def test_what_is_left_has_to_last_and_nonsense_says_nothing(says, wait):
+    _, second = await waits(2, says=says)
     assert abs(second - wait) < SECOND

@@ -1,6 +1,5 @@
 """Tavily as it answers in the sandbox: what is sent, what comes back, what it cost."""
 
-import asyncio
 import json
 
 import pytest
@@ -20,71 +19,71 @@ from stoker.vendors.tavily import build_tavily_api
 from vendor_desk import Saying, at_desk
 
 
-def test_a_search_finds_a_companys_site_at_the_price_it_said():
+async def test_a_search_finds_a_companys_site_at_the_price_it_said():
     async def work(here):
         company = here.box.world.get_company(5)
         question = build_company_search(company.name, "Singapore")
         done = await here.search.ask(question, key="k")
         return company, done, here.search.price(question), here.charged("tavily")
 
-    company, done, price, charged = at_desk(work)
+    company, done, price, charged = await at_desk(work)
     assert f"http://{company.domain}/" in [page.url for page in done.answer.pages]
     assert all(page.title and page.text and 0 <= page.score <= 1 for page in done.answer.pages)
     assert done.cost == price == {"calls": 1, "credits": 1}
     assert charged == 1
 
 
-def test_only_who_asks_for_more_depth_pays_for_it():
+async def test_only_who_asks_for_more_depth_pays_for_it():
     async def work(here):
         for depth in SearchDepth:
             await here.search.ask(SearchQuery(query="singapore logistics", depth=depth), key="k")
         return here.charged("tavily")
 
-    assert at_desk(work) == 1 + 2
+    assert await at_desk(work) == 1 + 2
 
 
-def test_domains_can_be_asked_for_and_left_out():
+async def test_domains_can_be_asked_for_and_left_out():
     async def work(here):
         company = here.box.world.get_company(6)
         only = SearchQuery(query=company.name, only=(company.domain,))
         never = SearchQuery(query=company.name, never=(company.domain,))
         return company.domain, [(await here.search.ask(q, key="k")).answer for q in (only, never)]
 
-    domain, (only, never) = at_desk(work)
+    domain, (only, never) = await at_desk(work)
     assert only.pages
     assert all(domain in page.url for page in only.pages)
     assert all(domain not in page.url for page in never.pages)
 
 
-def test_pages_are_read_and_those_that_are_not_are_named():
+async def test_pages_are_read_and_those_that_are_not_are_named():
     async def work(here):
         company = here.box.world.get_company(7)
         site, nowhere = f"http://{company.domain}/", "http://nobody-lives-here.test/"
         question = PageTextsQuery(urls=(site, nowhere))
         return site, nowhere, await here.reading.ask(question, key="k"), here.charged("tavily")
 
-    site, nowhere, done, charged = at_desk(work)
+    site, nowhere, done, charged = await at_desk(work)
     assert [page.url for page in done.answer.pages] == [site]
     assert done.answer.unread == (nowhere,)
     assert done.cost["credits"] == charged
 
 
-def told(said, question):
+async def told(said, question):
     """What the connector makes of a vendor that says this."""
 
     async def work(here):
         connector = here.search if isinstance(question, SearchQuery) else here.reading
         return await connector.ask(question, key="k")
 
-    return at_desk(work, says=said if isinstance(said, Saying) else Saying(said))
+    return await at_desk(work, says=said if isinstance(said, Saying) else Saying(said))
 
 
 A_SEARCH, A_READING = SearchQuery(query="a"), PageTextsQuery(urls=("http://a.test/",))
 
 
-def test_it_never_lets_the_vendor_choose_the_depth():
+async def test_it_never_lets_the_vendor_choose_the_depth():
     vendor = Saying({"results": []})
-    told(vendor, A_SEARCH)
+    await told(vendor, A_SEARCH)
     assert vendor.bodies == [
         {"query": "a", "search_depth": "basic", "max_results": 5, "include_usage": True}
     ]
@@ -105,46 +104,43 @@ def test_it_never_lets_the_vendor_choose_the_depth():
         (None, 1),
     ],
 )
-def test_it_counts_what_the_vendor_says_and_otherwise_what_was_promised(usage, counted):
-    assert told({"results": [], "usage": usage}, A_SEARCH).cost["credits"] == counted
+async def test_it_counts_what_the_vendor_says_and_otherwise_what_was_promised(usage, counted):
+    assert (await told({"results": [], "usage": usage}, A_SEARCH)).cost["credits"] == counted
 
 
 @pytest.mark.parametrize("data", [None, [], "x", {}, {"results": {}}, {"results": None}])
-def test_an_answer_without_results_may_have_been_charged(data):
+async def test_an_answer_without_results_may_have_been_charged(data):
     for question in (A_SEARCH, A_READING):
         with pytest.raises(UncertainError):
-            told(data, question)
+            await told(data, question)
 
 
-def test_a_charge_nobody_can_mean_is_not_taken_for_one():
+async def test_a_charge_nobody_can_mean_is_not_taken_for_one():
     with pytest.raises(UncertainError):
-        told({"results": [], "usage": {"credits": 10**30}}, A_SEARCH)
+        await told({"results": [], "usage": {"credits": 10**30}}, A_SEARCH)
 
 
-def test_one_bad_result_does_not_lose_the_others():
+async def test_one_bad_result_does_not_lose_the_others():
     good = {"url": "http://a.test/x", "title": "A\x00\ud800", "content": "c", "score": 9}
     odd = [None, 3, {}, {"url": "javascript:alert(1)"}, {"url": "http://127.0.0.1/"}, {"url": []}]
-    [page] = told({"results": [*odd, good, good]}, A_SEARCH).answer.pages
+    [page] = (await told({"results": [*odd, good, good]}, A_SEARCH)).answer.pages
     assert (page.url, page.score) == ("http://a.test/x", 1.0)
     assert page.title == "A�"
 
 
-def test_more_results_than_asked_for_are_cut():
+async def test_more_results_than_asked_for_are_cut():
     data = {"results": [{"url": f"http://a{n}.test/"} for n in range(1000)]}
-    assert len(told(data, SearchQuery(query="a", most=3)).answer.pages) == 3
+    assert len((await told(data, SearchQuery(query="a", most=3))).answer.pages) == 3
 
 
 @pytest.mark.parametrize("key", ["", " ", "two words", "línea", "a\nb", "x" * 501])
-def test_without_a_usable_key_nothing_is_asked(key):
-    async def whole():
-        http = HttpClient(user_agent="Stoker test")
-        try:
-            with pytest.raises(ConfigError):
-                build_tavily_api(http, key=key)
-        finally:
-            await http.close()
-
-    asyncio.run(whole())
+async def test_without_a_usable_key_nothing_is_asked(key):
+    http = HttpClient(user_agent="Stoker test")
+    try:
+        with pytest.raises(ConfigError):
+            build_tavily_api(http, key=key)
+    finally:
+        await http.close()
 
 
 @pytest.mark.parametrize("query", ["", "  ", "x" * (MAX_QUERY_LENGTH + 1)])
@@ -164,7 +160,7 @@ def test_at_most_twenty_pages_are_read_at_a_time():
         PageTextsQuery(urls=("http://10.0.0.1/",))
 
 
-def test_answers_come_back_from_what_is_kept_as_they_were():
+async def test_answers_come_back_from_what_is_kept_as_they_were():
     async def work(here):
         company = here.box.world.get_company(8)
         search, read = (
@@ -181,7 +177,7 @@ def test_answers_come_back_from_what_is_kept_as_they_were():
                 with pytest.raises(PermanentError):
                     question.decode_answer(odd)
 
-    at_desk(work)
+    await at_desk(work)
 
 
 def test_what_was_found_is_worth_more_than_what_was_not():
@@ -189,13 +185,13 @@ def test_what_was_found_is_worth_more_than_what_was_not():
     assert PageTexts(unread=("u",), pages=("p",)).ttl < PageTexts(pages=("p",)).ttl
 
 
-def test_a_check_costs_nothing_and_says_what_is_used():
+async def test_a_check_costs_nothing_and_says_what_is_used():
     async def work(here):
         await here.search.ask(SearchQuery(query="a"), key="k")
         health = await here.search.check()
         return health, here.charged("tavily")
 
-    health, charged = at_desk(work)
+    health, charged = await at_desk(work)
     assert health.ok
     assert health.detail == "1 of 15000 credits used"
     assert charged == 1

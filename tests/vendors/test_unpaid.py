@@ -65,16 +65,13 @@ both = pytest.mark.parametrize("kind", [one_at_a_vendor, one_at_a_host])
 
 
 @both
-def test_requests_go_at_their_pace(kind):
-    async def work():
-        gates = Gates()
-        turn, went = kind(gates), []
-        for _ in range(3):
-            await turn()
-            went.append(gates.seconds)
-        return went
-
-    assert asyncio.run(work()) == [0, 1, 2]
+async def test_requests_go_at_their_pace(kind):
+    gates = Gates()
+    turn, went = kind(gates), []
+    for _ in range(3):
+        await turn()
+        went.append(gates.seconds)
+    assert went == [0, 1, 2]
 
 
 @both
@@ -89,23 +86,22 @@ def test_requests_go_at_their_pace(kind):
         ({BOLT: [stop(EVERYTHING)]}, True),
     ],
 )
-def test_nothing_goes_that_is_stopped_for_its_tenant_and_everything_else_does(kind, stopped, goes):
-    async def work():
-        gates = Gates()
-        gates.stop_reason = stopped
-        turn = kind(gates)
-        if goes:
+async def test_nothing_goes_that_is_stopped_for_its_tenant_and_everything_else_does(
+    kind, stopped, goes
+):
+    gates = Gates()
+    gates.stop_reason = stopped
+    turn = kind(gates)
+    if goes:
+        await turn()
+    else:
+        with pytest.raises(TransientError, match="odoo is stopped"):
             await turn()
-        else:
-            with pytest.raises(TransientError, match="odoo is stopped"):
-                await turn()
-        await kind(gates, despite_stops=True)()  # a person who looks or takes something back
-
-    asyncio.run(work())
+    await kind(gates, despite_stops=True)()  # a person who looks or takes something back
 
 
 @both
-def test_whoever_is_stopped_is_told_why_and_what_to_do(kind):
+async def test_whoever_is_stopped_is_told_why_and_what_to_do(kind):
     async def told(reason):
         gates = Gates()
         gates.stop_reason = {ACME: [stop(THE_CRM, reason)]}
@@ -113,39 +109,33 @@ def test_whoever_is_stopped_is_told_why_and_what_to_do(kind):
             await kind(gates)()
         return str(refused.value)
 
-    assert asyncio.run(told("the bill came")) == (
+    assert await told("the bill came") == (
         "odoo is stopped (the bill came); nothing more is sent until `stoker resume`"
     )
-    assert "no reason was given" in asyncio.run(told(""))
+    assert "no reason was given" in await told("")
 
 
 @both
-def test_what_is_stopped_while_somebody_waits_for_a_turn_does_not_go(kind):
-    async def work():
-        gates = Gates()
-        turn = kind(gates)
-        await turn()
-        waiting = asyncio.create_task(turn())
-        await asyncio.sleep(0)
-        gates.stop_reason = {ACME: [stop(THE_CRM)]}
-        with pytest.raises(TransientError, match="is stopped"):
-            await waiting
-        gates.stop_reason = {}
-        await turn()
-
-    asyncio.run(work())
+async def test_what_is_stopped_while_somebody_waits_for_a_turn_does_not_go(kind):
+    gates = Gates()
+    turn = kind(gates)
+    await turn()
+    waiting = asyncio.create_task(turn())
+    await asyncio.sleep(0)
+    gates.stop_reason = {ACME: [stop(THE_CRM)]}
+    with pytest.raises(TransientError, match="is stopped"):
+        await waiting
+    gates.stop_reason = {}
+    await turn()
 
 
-def test_each_host_has_a_clock_of_its_own():
-    async def work():
-        gates = Gates(FAST)
-        turn, went = gates.turns.for_hosts(A_BOARD, ACME, gap=5 * SECOND), []
-        for host in ("a.test", "b.test", "a.test", "b.test"):
-            async with turn(host):
-                went.append(gates.seconds)
-        return went
-
-    assert asyncio.run(work()) == [0, 0, 5, 5]
+async def test_each_host_has_a_clock_of_its_own():
+    gates = Gates(FAST)
+    turn, went = gates.turns.for_hosts(A_BOARD, ACME, gap=5 * SECOND), []
+    for host in ("a.test", "b.test", "a.test", "b.test"):
+        async with turn(host):
+            went.append(gates.seconds)
+    assert went == [0, 0, 5, 5]
 
 
 async def after_trouble(trouble):
@@ -167,10 +157,10 @@ async def after_trouble(trouble):
     return went[1:]
 
 
-def test_a_host_that_wants_to_rest_is_left_alone_and_the_others_are_not():
-    assert asyncio.run(after_trouble(TransientError("busy", retry_after=30 * SECOND))) == [0, 30]
+async def test_a_host_that_wants_to_rest_is_left_alone_and_the_others_are_not():
+    assert await after_trouble(TransientError("busy", retry_after=30 * SECOND)) == [0, 30]
 
 
 @pytest.mark.parametrize("trouble", [TransientError("busy"), PermanentError("not found")])
-def test_a_host_that_says_nothing_of_resting_is_asked_again(trouble):
-    assert asyncio.run(after_trouble(trouble)) == [0, 0]
+async def test_a_host_that_says_nothing_of_resting_is_asked_again(trouble):
+    assert await after_trouble(trouble) == [0, 0]

@@ -25,11 +25,11 @@ from vendor_desk import CANARY, Saying, at_desk
 TWO = EmailBatch(emails=("a@a.test", "b@a.test"))
 
 
-def told(said, question=TWO):
+async def told(said, question=TWO):
     async def work(here):
         return await here.verifier.ask(question, key="k")
 
-    return at_desk(work, says=said if isinstance(said, Saying) else Saying(said))
+    return await at_desk(work, says=said if isinstance(said, Saying) else Saying(said))
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ def told(said, question=TWO):
         ("role_based", EmailStatus.RISKY),
     ],
 )
-def test_the_vendors_own_test_addresses_get_their_verdicts(account, verdict):
+async def test_the_vendors_own_test_addresses_get_their_verdicts(account, verdict):
     async def work(here):
         batch = EmailBatch(emails=(f"{account}@example.com",))
         return (await here.verifier.ask(batch, key="k")).answer
 
-    [verified] = at_desk(work).verified.values()
+    [verified] = (await at_desk(work)).verified.values()
     assert verified.verdict is verdict
 
 
-def test_a_full_batch_is_never_counted_below_what_was_charged():
+async def test_a_full_batch_is_never_counted_below_what_was_charged():
     async def work(here):
         world = here.box.world
         people = [p.email.lower() for c in map(world.get_company, range(80)) for p in c.people]
@@ -64,16 +64,16 @@ def test_a_full_batch_is_never_counted_below_what_was_charged():
         done = await here.verifier.ask(batch, key="k")
         return here.verifier.price(batch), done, here.charged("zerobounce")
 
-    price, done, charged = at_desk(work)
+    price, done, charged = await at_desk(work)
     verdicts = [each.verdict for each in done.answer.verified.values()]
     assert len(verdicts) == price["calls"] == done.cost["calls"] == MAX_ADDRESSES
     assert charged == done.cost["credits"] == MAX_ADDRESSES - verdicts.count(EmailStatus.UNKNOWN)
     assert charged < MAX_ADDRESSES  # some were unknown, and those are free
 
 
-def test_the_timeout_is_sent_as_a_text_and_the_key_in_the_body():
+async def test_the_timeout_is_sent_as_a_text_and_the_key_in_the_body():
     vendor = Saying({"email_batch": [{"address": "a@a.test", "status": "valid"}]})
-    told(vendor)
+    await told(vendor)
     [body] = vendor.bodies
     assert isinstance(body["timeout"], str)
     assert CANARY in body["api_key"]
@@ -83,19 +83,19 @@ def test_the_timeout_is_sent_as_a_text_and_the_key_in_the_body():
     assert timedelta(seconds=130) <= DEADLINE
 
 
-def test_a_status_that_is_new_to_us_says_nothing_but_is_counted():
+async def test_a_status_that_is_new_to_us_says_nothing_but_is_counted():
     answer = [{"address": "a@a.test", "status": "marvellous"}, {"address": "b@a.test"}]
-    done = told({"email_batch": answer})
+    done = await told({"email_batch": answer})
     assert {each.verdict for each in done.answer.verified.values()} == {EmailStatus.UNKNOWN}
     assert done.cost == {"calls": 2, "credits": 2}
 
 
-def test_addresses_with_errors_are_named_and_the_others_have_their_verdicts():
+async def test_addresses_with_errors_are_named_and_the_others_have_their_verdicts():
     said = {
         "email_batch": [{"address": "A@a.test", "status": "valid", "sub_status": "alias_address"}],
         "errors": [{"error": "no mailbox given", "email_address": "b@a.test"}, 3, None],
     }
-    done = told(said)
+    done = await told(said)
     assert done.answer.verified == {
         "a@a.test": EmailVerdict(
             email="a@a.test", verdict=EmailStatus.VALID, reason="alias_address"
@@ -105,14 +105,16 @@ def test_addresses_with_errors_are_named_and_the_others_have_their_verdicts():
     assert done.cost["credits"] == 2
 
 
-def test_verdicts_on_others_than_those_asked_about_count_for_nothing():
+async def test_verdicts_on_others_than_those_asked_about_count_for_nothing():
     said = [
         {"address": "x@a.test", "status": "valid"},
         {"address": "a@a.test", "status": "invalid"},
     ]
     said += [{"address": "a@a.test", "status": "valid"}]
-    assert told({"email_batch": said}).answer.verified.keys() == {"a@a.test"}
-    assert told({"email_batch": said}).answer.verified["a@a.test"].verdict is EmailStatus.INVALID
+    assert (await told({"email_batch": said})).answer.verified.keys() == {"a@a.test"}
+    assert (await told({"email_batch": said})).answer.verified[
+        "a@a.test"
+    ].verdict is EmailStatus.INVALID
 
 
 NO_KEY = "Invalid API key or your account ran out of credits"
@@ -132,38 +134,38 @@ NO_KEY = "Invalid API key or your account ran out of credits"
         ({"email_batch": [{"address": "other@a.test", "status": "valid"}]}, UncertainError),
     ],
 )
-def test_an_answer_without_verdicts_is_told_apart(said, kind):
+async def test_an_answer_without_verdicts_is_told_apart(said, kind):
     with pytest.raises(kind):
-        told(said)
+        await told(said)
 
 
-def test_a_key_without_credits_is_for_a_person_to_mend():
+async def test_a_key_without_credits_is_for_a_person_to_mend():
     async def work(here):
         with pytest.raises(ConfigError):
             await here.verifier.ask(TWO, key="k")
         return here.charged("zerobounce")
 
-    assert at_desk(work, {"zerobounce.credits": 1}) == 0
+    assert await at_desk(work, {"zerobounce.credits": 1}) == 0
 
 
-def test_a_wrong_key_is_known_from_the_credits_it_has():
+async def test_a_wrong_key_is_known_from_the_credits_it_has():
     async def work(here):
         return await here.verifier.check()
 
-    health = at_desk(work, key="wrong-key")
+    health = await at_desk(work, key="wrong-key")
     assert not health.ok
     assert "key" in health.detail
-    assert at_desk(work).detail == "100000 credits left"
+    assert (await at_desk(work)).detail == "100000 credits left"
 
 
 @pytest.mark.parametrize(("status", "wait"), [(403, MAX_WAIT), (429, timedelta(minutes=10))])
-def test_whoever_is_kept_out_waits_until_the_block_is_over(status, wait):
+async def test_whoever_is_kept_out_waits_until_the_block_is_over(status, wait):
     with pytest.raises(TransientError) as raised:
-        told(Saying({"error": "blocked"}, status=status))
+        await told(Saying({"error": "blocked"}, status=status))
     assert raised.value.retry_after == wait
 
 
-def test_asking_too_often_gets_us_kept_out_and_nothing_charged():
+async def test_asking_too_often_gets_us_kept_out_and_nothing_charged():
     async def work(here):
         for number in range(5):
             await here.verifier.ask(EmailBatch(emails=(f"p{number}@nobody.com",)), key="k")
@@ -172,7 +174,7 @@ def test_asking_too_often_gets_us_kept_out_and_nothing_charged():
             await here.verifier.ask(TWO, key="k")
         return here.charged("zerobounce") - before
 
-    assert at_desk(work, {"zerobounce.calls": 0}) == 0
+    assert await at_desk(work, {"zerobounce.calls": 0}) == 0
 
 
 @given(st.text(max_size=80))

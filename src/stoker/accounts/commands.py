@@ -56,7 +56,7 @@ async def check_readiness(app: App, tenant: TenantId) -> TenantReadiness:
     rule, connection = await accounts.find_rule(own.icp.rule_name), await accounts.find_connection()
     lacks, crm = [], ""
     if tenant not in app.settings.list_active_tenants():
-        lacks.append("it is not active: stoker tenant enable, or scheduling.tenant_include")
+        lacks.append("it is not active: stoker tenants enable, or scheduling.tenant_include")
     if rule is None:
         lacks.append(f"it has no rule {own.icp.rule_name!r}: stoker icp set --tenant {tenant}")
     if connection is not None and connection.active:

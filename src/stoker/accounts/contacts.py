@@ -17,9 +17,7 @@ from stoker.base.errors import PermanentError
 from stoker.base.types import clean_text
 
 MAX_LINE_LENGTH = 500  # characters
-
 _NOT_SENDABLE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
-
 _UNUSABLE_STATUSES = (EmailStatus.INVALID, EmailStatus.RISKY)
 
 
@@ -44,9 +42,7 @@ def to_sendable_text(text: str, *, longest: int = MAX_LINE_LENGTH) -> str:
 
 
 MAX_ADDRESS_LENGTH = 254
-
 _ACCOUNT = re.compile(r"[^\s@\x00-\x1f\x7f\"(),:;<>\[\]\\]{1,64}")
-
 _DOMAIN = re.compile(r"(?=.{3,253}$)(?:[^\s@.\x00-\x1f\x7f]{1,63}\.)+[^\s@.\x00-\x1f\x7f]{2,63}")
 
 
@@ -66,7 +62,6 @@ def normalize_email(text: str) -> str:
 
 
 MAX_CONTACTS = 20  # of one company
-
 MAX_VERIFIED = 3  # addresses of one company that are paid for in one night
 
 

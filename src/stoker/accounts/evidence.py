@@ -11,16 +11,12 @@ import unicodedata
 from functools import lru_cache
 
 MAX_EVIDENCE_LENGTH = 600  # characters; longer evidence proves nothing
-
 _COMMA = re.compile(r"(?<=[0-9]),(?=[0-9]{3})")
-
 _NOT_DIGITS = re.compile(r"[^0-9]+")
 
 # What stands between the digits of one phone number, as people write them.
 _BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[ ()./\u2010-\u2015-]{1,3}(?=[0-9])")
-
 _DASHES = re.compile("[\u2010-\u2015\u2212]")
-
 _QUOTES = re.compile("[\u2018\u2019\u201a\u201b\u2032]")
 
 
@@ -52,7 +48,6 @@ class Evidence:
         self._folded = normalize_text(text)
 
     def contains(self, words: str) -> bool:
-        """Return whether the text contains these words in a row."""
         wanted = _normalize_words(words)
         return (
             bool(wanted)

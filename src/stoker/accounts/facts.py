@@ -17,7 +17,6 @@ from stoker.base.errors import PermanentError
 from stoker.base.types import Json, clean_text
 
 FACTS_TTL, TRUNCATED_FACTS_TTL = timedelta(days=90), timedelta(days=7)
-
 MAX_VALUE_LENGTH = 2_000  # characters; a longer description is cut, a longer anything else refused
 
 
@@ -102,8 +101,6 @@ class RejectedFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedFacts:
-    """What an extractor found in a company's pages."""
-
     facts: tuple[Fact, ...]
     rejected: tuple[RejectedFact, ...] = ()
     note: str = ""  # a refusal, a cut-off answer: what a reader should know about it
@@ -114,11 +111,9 @@ class ExtractedFacts:
         return TRUNCATED_FACTS_TTL if self.note else FACTS_TTL
 
     def find_best(self, field: FactField) -> Fact | None:
-        """Return the most confident fact of a field, the first among equals."""
         return find_best_fact(self.facts, field)
 
     def as_json(self) -> Json:
-        """Return the facts as they are cached."""
         return {
             "findings": [
                 [each.field, each.value, each.source, each.method, each.confidence, each.evidence]

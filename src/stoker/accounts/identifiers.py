@@ -8,17 +8,11 @@ from __future__ import annotations
 import re
 
 _YEAR = re.compile(r"(?<![0-9])(1[89][0-9]{2}|20[0-9]{2})(?![0-9])")
-
 _POSTAL = re.compile(r"(?<![0-9])([0-9]{6})(?![0-9])")
-
 _COUNT = r"([0-9]{1,3}(?:[, ][0-9]{3}){1,2}|[0-9]{1,7})"
-
 _RANGE = re.compile(rf"^\D{{0,20}}{_COUNT}(?:\s*(?:-|–|—|to|and)\s*{_COUNT})?\s*(\+?)")
-
 _SPACES = re.compile(r"[\s,]")
-
 MAX_EMPLOYEES = 3_000_000
-
 _SECTORS = range(1, 84)  # the first two digits of a postal code
 
 
@@ -34,13 +28,11 @@ def parse_uen(text: str) -> str | None:
 
 
 def parse_postal_code(text: str) -> str | None:
-    """Return six digits that are a postal code of Singapore."""
     found = _POSTAL.search(text[:100])
     return found[1] if found is not None and int(found[1][:2]) in _SECTORS else None
 
 
 def parse_founding_year(text: str) -> str | None:
-    """Return the year in a date or a phrase."""
     found = _YEAR.search(text[:100])
     return found[1] if found is not None else None
 

@@ -51,8 +51,6 @@ class Candidate:
 
 
 class EmailStatus(StrEnum):
-    """The verdict on an e-mail address."""
-
     VALID = "valid"
     INVALID = "invalid"
     CATCH_ALL = "catch_all"
@@ -85,8 +83,6 @@ class Contact:
 
 
 class Bucket(StrEnum):
-    """How good a lead is, in a word."""
-
     HIGH = "High"
     MEDIUM = "Medium"
     LOW = "Low"
@@ -109,8 +105,6 @@ class LeadScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanyRecord:
-    """Everything a tenant knows about one company."""
-
     company: Company
     facts: tuple[Fact, ...] = ()
     contacts: tuple[Contact, ...] = ()
@@ -140,9 +134,7 @@ class TenantDirectory(Protocol):
         """
         ...
 
-    async def list_tenants(self) -> list[Tenant]:
-        """Return all tenants, in id order."""
-        ...
+    async def list_tenants(self) -> list[Tenant]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,17 +172,13 @@ class AccountStore(Protocol):
         """Save a rule under its name, in place of an older one."""
         ...
 
-    async def find_rule(self, name: str) -> IcpRule | None:
-        """Return the rule of this name, or None."""
-        ...
+    async def find_rule(self, name: str) -> IcpRule | None: ...
 
     async def save_connection(self, connection: CrmConnection) -> None:
         """Save where results go, in place of an earlier connection."""
         ...
 
-    async def find_connection(self) -> CrmConnection | None:
-        """Return where results go, or None."""
-        ...
+    async def find_connection(self) -> CrmConnection | None: ...
 
     async def upsert_companies(self, companies: Sequence[Company], *, now: datetime) -> UpsertCount:
         """Insert or update companies by id. Atomic.
@@ -201,9 +189,7 @@ class AccountStore(Protocol):
         """
         ...
 
-    async def list_companies(self, *, after: str = "", limit: int = 1000) -> list[Company]:
-        """Return one page of companies, in id order."""
-        ...
+    async def list_companies(self, *, after: str = "", limit: int = 1000) -> list[Company]: ...
 
     async def save_candidates(
         self, ids: Sequence[CompanyId], *, rule: str, after: str = "", upto: str | None = None

@@ -18,8 +18,6 @@ from stoker.http.url import parse_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchHit:
-    """A page that a search found."""
-
     url: str
     title: str
     text: str
@@ -43,7 +41,6 @@ _SHARED_SITES = (  # directories and networks that list all companies
 )  # fmt: skip
 
 _MIN_CONFIDENCE = 0.6
-
 _MIN_WORD_LENGTH = 4  # letters; a shorter host's name says too little
 
 

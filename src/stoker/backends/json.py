@@ -12,9 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from stoker.accounts.model import TenantDirectory
+from stoker.backends.shared import SharedStore
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId, parse_tenant_id
-from stoker.budgets.model import SharedStore
 from stoker.context import Backend, TenantStores
 from stoker.db.database import Check
 from stoker.files.durable import Disk, translate_os_error

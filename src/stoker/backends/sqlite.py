@@ -2,50 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+from stoker.backends.schema import SCHEMA
 from stoker.backends.stores import build_tenant_stores
-from stoker.base.types import TenantId
+from stoker.base.types import OPERATORS, TenantId, parse_tenant_id
 from stoker.context import TenantStores
-from stoker.db.sqlite import SqliteDatabase
+from stoker.db.database import Database
+from stoker.db.sqlite import SqliteDatabase, TenantDatabase
 from stoker.db.sqlite_memory import SqliteMemoryDatabase
 
 if TYPE_CHECKING:
     from stoker.accounts.store import SqlTenantDirectory
-    from stoker.backends.shared import SqlSharedStore
-    from stoker.db.database import Database
+    from stoker.backends.shared import SharedStore
     from stoker.registry.store import SqlRegistry
 
 
-class _SqliteStores:
+class _SqliteStores(Database, Protocol):
     """The stores of a SQLite database, in which nothing separates tenants but their ids."""
 
-    def tenant(self: Database, tenant: TenantId) -> TenantStores:
+    def for_tenant(self, tenant: TenantId) -> TenantDatabase: ...
+
+    def tenant(self, tenant: TenantId) -> TenantStores:
         """Return one tenant's stores."""
-        return build_tenant_stores(self, tenant)
+        return build_tenant_stores(self.for_tenant(parse_tenant_id(tenant)), tenant)
 
-    def shared(self: Database) -> SqlSharedStore:
+    def shared(self) -> SharedStore:
         """Return what tenants share."""
-        from stoker.backends.shared import SqlSharedStore
+        from stoker.backends.shared import SharedStore
 
-        return SqlSharedStore(self, operators=self)
+        return SharedStore(self, operators=self.for_tenant(OPERATORS))
 
-    def registry(self: Database) -> SqlRegistry:
+    def registry(self) -> SqlRegistry:
         """Return the register of companies."""
         from stoker.registry.store import SqlRegistry
 
         return SqlRegistry(self)
 
-    def directory(self: Database) -> SqlTenantDirectory:
+    def directory(self) -> SqlTenantDirectory:
         """Return the list of tenants."""
         from stoker.accounts.store import SqlTenantDirectory
 
         return SqlTenantDirectory(self)
 
 
-class SqliteBackend(_SqliteStores, SqliteDatabase):
+class SqliteBackend(SqliteDatabase, _SqliteStores):
     """All stores in one SQLite file."""
 
+    def __init__(self, path: str | Path, *, busy: timedelta = timedelta(seconds=30)) -> None:
+        super().__init__(path, SCHEMA, busy=busy)
 
-class MemoryBackend(_SqliteStores, SqliteMemoryDatabase):
+
+class MemoryBackend(SqliteMemoryDatabase, _SqliteStores):
     """All stores in SQLite in memory; closing it deletes them."""
+
+    def __init__(self) -> None:
+        super().__init__(SCHEMA)

@@ -13,17 +13,17 @@ from stoker.context import LazyTenantStores, TenantStores
 
 if TYPE_CHECKING:
     from stoker.accounts.store import SqlAccounts
-    from stoker.budgets.store import SqlBudgetStore
-    from stoker.crawl.store import SqlPages
+    from stoker.budgets.store import BudgetStore
+    from stoker.crawl.store import PageStore
     from stoker.db.database import Database
     from stoker.discovery.store import SqlListingStore
     from stoker.heat.store import SqlPullStore
-    from stoker.ledger.store import SqlLedgerStore
+    from stoker.ledger.store import LedgerStore
     from stoker.nightly.store import SqlWorkStore
     from stoker.runs.store import SqlRunStore
-    from stoker.scheduling.store import SqlScheduleStore
+    from stoker.scheduling.store import ScheduleStore
     from stoker.touches.store import SqlTouchStore
-    from stoker.vendors.answer_cache import SqlAnswers
+    from stoker.vendors.answer_cache import AnswerStore
 
 
 STORE_MODULES = (
@@ -64,34 +64,34 @@ def build_tenant_stores(
 
         return SqlRunStore(database, tenant)
 
-    def schedule() -> SqlScheduleStore:
-        from stoker.scheduling.store import SqlScheduleStore
+    def schedule() -> ScheduleStore:
+        from stoker.scheduling.store import ScheduleStore
 
-        return SqlScheduleStore(database, tenant)
+        return ScheduleStore(database)
 
-    def ledger() -> SqlLedgerStore:
-        from stoker.ledger.store import SqlLedgerStore
+    def ledger() -> LedgerStore:
+        from stoker.ledger.store import LedgerStore
 
-        return SqlLedgerStore(database, tenant)
+        return LedgerStore(database)
 
-    def money() -> SqlBudgetStore:
-        from stoker.budgets.store import SqlBudgetStore
+    def money() -> BudgetStore:
+        from stoker.budgets.store import BudgetStore
 
         if not on_server:
-            return SqlBudgetStore(database, tenant)
+            return BudgetStore(database)
         from stoker.budgets.postgres_writes import write_changes_on_server
 
-        return SqlBudgetStore(database, tenant, write=write_changes_on_server)
+        return BudgetStore(database, write=write_changes_on_server)
 
-    def pages() -> SqlPages:
-        from stoker.crawl.store import SqlPages
+    def pages() -> PageStore:
+        from stoker.crawl.store import PageStore
 
-        return SqlPages(database, tenant)
+        return PageStore(database)
 
-    def answers() -> SqlAnswers:
-        from stoker.vendors.answer_cache import SqlAnswers
+    def answers() -> AnswerStore:
+        from stoker.vendors.answer_cache import AnswerStore
 
-        return SqlAnswers(database, tenant)
+        return AnswerStore(database)
 
     def accounts() -> SqlAccounts:
         from stoker.accounts.store import SqlAccounts

@@ -1,16 +1,19 @@
-"""How long to wait before a retry: Retry-After, backoff with jitter, and quota headers.
+"""Retry work, and how long to wait before: Retry-After, backoff with jitter, and quota headers.
 
 Every wait is bounded and randomness is passed in. A header that is not a plain number or
-duration is ignored. Callers decide whether to retry at all.
+duration is ignored.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+from stoker.base.errors import TransientError, UncertainError
 
 MAX_WAIT = timedelta(hours=1)  # then we ask again, however long somebody wants us gone
 
@@ -21,6 +24,33 @@ SAME_WAIT_TOLERANCE = timedelta(minutes=1)  # between answers to calls that were
 _NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 
 _HTTP_DATE = re.compile(r"[A-Za-z]{3,9},? [0-9A-Za-z :+-]{10,40}")
+
+
+Result = TypeVar("Result")
+
+
+async def retry(
+    work: Callable[[], Awaitable[Result]],
+    *,
+    delays: Iterable[timedelta],
+    sleep: Callable[[timedelta], Awaitable[None]],
+    on: tuple[type[Exception], ...] = (TransientError, UncertainError),
+    max_wait: timedelta = MAX_WAIT,
+) -> Result:
+    """Do work that may be repeated, once more after each delay while it raises one of these errors.
+
+    Waits at least as long as a server's Retry-After; one above `max_wait` ends the retries. The
+    last error is raised.
+    """
+    for delay in delays:
+        try:
+            return await work()
+        except on as error:
+            wait = max(delay, getattr(error, "retry_after", None) or delay)
+            if wait > max_wait:
+                raise
+        await sleep(wait)
+    return await work()
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> timedelta | None:

@@ -202,9 +202,8 @@ def parse_cap(cap_id: str, *, limit: int) -> Cap:
     scopes, windows = {scope.value for scope in Scope}, {kind.value for kind in WindowKind}
     if len(parts) != 4 or parts[0] not in scopes or parts[3] not in windows:
         raise ConfigError(
-            f"{cap_id!r} is no cap; write SCOPE/CONNECTOR/UNIT/WINDOW, e.g. "
-            "tenant_connector/lusha/credits/day or tenant/*/pull_units/week; scopes: "
-            f"{', '.join(Scope)}; windows: {', '.join(WindowKind)}"
+            f"unknown cap {cap_id!r}; use a name from `stoker caps list`, e.g. tavily/calls/day "
+            f"(windows: {', '.join(WindowKind)})"
         )
     scope, connector, unit, window = parts
     cap = Cap(
@@ -215,7 +214,7 @@ def parse_cap(cap_id: str, *, limit: int) -> Cap:
         limit=limit,
     )
     if cap.id != cap_id:  # `tenant//calls/day` and the like: one cap has one name
-        raise ConfigError(f"{cap_id!r} is no cap; did you mean {cap.id}?")
+        raise ConfigError(f"unknown cap {cap_id!r}; did you mean {cap.id}?")
     return cap
 
 

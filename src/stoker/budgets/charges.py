@@ -1,15 +1,15 @@
-"""Decide which caps a request is charged to, and whether it fits.
+"""Decide which caps a request is charged to, and whether it is granted.
 
-Amounts are whole numbers. The store reads what is already spent or reserved in the transaction in
-which it writes the reservation.
+In this order: caps, clock, stops, room. Amounts are whole numbers. The store reads what is already
+spent or reserved in the transaction in which it writes the reservation.
 """
 
 from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from stoker.base.clock import clock_went_backwards
@@ -20,6 +20,7 @@ from stoker.budgets.caps import (
     Cap,
     CapChange,
     compute_effective_limit,
+    list_added_caps,
     validate_amount,
     validate_connector,
     validate_unit,
@@ -28,6 +29,8 @@ from stoker.budgets.windows import BudgetWindow, ResetRule, WindowKind, compute_
 
 CapWindow = tuple[str, str]
 """A cap, and one of its windows."""
+
+ALL_CONNECTORS = ""  # stands for every connector
 
 MAX_KEY_LENGTH = 500  # characters; a key stands in logs, pages and one index
 
@@ -63,6 +66,11 @@ class SpendRequest:
         return hashlib.sha256(compact_json(inputs).encode()).hexdigest()[:32]
 
 
+def to_attempt(request: SpendRequest, number: int) -> SpendRequest:
+    """Return the request of the first, second, … attempt, with a key of its own."""
+    return replace(request, key=f"{request.key}/{number}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
     """What one request takes out of one cap in one window."""
@@ -90,6 +98,29 @@ class Totals:
     def total(self) -> int:
         """Everything that is not free."""
         return self.settled + self.reserved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetState:
+    """What holds for a tenant at this time, apart from how full its caps are."""
+
+    latest: datetime | None = None  # the time of the last ledger entry
+    changes: Mapping[str, CapChange] = field(default_factory=dict)
+    stops: Mapping[str, str] = field(default_factory=dict)  # connector to reason
+    open_windows: Mapping[CapWindow, Totals] = field(default_factory=dict)  # windows near this time
+
+    def to_ledger_time(self, now: datetime) -> datetime:
+        """Return the time as money counts it: never earlier than what is already written."""
+        moment = to_utc(now)
+        return moment if self.latest is None else max(moment, self.latest)
+
+    def compute_lease_end(self, until: datetime, *, now: datetime) -> datetime:
+        """Return when a lease that is to end at `until` ends, as money counts time.
+
+        It is as long as was asked. Otherwise, with a clock that was set back a little, a
+        reservation would be taken for one of a silent owner the time it is given.
+        """
+        return to_utc(until) + (self.to_ledger_time(now) - to_utc(now))
 
 
 def list_charges(
@@ -184,6 +215,27 @@ class Refusal:
     resets_at: datetime | None = None
 
 
+def evaluate_request(
+    request: SpendRequest,
+    caps: Sequence[Cap],
+    state: BudgetState,
+    *,
+    reset: ResetRule,
+    now: datetime,
+) -> tuple[Charge, ...] | Refusal:
+    """Return the charges of a new request, or a refusal that does not depend on room.
+
+    Caps that people added count beside those given. Raises ConfigError when a unit has no cap.
+    """
+    moment = state.to_ledger_time(now)
+    together = [*caps, *list_added_caps(caps, state.changes)]
+    wanted = list_charges(
+        request, together, state.changes, reset=reset, now=moment, opened=state.open_windows
+    )
+    refused = find_clock_refusal(to_utc(now), latest=state.latest)
+    return refused or find_stop_refusal(request.connector, state.stops) or tuple(wanted)
+
+
 def find_refusal(wanted: Iterable[Charge], used: Mapping[CapWindow, Totals]) -> Refusal | None:
     """Return the refusal of the first cap that would be exceeded, or None when all have room.
 
@@ -220,6 +272,16 @@ def find_clock_refusal(now: datetime, *, latest: datetime | None) -> Refusal | N
         f"{to_utc(latest):%Y-%m-%d %H:%M:%S} was already recorded; set it right and ask again",
         resets_at=latest,
     )
+
+
+def find_stop_refusal(connector: str, stops: Mapping[str, str]) -> Refusal | None:
+    """Return a refusal when this connector, or all of them, are stopped."""
+    for stopped in (ALL_CONNECTORS, connector):
+        if stopped in stops:
+            what = stopped or "spending"
+            why = stops[stopped] or "no reason was given"
+            return Refusal(reason="STOPPED", message=f"{what} is stopped: {why}")
+    return None
 
 
 def get_reset_rule(cap: Cap, reset: ResetRule) -> ResetRule:

@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stoker.base.jsontools import compact_json
-from stoker.base.types import Json, TenantId
+from stoker.base.types import Json
 from stoker.budgets.reservations import (
     ReservationChange,
     TotalChange,
     list_entries,
     list_total_changes,
 )
-from stoker.budgets.rows import to_charges_json
-from stoker.db.database import Transaction, to_db_time, to_optional_db_time
+from stoker.budgets.schema import CHANGED_COLUMNS, RESERVATIONS
+from stoker.db.database import Transaction, to_db_time
 from stoker.ledger.chain import NewEntry, to_canonical_text
 
 
-def write_changes_on_server(
-    tx: Transaction, tenant: TenantId, moves: Sequence[ReservationChange]
-) -> None:
+def write_changes_on_server(tx: Transaction, moves: Sequence[ReservationChange]) -> None:
     """Write the changes with one call of the server's function. As `write_changes`."""
     if not moves:
         return
@@ -38,29 +36,13 @@ def write_changes_on_server(
 
 
 def _to_reservation_json(move: ReservationChange) -> Json:
-    reservation = move.after
-    changed: dict[str, Json] = {
-        "key": reservation.key,
-        "phase": reservation.status.value,
-        "closed_at": to_optional_db_time(reservation.closed_at),
-        "reason": reservation.reason,
-        "actual": dict(reservation.actual),
-    }
-    if move.before is not None:
-        return changed | {
-            "seen_phase": move.before.status.value,
-            "seen_until_at": to_db_time(move.before.until),
-        }
-    return changed | {
-        "connector": reservation.connector,
-        "fingerprint": reservation.fingerprint,
-        "owner": reservation.owner,
-        "until_at": to_db_time(reservation.until),
-        "reserved_at": to_db_time(reservation.reserved_at),
-        "run": reservation.run,
-        "account": reservation.account,
-        "amounts": dict(reservation.amounts),
-        "charges": to_charges_json(reservation),
+    values = RESERVATIONS.to_json(move.after)
+    if move.before is None:
+        return values
+    return {name: values[name] for name in CHANGED_COLUMNS} | {
+        "key": move.before.key,
+        "seen_phase": move.before.status.value,
+        "seen_until_at": to_db_time(move.before.until),
     }
 
 

@@ -85,6 +85,15 @@ def build_reservation(
     )
 
 
+def check_repeat(reservation: Reservation, request: SpendRequest) -> Reservation:
+    """Return the reservation a key was already good for; with other inputs it is a conflict."""
+    if reservation.fingerprint != request.fingerprint:
+        raise ConflictError(
+            f"{request.key} was used for another request; a new attempt needs a key of its own"
+        )
+    return reservation
+
+
 def mark_sent(reservation: Reservation) -> Reservation:
     """Return the reservation with status SENT: the vendor may receive the call. Safe to repeat."""
     if reservation.status is ReservationStatus.SENT:

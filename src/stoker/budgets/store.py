@@ -13,15 +13,15 @@ from datetime import datetime
 from functools import partial
 
 from stoker.base.errors import ConflictError, TransientError
-from stoker.base.types import TenantId, to_utc
+from stoker.base.types import to_utc
 from stoker.budgets import reservations as phases_of
 from stoker.budgets.caps import Cap
-from stoker.budgets.charges import Refusal, SpendRequest, find_refusal
-from stoker.budgets.gate import (
+from stoker.budgets.charges import (
     BudgetState,
-    check_repeat,
+    Refusal,
+    SpendRequest,
     evaluate_request,
-    validate_request,
+    find_refusal,
 )
 from stoker.budgets.ledger_entries import (
     build_refused_entry,
@@ -30,7 +30,7 @@ from stoker.budgets.ledger_entries import (
 )
 from stoker.budgets.limits_store import (
     LAST_ENTRY_TIME,
-    SqlLimitStore,
+    LimitStore,
     lock_window_creation,
     read_budget_state,
     read_request_state,
@@ -42,10 +42,11 @@ from stoker.budgets.reservations import (
     ReservationChange,
     ReservationStatus,
     TotalChange,
+    check_repeat,
     list_entries,
     list_total_changes,
 )
-from stoker.budgets.rows import RESERVATION_COLUMNS, parse_reservation, to_reservation_values
+from stoker.budgets.schema import CHANGED_COLUMNS, RESERVATIONS, validate_request
 from stoker.budgets.windows import ResetRule
 from stoker.db.codec import validate_name, validate_owner, validate_text
 from stoker.db.database import (
@@ -60,16 +61,9 @@ from stoker.db.database import (
 )
 from stoker.ledger.store import append_checked
 
-INSERT_RESERVATION = f"""
-INSERT INTO holds (tenant_id, {RESERVATION_COLUMNS})
-VALUES (:tenant, :key, :connector, :fingerprint, :phase, :owner, :until_at, :reserved_at,
-        :closed_at, :run, :account, :reason, :amounts, :charges, :actual)
-ON CONFLICT DO NOTHING
-"""
-
 # A lease that was lengthened meanwhile is a change too: its owner is alive.
-UPDATE_RESERVATION = """
-UPDATE holds SET phase = :phase, closed_at = :closed_at, reason = :reason, actual = :actual
+UPDATE_RESERVATION = f"""
+UPDATE holds SET {", ".join(f"{name} = :{name}" for name in CHANGED_COLUMNS)}
 WHERE tenant_id = :tenant AND key = :key AND phase = :seen_phase AND until_at = :seen_until_at
 """
 
@@ -96,39 +90,39 @@ ADD_TO_SHARED_BUDGET = (
 
 WITHIN_LIMIT = " AND settled + reserved + :reserved <= :limit"
 
-ChangeWriter = Callable[[Transaction, TenantId, Sequence[ReservationChange]], None]
+ChangeWriter = Callable[[Transaction, Sequence[ReservationChange]], None]
 
 
-def write_changes(tx: Transaction, tenant: TenantId, moves: Sequence[ReservationChange]) -> None:
+def write_changes(tx: Transaction, moves: Sequence[ReservationChange]) -> None:
     """Write the changes, statement by statement. Raises WriteConflict to undo the transaction."""
     for move in sorted(moves, key=lambda move: move.after.key):
-        _write_reservation(tx, tenant, move)
+        _write_reservation(tx, move)
     for change in list_total_changes(moves):
-        _add_to_total(tx, tenant, change)
-    append_checked(tx, tenant, list_entries(moves))
+        _add_to_total(tx, change)
+    append_checked(tx, list_entries(moves))
 
 
-def _write_reservation(tx: Transaction, tenant: TenantId, move: ReservationChange) -> None:
-    values = to_reservation_values(move.after)
+def _write_reservation(tx: Transaction, move: ReservationChange) -> None:
     if move.before is None:
-        changed = tx.execute(INSERT_RESERVATION, tenant=tenant, **values)
+        changed = RESERVATIONS.insert_new(tx, [move.after])
     else:
+        values = RESERVATIONS.values(move.after)
         changed = tx.execute(
             UPDATE_RESERVATION,
-            tenant=tenant,
+            key=move.before.key,
             seen_phase=move.before.status.value,
             seen_until_at=to_db_time(move.before.until),
-            **{name: values[name] for name in ("key", "phase", "closed_at", "reason", "actual")},
+            **{name: values[name] for name in CHANGED_COLUMNS},
         )
     if not changed:
         raise WriteConflict(move.after.key)
 
 
-def _add_to_total(tx: Transaction, tenant: TenantId, change: TotalChange) -> None:
+def _add_to_total(tx: Transaction, change: TotalChange) -> None:
     place: dict[str, Value] = {"cap": change.cap, "window": change.window}
     query, opening = ADD_TO_SHARED_BUDGET, INSERT_SHARED_BUDGET
     if not change.shared:
-        query, opening, place = ADD_TO_BUDGET, INSERT_BUDGET, place | {"tenant": tenant}
+        query, opening = ADD_TO_BUDGET, INSERT_BUDGET
     values = place | {"settled": change.settled, "reserved": change.reserved}
     if change.limit is not None:
         query, values = query + WITHIN_LIMIT, values | {"limit": change.limit}
@@ -142,22 +136,14 @@ def _add_to_total(tx: Transaction, tenant: TenantId, change: TotalChange) -> Non
 
 MAX_ATTEMPTS = 20  # each miss means that another process got something done
 
-SELECT_RESERVATION = (
-    f"SELECT {RESERVATION_COLUMNS} FROM holds WHERE tenant_id = :tenant AND key = :key"
-)
-
 SELECT_RESERVATION_AND_TIME = f"""
 SELECT (SELECT at FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1),
-{RESERVATION_COLUMNS}
+{RESERVATIONS.names}
 FROM holds WHERE tenant_id = :tenant AND key = :key
 """
 
-SELECT_RESERVATIONS = f"""
-SELECT {RESERVATION_COLUMNS} FROM holds WHERE tenant_id = :tenant AND key > :after AND phase IN (%s)
-"""
-
 SELECT_EXPIRED = f"""
-SELECT {RESERVATION_COLUMNS} FROM holds
+SELECT {RESERVATIONS.names} FROM holds
 WHERE tenant_id = :tenant AND until_at <= :now AND closed_at IS NULL AND phase IN ('HELD', 'SENT')
 ORDER BY key
 """
@@ -168,13 +154,18 @@ WHERE tenant_id = :tenant AND owner = :owner AND closed_at IS NULL AND phase IN 
 """
 
 
-class SqlBudgetStore(SqlLimitStore):
-    """A `BudgetStore` in the tables `holds`, `budgets`, `cap_changes` and `stops`."""
+class BudgetStore(LimitStore):
+    """One tenant's reservations and what became of them: the gate everything that costs goes
+    through.
 
-    def __init__(
-        self, database: Database, tenant: TenantId, *, write: ChangeWriter = write_changes
-    ) -> None:
-        super().__init__(database, tenant)
+    After every commit, on every cap, settled + reserved <= limit, except by what a vendor charged
+    above its reservation and by a cap that was lowered. Each verb writes its ledger entry in the
+    same transaction; refusals are entries too. Times are never taken to be earlier than the
+    ledger's.
+    """
+
+    def __init__(self, database: Database, *, write: ChangeWriter = write_changes) -> None:
+        super().__init__(database)
         self._write = write
 
     async def reserve(
@@ -187,44 +178,54 @@ class SqlBudgetStore(SqlLimitStore):
         until: datetime,
         now: datetime,
     ) -> Reservation | Refusal:
+        """Reserve the amounts in all the caps they fall under, or in none.
+
+        Atomic: of two callers racing for the last of a budget, one is refused. The same key again
+        returns the reservation as it now is; with another fingerprint, ConflictError. Refused, with
+        nothing charged and the key still good, when a cap is full, a stop is in force or the clock
+        went back. Windows that overlap the current one, because `reset` was changed, count too.
+        Raises ConfigError when a unit has no cap at all.
+        """
         request, owner = validate_request(request), validate_owner(owner)
         until, now = to_utc(until), to_utc(now)
 
         def reserve(tx: Transaction, *, looking: bool) -> Reservation | Refusal:
-            state, known = read_request_state(tx, self._tenant, request, caps, now=now)
+            state, known = read_request_state(tx, request, caps, now=now)
             if known:
-                [row] = tx.query(SELECT_RESERVATION, tenant=self._tenant, key=request.key)
-                return check_repeat(parse_reservation(row), request)
+                [reservation] = RESERVATIONS.find(tx, "key = :key", key=request.key)
+                return check_repeat(reservation, request)
             moment = state.to_ledger_time(now)
             wanted = evaluate_request(request, caps, state, reset=reset, now=now)
-            if not isinstance(wanted, Refusal) and lock_window_creation(
-                tx, self._tenant, wanted, state
-            ):
-                state, _ = read_request_state(tx, self._tenant, request, caps, now=now)
+            if not isinstance(wanted, Refusal) and lock_window_creation(tx, wanted, state):
+                state, _ = read_request_state(tx, request, caps, now=now)
                 wanted = evaluate_request(request, caps, state, reset=reset, now=now)
             if looking and not isinstance(wanted, Refusal):
-                wanted = find_refusal(wanted, read_totals(tx, self._tenant, wanted)) or wanted
+                wanted = find_refusal(wanted, read_totals(tx, wanted)) or wanted
             if isinstance(wanted, Refusal):
-                append_checked(tx, self._tenant, [build_refused_entry(request, wanted, now=moment)])
+                append_checked(tx, [build_refused_entry(request, wanted, now=moment)])
                 return wanted
             end = state.compute_lease_end(until, now=now)
             reservation = phases_of.build_reservation(
                 request, wanted, owner=owner, until=end, now=moment
             )
             note = build_reserved_entry(reservation, now=moment)
-            self._write(
-                tx, self._tenant, [ReservationChange(before=None, after=reservation, entry=note)]
-            )
+            self._write(tx, [ReservationChange(before=None, after=reservation, entry=note)])
             return reservation
 
         return await self._retry_on_conflict(reserve)
 
     async def mark_sent(self, key: str, *, now: datetime) -> Reservation:
+        """Mark a HELD reservation as sent, as `reservations.mark_sent`."""
         return await self._change_status(
             key, now, lambda reservation, _: phases_of.mark_sent(reservation)
         )
 
     async def settle(self, key: str, actual: Mapping[str, int], *, now: datetime) -> Reservation:
+        """Settle a reservation at its real cost, as `reservations.settle_reservation`.
+
+        A reservation that was released meanwhile is settled late. Raises ConflictError when there
+        is no such key.
+        """
         return await self._change_status(
             key,
             now,
@@ -234,6 +235,7 @@ class SqlBudgetStore(SqlLimitStore):
         )
 
     async def release(self, key: str, *, reason: str, now: datetime) -> Reservation:
+        """Release a reservation in full, as `reservations.release_reservation`."""
         validate_text(reason, what="a reason")
         return await self._change_status(
             key,
@@ -244,60 +246,70 @@ class SqlBudgetStore(SqlLimitStore):
         )
 
     async def mark_uncertain(self, key: str, *, reason: str, now: datetime) -> Reservation:
+        """Mark a reservation's outcome as unknown, as `reservations.mark_uncertain`."""
         validate_text(reason, what="a reason")
         return await self._change_status(
             key, now, lambda reservation, _: phases_of.mark_uncertain(reservation, reason=reason)
         )
 
     async def renew_leases(self, owner: str, *, until: datetime, now: datetime) -> int:
+        """Lengthen the lease of everything this owner has HELD or SENT; return how many.
+
+        By as much as lies between `now` and `until`, also for an owner whose clock is behind.
+        """
         owner, until, now = validate_owner(owner), to_utc(until), to_utc(now)
 
         def renew(tx: Transaction) -> int:
-            end = read_budget_state(tx, self._tenant).compute_lease_end(until, now=now)
-            return tx.execute(RENEW_LEASES, tenant=self._tenant, owner=owner, until=to_db_time(end))
+            end = read_budget_state(tx).compute_lease_end(until, now=now)
+            return tx.execute(RENEW_LEASES, owner=owner, until=to_db_time(end))
 
         return await self._database.write(renew)
 
     async def expire_reservations(self, *, now: datetime) -> list[Reservation]:
+        """Expire every reservation whose lease ended; return them as they now are.
+
+        As `reservations.expire_reservation`: never sent is released, maybe sent is marked
+        uncertain.
+        """
         now = to_utc(now)
 
         def expire(tx: Transaction, **_: bool) -> list[Reservation]:
-            moment = read_budget_state(tx, self._tenant).to_ledger_time(now)
+            moment = read_budget_state(tx).to_ledger_time(now)
             moves = []
-            for row in tx.query(SELECT_EXPIRED, tenant=self._tenant, now=to_db_time(moment)):
+            for row in tx.query(SELECT_EXPIRED, now=to_db_time(moment)):
                 try:
-                    before = parse_reservation(row)
+                    before = RESERVATIONS.read(row)
                 except TransientError:
                     continue  # it still counts, and must not keep the others from coming back
                 after = phases_of.expire_reservation(before, now=moment)
                 note = build_status_entry(before, after, now=moment)
                 moves.append(ReservationChange(before=before, after=after, entry=note))
-            self._write(tx, self._tenant, moves)
+            self._write(tx, moves)
             return [move.after for move in moves]
 
         return await self._retry_on_conflict(expire)
 
     async def find_reservation(self, key: str) -> Reservation | None:
+        """Return a reservation by its key."""
         key = validate_name(key, what="a key")
-        rows = await self._database.read(
-            lambda tx: tx.query(SELECT_RESERVATION, tenant=self._tenant, key=key)
-        )
-        return parse_reservation(rows[0]) if rows else None
+        found = await self._database.read(lambda tx: RESERVATIONS.find(tx, "key = :key", key=key))
+        return found[0] if found else None
 
     async def list_reservations(
         self, *, phases: Sequence[ReservationStatus], after: str = "", limit: int = 1000
     ) -> list[Reservation]:
+        """Return one page of the reservations in these phases, in key order."""
         after = validate_name(after, what="a key")
         if not phases:
             return []
-        query = SELECT_RESERVATIONS % ", ".join(f"'{phase.value}'" for phase in phases)
+        names = ", ".join(f"'{phase.value}'" for phase in phases)
+        where = f"key > :after AND phase IN ({names})"
         if OPEN_STATUSES.issuperset(phases):
-            query += " AND closed_at IS NULL"  # there are few of these, and an index of them
-        query += " ORDER BY key LIMIT :limit"
-        rows = await self._database.read(
-            lambda tx: tx.query(query, tenant=self._tenant, after=after, limit=limit)
+            where += " AND closed_at IS NULL"  # there are few of these, and an index of them
+        where += " ORDER BY key LIMIT :limit"
+        return await self._database.read(
+            lambda tx: RESERVATIONS.find(tx, where, after=after, limit=limit)
         )
-        return [parse_reservation(row) for row in rows]
 
     async def _change_status(
         self, key: str, now: datetime, rule: Callable[[Reservation, datetime], Reservation]
@@ -305,18 +317,16 @@ class SqlBudgetStore(SqlLimitStore):
         key, now = validate_name(key, what="a key"), to_utc(now)
 
         def move(tx: Transaction, **_: bool) -> Reservation:
-            rows = tx.query(SELECT_RESERVATION_AND_TIME, tenant=self._tenant, key=key)
+            rows = tx.query(SELECT_RESERVATION_AND_TIME, key=key)
             if not rows:
                 raise ConflictError(f"nothing was reserved under {key}; reserve first")
             with wrap_row_errors(LAST_ENTRY_TIME):
                 moment = BudgetState(latest=from_optional_db_time(rows[0][0])).to_ledger_time(now)
-            before = parse_reservation(rows[0][1:])
+            before = RESERVATIONS.read(rows[0][1:])
             after = rule(before, moment)
             if after != before:
                 note = build_status_entry(before, after, now=moment)
-                self._write(
-                    tx, self._tenant, [ReservationChange(before=before, after=after, entry=note)]
-                )
+                self._write(tx, [ReservationChange(before=before, after=after, entry=note)])
             return after
 
         return await self._retry_on_conflict(move)

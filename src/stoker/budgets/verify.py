@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from stoker.base.errors import TransientError
 from stoker.budgets.charges import CapWindow, Totals
-from stoker.budgets.model import BudgetStore, CapUsage, SharedStore
+from stoker.budgets.model import CapUsage
 from stoker.budgets.replay import (
     OperatorSettings,
     Replay,
@@ -20,8 +21,13 @@ from stoker.budgets.replay import (
 )
 from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
 from stoker.context import TenantStores
-from stoker.ledger.chain import LedgerEntry, LedgerStore, find_first_break
+from stoker.ledger.chain import LedgerEntry, find_first_break
 from stoker.ledger.read import PAGE_SIZE, read_pages
+
+if TYPE_CHECKING:
+    from stoker.budgets.shared_store import OperatorStore
+    from stoker.budgets.store import BudgetStore
+    from stoker.ledger.store import LedgerStore
 
 MAX_READS = 50  # looks at a store that is being written to, before we say that it never stood still
 
@@ -72,7 +78,7 @@ async def verify_ledger(store: TenantStores, *, mark: Checkpoint | None = None) 
 
 
 async def find_shared_mismatches(
-    shared: SharedStore,
+    shared: OperatorStore,
     verdicts: Sequence[LedgerReport],
     *,
     before: Sequence[CapUsage] | None = None,
@@ -182,7 +188,7 @@ def _find_reservation_mismatches(
 
 
 async def verify_operator_ledger(
-    shared: SharedStore, *, mark: Checkpoint | None = None
+    shared: OperatorStore, *, mark: Checkpoint | None = None
 ) -> LedgerReport:
     """Read the operators' whole ledger and compare it with the store.
 

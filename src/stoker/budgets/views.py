@@ -1,147 +1,103 @@
-"""How commands read and show money: one tenant's position, statements as a table, what was typed.
-
-The commands themselves are in `caps`, `holds` and `stopping`. Nothing is decided here: what fits,
-what is free and what adds up stands in the core.
-"""
+"""Caps, reservations and stops as people and programs are shown them."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime
 
-from stoker.base.errors import ConfigError
+from stoker.base.formats import format_amount, format_duration, format_time
 from stoker.base.types import Json, TenantId
-from stoker.budgets.caps import validate_amount
-from stoker.budgets.model import BudgetStore, Stop
-from stoker.budgets.reservations import OPEN_STATUSES, Reservation
-from stoker.budgets.statements import CapBalance, find_mismatches, list_balances
-from stoker.budgets.verify import to_totals
-from stoker.budgets.windows import ResetRule
-from stoker.cli.options import parse_time
-from stoker.cli.output import print_table, print_text
-from stoker.ledger.read import PAGE_SIZE
+from stoker.budgets.caps import Scope, get_cap_unit
+from stoker.budgets.model import Stop
+from stoker.budgets.reservations import Reservation, ReservationStatus, compute_overrun
+from stoker.budgets.statements import CapBalance
 
-if TYPE_CHECKING:
-    from stoker.app import App
+ALL_TENANTS = "everybody"  # in JSON, the tenant of what all tenants share
 
-MAX_READS = 5  # at a store in use, before numbers that do not add up are believed
+_CONNECTOR_NAMES = {"openai": "OpenAI", "zerobounce": "ZeroBounce"}
 
-_DURATION_PATTERN = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?")
-
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_UNIT_NAMES = {"pull_units": "research units", "money": "money"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetPosition:
-    """Where one tenant stands: its caps, its open promises, its stops, and what does not add up."""
+def parse_cap_name(text: str) -> str:
+    """Return a cap's id from its id or its short name.
 
-    tenant: TenantId
-    balances: list[CapBalance]
-    reservations: list[Reservation]
-    stops: list[Stop]
-    mismatches: list[str]
-
-
-async def read_position(app: App, tenant: TenantId, *, now: datetime) -> BudgetPosition:
-    """Return where a tenant stands now. Shared caps are not in it."""
-    money = app.backend.tenant(tenant).money
-    caps = [cap for cap in await app.list_caps(tenant) if not cap.shared]
-    changes = await money.list_cap_changes()
-    for _ in range(MAX_READS):
-        # Not one reading but two, so somebody may spend in between; then it is looked at again.
-        used = to_totals(await money.list_usage())
-        holds = await list_open_reservations(money)
-        wrong = find_mismatches(holds, used)
-        if not wrong:
-            break
-    lines = list_balances(caps, changes, used, reset=app.get_reset_rule(tenant), now=now)
-    return BudgetPosition(
-        tenant=tenant,
-        balances=lines,
-        reservations=holds,
-        stops=await money.list_stops(),
-        mismatches=wrong,
-    )
+    `tavily/calls/day` is a tenant's cap on one connector, `money:USD/day` one on all together.
+    """
+    parts = text.split("/")
+    if len(parts) == 3:
+        return f"{Scope.TENANT_CONNECTOR}/{text}"
+    return f"{Scope.TENANT}/*/{text}" if len(parts) == 2 else text
 
 
-async def list_shared_balances(app: App, *, now: datetime) -> list[CapBalance]:
-    """Return the caps that tenants share, for operators."""
-    shared = app.backend.shared()
-    used = to_totals(await shared.list_usage())
-    caps, changes = await app.list_shared_caps(), await shared.list_cap_changes()
-    return list_balances(caps, changes, used, reset=ResetRule(), now=now)
+def to_cap_name(cap_id: str) -> str:
+    """Return the short name of a cap; a shared cap has none but its id."""
+    for start in (f"{Scope.TENANT_CONNECTOR}/", f"{Scope.TENANT}/*/"):
+        if cap_id.startswith(start):
+            return cap_id.removeprefix(start)
+    return cap_id
 
 
-async def list_open_reservations(money: BudgetStore, *, connector: str = "") -> list[Reservation]:
-    """Return the promises whose outcome is not known yet, of a connector or (empty) of all."""
-    found: list[Reservation] = []
-    after = ""
-    while page := await money.list_reservations(
-        phases=sorted(OPEN_STATUSES), after=after, limit=PAGE_SIZE
-    ):
-        found += [hold for hold in page if connector in ("", hold.connector)]
-        after = page[-1].key
-    return found
+def format_cap(cap_id: str) -> str:
+    """Return a cap in words: `Tavily calls per day`, `Money per day`."""
+    _, connector, unit, window = cap_id.split("/")
+    kind = unit.partition(":")[0]
+    words = _UNIT_NAMES.get(kind, kind)
+    if connector == "*":
+        return f"{words.capitalize()} per {window}"
+    return f"{format_connector(connector)} {words} per {window}"
 
 
-def show_balances(lines: Iterable[tuple[str, CapBalance]]) -> None:
-    """Print statements, each under whom it is about."""
-    print_table(
-        ["tenant", "cap", "used", "reserved", "free", "limit", "when", "note"],
-        [
-            (
-                whose,
-                line.cap,
-                line.used.settled,
-                line.used.reserved,
-                line.free,
-                "none" if line.limit is None else line.limit,
-                line.resets,
-                _format_note(line),
-            )
-            for whose, line in lines
-        ],
-        empty="no caps; set one with: stoker caps set CAP LIMIT",
-    )
+def format_connector(connector: str) -> str:
+    """Return a connector's name as its maker writes it."""
+    return _CONNECTOR_NAMES.get(connector, connector.capitalize())
 
 
-def print_stops(stops: Iterable[Stop]) -> None:
-    """Print the stops in force, one line each; nothing when there are none."""
-    for stop in stops:
-        print_text(format_stop(stop))
+def format_cap_amount(cap_id: str, amount: int) -> str:
+    """Return an amount that a cap counts, without its unit; money in major units."""
+    unit = get_cap_unit(cap_id)
+    if unit.startswith("money:"):
+        return format_amount(unit, amount).partition(" ")[2]
+    return f"{amount:,}"
 
 
 def format_stop(stop: Stop) -> str:
-    """Say of a stop whom and what it is about, since when, and because of what."""
-    whose, since = stop.tenant or "everybody", f"{stop.since:%Y-%m-%d %H:%M} UTC"
-    why = stop.reason or "no reason was given"
-    what = stop.connector or "every connector"
-    return f"STOPPED for {whose}: {what}, since {since}: {why}"
+    """Return who and what a stop is about, since when and why."""
+    tenants = stop.tenant or "all tenants"
+    what = f"{tenants}: {stop.connector}" if stop.connector else tenants
+    reason = f" Reason: {stop.reason}" if stop.reason else ""
+    return f"Spending is stopped for {what} since {format_time(stop.since)}.{reason}"
 
 
 def format_resume_command(stop: Stop) -> str:
-    """Return the command that takes a stop back."""
+    """Return the command that ends a stop."""
     tenant = f" --tenant {stop.tenant}" if stop.tenant else ""
     connector = f" --connector {stop.connector}" if stop.connector else ""
     return f"stoker resume{tenant}{connector}"
 
 
-def to_balance_json(whose: str, line: CapBalance) -> Json:
-    """Return a statement for programs."""
+def format_lease(reservation: Reservation, *, now: datetime) -> str:
+    """Return how long a worker still holds a reservation, or what it waits for."""
+    if reservation.status is ReservationStatus.UNCERTAIN:
+        return "waits for your decision"
+    if now < reservation.until:
+        return f"ends in {format_duration(reservation.until - now)}"
+    return f"ended {format_duration(now - reservation.until)} ago"
+
+
+def to_balance_json(tenant: str, balance: CapBalance) -> Json:
+    """Return a cap's balance for programs."""
     return {
-        "tenant": whose,
-        "cap": line.cap,
-        "window": line.window,
-        "used": line.used.settled,
-        "reserved": line.used.reserved,
-        "free": line.free,
-        "over": line.over,
-        "limit": line.limit,
-        "raised_until": line.raised_until.isoformat() if line.raised_until else None,
-        "resets": line.resets,
+        "tenant": tenant,
+        "cap": balance.cap,
+        "name": to_cap_name(balance.cap),
+        "window": balance.window,
+        "used": balance.used.settled,
+        "reserved": balance.used.reserved,
+        "free": balance.free,
+        "over": balance.over,
+        "limit": balance.limit,
+        "raised_until": balance.raised_until.isoformat() if balance.raised_until else None,
+        "resets": balance.resets,
     }
 
 
@@ -155,36 +111,21 @@ def to_stop_json(stop: Stop) -> dict[str, Json]:
     }
 
 
-def parse_amount(text: str, *, what: str) -> int:
-    """Return the amount that was typed, or say which can be."""
-    if not _INTEGER.fullmatch(text):
-        raise ConfigError(f"{what} is {text!r}; write a whole number, e.g. 500")
-    return validate_amount(int(text), what=what)
-
-
-def parse_until(text: str, *, now: datetime) -> datetime:
-    """Return the moment that was typed, as such or as a while from now; it must lie ahead."""
-    found = _DURATION_PATTERN.fullmatch(text)
-    if found and any(found.groups()):
-        days, hours, minutes = (int(part or 0) for part in found.groups())
-        until = now + timedelta(days=days, hours=hours, minutes=minutes)
-    else:
-        try:
-            until = parse_time(text, what="--until")
-        except ConfigError as error:
-            raise ConfigError(f"{error}; or a while from now: 2h, 90m, 3d") from None
-    if until <= now:
-        raise ConfigError(
-            f"--until {text} is not ahead: it is {now:%Y-%m-%d %H:%M} UTC now; "
-            "give a later moment or a while, e.g. 2h"
-        )
-    return until
-
-
-def _format_note(line: CapBalance) -> str:
-    parts = []
-    if line.over:
-        parts.append(f"over by {line.over}")
-    if line.raised_until:
-        parts.append(f"raised until {line.raised_until:%Y-%m-%d %H:%M} UTC")
-    return "; ".join(parts)
+def to_reservation_json(tenant: TenantId, reservation: Reservation) -> dict[str, Json]:
+    """Return a reservation for programs; one that has ended also says what it cost."""
+    view: dict[str, Json] = {
+        "tenant": tenant,
+        "key": reservation.key,
+        "connector": reservation.connector,
+        "phase": reservation.status.value,
+        "amounts": dict(reservation.amounts),
+        "owner": reservation.owner,
+        "reserved_at": reservation.reserved_at.isoformat(),
+        "until": reservation.until.isoformat(),
+        "run": reservation.run,
+        "account": reservation.account,
+        "reason": reservation.reason,
+    }
+    if reservation.status in (ReservationStatus.SETTLED, ReservationStatus.RELEASED):
+        view |= {"actual": dict(reservation.actual), "overrun": compute_overrun(reservation)}
+    return view

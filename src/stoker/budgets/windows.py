@@ -14,9 +14,10 @@ from functools import lru_cache
 
 from stoker.base.clock import CLOCK_TOLERANCE
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_duration
 from stoker.base.types import to_utc
 from stoker.calendar.recurrence import Cron, compute_next_run, get_latest_occurrence
-from stoker.calendar.timezones import Fold, Gap, format_duration, get_zone
+from stoker.calendar.timezones import Fold, Gap, get_zone
 
 FAR_FUTURE = datetime(9000, 1, 1, tzinfo=UTC)
 

@@ -16,13 +16,9 @@ from functools import lru_cache
 from stoker.base.errors import ConfigError
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-
 _MAX_DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-
 _DAY = timedelta(days=1)
-
 _MINUTES = tuple(timedelta(minutes=minute) for minute in range(24 * 60))  # shared by all lines
 
 ALIASES = {
@@ -47,7 +43,6 @@ class CronSpec:
     either_day: bool  # day-of-month or day-of-week is enough; else both must agree
 
     def runs_on(self, day: date) -> bool:
-        """Say whether the line names this day of the calendar."""
         if day.month not in self.months:
             return False
         by_date, by_weekday = day.day in self.days, day.isoweekday() % 7 in self.weekdays

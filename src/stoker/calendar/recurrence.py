@@ -21,11 +21,8 @@ from stoker.calendar.cron import parse_cron
 from stoker.calendar.timezones import Fold, Gap, LocalTimePattern, get_zone
 
 MAX_MISSED = 20_000  # missed instants listed one by one; older ones are only counted
-
 _MIN_INTERVAL, _MAX_INTERVAL = timedelta(minutes=1), timedelta(days=3660)
-
 _HOUR_MINUTE = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
-
 _TICK = timedelta.resolution
 
 

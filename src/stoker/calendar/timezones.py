@@ -20,13 +20,9 @@ from stoker.base.types import to_utc
 from stoker.calendar.cron import CronSpec
 
 _DAY = timedelta(days=1)
-
 _SECOND = timedelta(seconds=1)
-
 _RESOLUTION = timedelta.resolution
-
 _ZERO = timedelta(0)
-
 _MIDNIGHT = time()
 
 
@@ -210,14 +206,3 @@ def format_clock_note(moment: datetime, zone: str) -> str:
     """Return what is unusual about clocks on the moment's local day; empty on a usual one."""
     moved = compute_clock_change(moment, zone)
     return f"clocks change by {moved.total_seconds() / 3600:+g} h this day" if moved else ""
-
-
-def format_duration(duration: timedelta) -> str:
-    """Return a duration in the two largest units that matter: `3 h 12 m`, `41 s`."""
-    seconds = int(duration.total_seconds())
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes, hours, days = seconds // 60 % 60, seconds // 3600 % 24, seconds // 86_400
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes} m" if hours else f"{minutes} m {seconds % 60} s"

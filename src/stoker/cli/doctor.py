@@ -13,9 +13,10 @@ import click
 from stoker import app as wiring
 from stoker.base.clock import Clock, clock_went_backwards
 from stoker.base.errors import ConfigError, StokerError
+from stoker.base.formats import format_duration
 from stoker.base.types import Json, TenantId
 from stoker.calendar.recurrence import Interval, compute_next_run
-from stoker.calendar.timezones import format_duration, get_zone
+from stoker.calendar.timezones import get_zone
 from stoker.cli.output import (
     CommandContext,
     Exit,

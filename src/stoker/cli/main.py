@@ -11,9 +11,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -21,6 +22,9 @@ from stoker import __version__
 from stoker.base.errors import StokerError
 from stoker.cli.options import check_not_empty
 from stoker.cli.output import CommandContext, Exit, print_error, to_error_exit
+
+if TYPE_CHECKING:
+    from stoker.base.clock import Clock
 
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
@@ -76,13 +80,13 @@ SECTIONS = {
         "signals": LazyCommand("stoker.heat.commands:signals", "import: what happened at accounts"),
     },
     "Budget": {
-        "caps": LazyCommand("stoker.budgets.commands_caps:caps", "list set raise"),
+        "caps": LazyCommand("stoker.budgets.commands:caps", "list set raise"),
         "holds": LazyCommand(
-            "stoker.budgets.commands_holds:holds", "list settle release: open reservations"
+            "stoker.budgets.commands:holds", "list settle release: open reservations"
         ),
         "ledger": LazyCommand("stoker.ledger.commands:ledger", "list show verify export"),
-        "stop": LazyCommand("stoker.budgets.commands_stop:stop", "Stop all spending now"),
-        "resume": LazyCommand("stoker.budgets.commands_stop:resume", "Allow spending again"),
+        "stop": LazyCommand("stoker.budgets.commands:stop", "Stop all spending now"),
+        "resume": LazyCommand("stoker.budgets.commands:resume", "Allow spending again"),
     },
     "Operate": {
         "schedule": LazyCommand(
@@ -106,7 +110,6 @@ ADDED = {  # commands of a group whose module is another one
         "price": "stoker.pulls.commands_price:price",
         "replay": "stoker.pulls.commands_replay:replay",
     },
-    "runs": {"prune": "stoker.runs.commands:prune"},
 }
 ALIASES = {  # what these commands were called before; they keep working and are not listed
     "tenant": "stoker.accounts.commands:tenant",
@@ -200,13 +203,13 @@ def stoker(
     flags = dict(_parse_assignment(assignment) for assignment in assignments)
     if log_level is not None:
         flags["logging.level"] = log_level
-    ctx.obj = CommandContext(directory=directory, config=config, flags=flags, secrets=ctx.obj)
+    ctx.obj = replace(ctx.obj, directory=directory, config=config, flags=flags)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, *, clock: Clock | None = None) -> int:
     """Run one command; return its exit code. No error leaves a traceback unless asked for."""
     try:
-        code = _run_command(arguments, secrets=set())
+        code = _run_command(arguments, CommandContext(directory=Path(), clock=clock))
         if code == Exit.INTERRUPTED and arguments is None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process is on its way out already
         sys.stdout.flush()
@@ -228,14 +231,15 @@ def _detach_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run_command(arguments: Sequence[str] | None, *, secrets: set[str]) -> int:
+def _run_command(arguments: Sequence[str] | None, context: CommandContext) -> int:
+    secrets = context.secrets
     try:
         # Not click's standalone mode: exit codes and one-line errors are decided here.
         given = list(sys.argv[1:] if arguments is None else arguments)
         if arguments is None and "_STOKER_COMPLETE" in os.environ:
             stoker.main(prog_name="stoker")  # click answers the shell's completion, and exits
         check_not_empty(given)
-        with stoker.make_context("stoker", given, obj=secrets) as ctx:
+        with stoker.make_context("stoker", given, obj=context) as ctx:
             return int(stoker.invoke(ctx) or Exit.OK)
     except click.exceptions.Exit as asked:
         return asked.exit_code

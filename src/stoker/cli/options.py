@@ -1,19 +1,17 @@
-"""`stoker schedule` and `stoker upkeep`: start what is due, preview it, see whether it was kept.
+"""The options that commands share, one meaning each, and how what was typed is read.
 
-Words of a command that say nothing, as an unset variable of a shell leaves them.
-
-Taken for a flag left out, such a word would start something else than was meant: everything
-instead of one thing, something new instead of something again. So none is taken.
-
-`--tenant`: whose data a command is about, and for whom anything may be run.
+`--limit` is the most rows in total, `--since` and `--until` bound a time, `--out` names a file and
+`--force` replaces one. An earlier spelling keeps working as an alias that help does not list.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -24,49 +22,36 @@ if TYPE_CHECKING:
     from stoker.base.types import TenantId
     from stoker.settings import Settings
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
-def parse_time(text: str, *, what: str) -> datetime:
-    """Return the moment a user wrote: a date is midnight UTC, a time needs its zone."""
-    from stoker.base.types import to_utc
-
-    try:
-        if len(text) == len("2026-02-07"):
-            return datetime.fromisoformat(text).replace(tzinfo=UTC)
-        written = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(
-            f"{what} {text!r} is not a time; write 2026-02-07 or 2026-02-07T01:30+08:00"
-        ) from None
-    if written.tzinfo is None:
-        raise ConfigError(f"{what} {text!r} has no time zone; write it as {text}+00:00, or +08:00")
-    return to_utc(written, what=what)
-
-
-FREE_TEXT_OPTIONS = frozenset(
-    {"--reason", "--name", "--inject"}
-)  # options that may well say nothing
+_DEFAULT_LIMIT = 20  # rows
 
 _OPTION_PATTERN = re.compile(r"(--?[A-Za-z][A-Za-z-]*)(?:=(.*))?", re.DOTALL)
 
+_SPAN_PATTERN = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?")
 
-def check_not_empty(words: Sequence[str]) -> None:
-    """Raise ConfigError when a word, or the value an option brings along, is empty."""
-    option = ""  # that the next word may be the value of
-    for word in words:
-        given = _OPTION_PATTERN.fullmatch(word)
-        option, value = (given[1], given[2]) if given else (option, word)
-        if value is None:
-            continue
-        if not value.strip() and option not in FREE_TEXT_OPTIONS:
-            what = option or "a word of the command"
-            raise ConfigError(
-                f"{what} is empty, as an unset variable leaves it; say what is meant, or leave "
-                "it out"
-            )
-        option = ""
+FREE_TEXT_OPTIONS = frozenset({"--reason", "--name", "--inject"})  # they may be given empty
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+class AliasedOption(click.Option):
+    """An option with earlier spellings, which work and are not listed: `aliases=["--from"]`."""
+
+    def __init__(self, *arguments: Any, aliases: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.aliases = list(aliases)
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        listed = self.opts
+        self.opts = [*listed, *self.aliases]
+        super().add_to_parser(parser, ctx)
+        self.opts = listed
+
+
+def aliased_option(
+    *names: str, aliases: Sequence[str], **options: Any
+) -> Callable[[_Command], _Command]:
+    """Give a command an option that also has earlier, unlisted spellings."""
+    return click.option(*names, cls=AliasedOption, aliases=aliases, **options)
 
 
 def tenants_option(command: _Command) -> _Command:
@@ -76,15 +61,178 @@ def tenants_option(command: _Command) -> _Command:
         "tenants",
         multiple=True,
         metavar="ID",
-        help="Only this tenant; may be repeated. Default: every active tenant.",
+        help="Only this tenant; may be repeated. Default: all active tenants.",
     )(command)
 
 
 def tenant_option(command: _Command) -> _Command:
     """Give a command `--tenant` for exactly one, passed to it as `tenant`."""
     return click.option(
-        "--tenant", metavar="ID", help="Whose. Needed when there is more than one tenant."
+        "--tenant", metavar="ID", help="The tenant. Needed when there is more than one."
     )(command)
+
+
+def limit_option(command: _Command) -> _Command:
+    """Give a command `--limit`, the most rows in total; passed as `limit`, None for all."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(0, 1_000_000),
+        default=_DEFAULT_LIMIT,
+        show_default=True,
+        metavar="N",
+        callback=lambda _, __, number: number or None,
+        help="Show at most N rows; 0 shows all.",
+    )(command)
+
+
+def since_option(help_text: str, *, aliases: Sequence[str] = ()) -> Callable[[_Command], _Command]:
+    """Give a command `--since`: a date, a moment with its offset, or a span back from now."""
+    option: Callable[[_Command], _Command] = aliased_option(
+        "--since", metavar="TIME", aliases=aliases, help=help_text
+    )
+    return option
+
+
+def until_option(help_text: str, *, aliases: Sequence[str] = ()) -> Callable[[_Command], _Command]:
+    """Give a command `--until`, read like `--since`."""
+    option: Callable[[_Command], _Command] = aliased_option(
+        "--until", metavar="TIME", aliases=aliases, help=help_text
+    )
+    return option
+
+
+def min_score_option(command: _Command) -> _Command:
+    """Give a command `--min-score`, passed to it as `min_score`."""
+    option: Callable[[_Command], _Command] = aliased_option(
+        "--min-score",
+        type=click.FloatRange(0, 1),
+        metavar="SCORE",
+        aliases=["--min", "--least"],
+        help="Only with this score or more. Default: what becomes a lead in the CRM.",
+    )
+    return option(command)
+
+
+def plot_option(help_text: str) -> Callable[[_Command], _Command]:
+    """Give a command `--plot FILE.png`, passed to it as `plot`."""
+    option: Callable[[_Command], _Command] = aliased_option(
+        "--plot",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE.png",
+        aliases=["--picture"],
+        help=help_text,
+    )
+    return option
+
+
+def sandbox_option(command: _Command) -> _Command:
+    """Give a command `--sandbox HOST:PORT`, passed to it as `sandbox`."""
+    return click.option(
+        "--sandbox",
+        metavar="HOST:PORT",
+        help="Where names ending in .test lead. Default: sandbox.address.",
+    )(command)
+
+
+def export_options(formats: Sequence[str]) -> Callable[[_Command], _Command]:
+    """Give a command `--format`, `--out`, `--force` and a `--json` that needs `--out`.
+
+    They are passed as `kind`, `out`, `force` and `as_json`.
+    """
+    options: list[Callable[[_Command], _Command]] = [
+        click.option(
+            "--format", "kind", type=click.Choice(formats), required=True, help="What to write."
+        ),
+        click.option(
+            "--out",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="The file to write. Default: stdout.",
+        ),
+        click.option("--force", is_flag=True, help="Replace a file that exists."),
+        click.option(
+            "--json",
+            "as_json",
+            is_flag=True,
+            help="Print how many rows were written as JSON; needs --out.",
+        ),
+    ]
+
+    def add(command: _Command) -> _Command:
+        @wraps(command)
+        def checked(*arguments: Any, **given: Any) -> Any:
+            if given["as_json"] and given["out"] is None:
+                raise ConfigError(
+                    "--json prints what was written where and needs --out FILE; "
+                    "to print the rows themselves use --format json"
+                )
+            return command(*arguments, **given)
+
+        wrapped = cast(_Command, checked)
+        for option in reversed(options):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return add
+
+
+def parse_time(
+    text: str, *, what: str, now: datetime | None = None, ahead: bool = False
+) -> datetime:
+    """Return the moment a user wrote: a date is midnight UTC, a time needs its zone.
+
+    With `now`, also a span such as `7d` or `1h30m`: back from now, or ahead of it.
+    """
+    from stoker.base.types import to_utc
+
+    span = _SPAN_PATTERN.fullmatch(text)
+    if now is not None and span and any(span.groups()):
+        days, hours, minutes = (int(part or 0) for part in span.groups())
+        length = timedelta(days=days, hours=hours, minutes=minutes)
+        return now + length if ahead else now - length
+    try:
+        if len(text) == len("2026-02-07"):
+            return datetime.fromisoformat(text).replace(tzinfo=UTC)
+        written = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        spans = ", or a span: 2h, 90m, 3d" if now is not None else ""
+        raise ConfigError(
+            f"{what} {text!r} is not a time; write 2026-02-07 or 2026-02-07T01:30+08:00{spans}"
+        ) from None
+    if written.tzinfo is None:
+        raise ConfigError(f"{what} {text!r} has no time zone; write it as {text}+00:00, or +08:00")
+    return to_utc(written, what=what)
+
+
+def parse_period(
+    since: str | None, until: str | None, *, now: datetime
+) -> tuple[datetime | None, datetime | None]:
+    """Return the bounds that `--since` and `--until` name; the first is before the second."""
+    start = parse_time(since, what="--since", now=now) if since else None
+    end = parse_time(until, what="--until", now=now) if until else None
+    if start and end and start >= end:
+        raise ConfigError(f"--since {start.isoformat()} is not before --until {end.isoformat()}")
+    return start, end
+
+
+def check_not_empty(words: Sequence[str]) -> None:
+    """Raise ConfigError when a word, or the value of an option, is empty.
+
+    Taken for a flag left out, it would do something else than was meant: everything instead of one
+    thing, something new instead of something again.
+    """
+    option = ""  # that the next word may be the value of
+    for word in words:
+        given = _OPTION_PATTERN.fullmatch(word)
+        option, value = (given[1], given[2]) if given else (option, word)
+        if value is None:
+            continue
+        if not value.strip() and option not in FREE_TEXT_OPTIONS:
+            raise ConfigError(
+                f"{option or 'a word of the command'} is empty (an unset shell variable?); "
+                "give a value, or leave it out"
+            )
+        option = ""
 
 
 def choose_tenants(settings: Settings, named: tuple[str, ...]) -> tuple[TenantId, ...]:
@@ -109,7 +257,9 @@ def choose_tenant(settings: Settings, named: str | None) -> TenantId:
     default = settings.find_default_tenant()
     if default is None:
         names = ", ".join(tenant.id for tenant in settings.tenants)
-        raise ConfigError(f"say whose with --tenant (one of {names}), or set DEFAULT_TENANT_ID")
+        raise ConfigError(
+            f"choose a tenant with --tenant (one of {names}), or set DEFAULT_TENANT_ID"
+        )
     return default
 
 
@@ -136,32 +286,35 @@ def filter_active(settings: Settings, named: tuple[str, ...]) -> tuple[str, ...]
 def _check_active(settings: Settings, tenant: TenantId) -> TenantId:
     if not settings.get_tenant(tenant).enabled:
         raise ConfigError(
-            f"{tenant} is switched off, so nothing is run for it; "
-            f"switch it on with: stoker tenant enable {tenant}"
+            f"{tenant} is switched off, so nothing runs for it; "
+            f"switch it on with: stoker tenants enable {tenant}"
         )
     scheduling = settings.scheduling
+    key = ""
     if tenant in scheduling.tenant_exclude:
+        key, next_step = "scheduling.tenant_exclude", "remove it there"
+    elif scheduling.tenant_include and tenant not in scheduling.tenant_include:
+        key, next_step = "scheduling.tenant_include", "add it there"
+    if key:
+        is_in = "is in" if key.endswith("exclude") else "is not in"
         raise ConfigError(
-            f"{tenant} is in scheduling.tenant_exclude "
-            f"({settings.get_origin('scheduling.tenant_exclude')}), so nothing is run for it; "
-            "take it out there, if it is meant to run"
-        )
-    if scheduling.tenant_include and tenant not in scheduling.tenant_include:
-        raise ConfigError(
-            f"{tenant} is not in scheduling.tenant_include "
-            f"({settings.get_origin('scheduling.tenant_include')}), so nothing is run for it; "
-            "name it there too, if it is meant to run"
+            f"{tenant} {is_in} {key} ({settings.get_origin(key)}), so nothing runs for it; "
+            f"{next_step} to let it run"
         )
     return tenant
 
 
-def parse_account(settings: Settings, which: str) -> tuple[TenantId, CompanyId]:
-    """Return the tenant and the account that TENANT/ACCOUNT, or ACCOUNT alone, names."""
+def parse_account(
+    settings: Settings, which: str, tenant: str | None = None
+) -> tuple[TenantId, CompanyId]:
+    """Return the tenant and the account of `TENANT/ACCOUNT`, or of `ACCOUNT` and `--tenant`."""
     from stoker.accounts.model import CompanyId
 
     whose, slash, account = which.partition("/")
     if not slash:
-        return choose_tenant(settings, None), CompanyId(which)
+        return choose_tenant(settings, tenant), CompanyId(which)
+    if tenant is not None and tenant != whose:
+        raise ConfigError(f"{which} and --tenant {tenant} name two tenants; give one")
     return choose_tenant(settings, whose), CompanyId(account)
 
 

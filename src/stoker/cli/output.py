@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-import unicodedata
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -31,13 +31,12 @@ from stoker.base.errors import (
 
 if TYPE_CHECKING:
     from stoker.app import App
+    from stoker.base.clock import Clock
     from stoker.base.types import Json
     from stoker.runs.model import RunState
     from stoker.settings import Settings
 
 _Result = TypeVar("_Result")
-
-_Item = TypeVar("_Item")
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -81,6 +80,10 @@ _MAX_SIGNALS = 2  # times a command may be told to stop before it is gone at onc
 
 _NOTICE_SECONDS = 1.0  # seconds; whatever stops sooner needs no words
 
+_REDRAW_SECONDS = 0.1  # between two drawings of progress
+
+_WRAPPED_CELL = 12  # characters; a column that is wrapped keeps at least this width
+
 _STOPPING_TEXT = "what is under way is brought to its end; Ctrl-C once more does not wait for it"
 
 _STOPPED_TEXT = (
@@ -104,6 +107,7 @@ class CommandContext:
     config: Path | None = None
     flags: Mapping[str, str] = field(default_factory=dict)
     secrets: set[str] = field(default_factory=set)  # learnt with the settings; never printed
+    clock: Clock | None = None  # None: the machine's
 
     def use_sandbox(self, address: str | None) -> CommandContext:
         """Return the same, asked on the sandbox at an address; without one, as settings say."""
@@ -136,7 +140,7 @@ class CommandContext:
         """Read the settings and open everything they name: `async with asked.app() as app`."""
         from stoker import app as wiring
 
-        return wiring.open_app(self.read_settings(), only_to_read=only_to_read)
+        return wiring.open_app(self.read_settings(), clock=self.clock, only_to_read=only_to_read)
 
 
 pass_context = click.make_pass_decorator(CommandContext)
@@ -164,6 +168,8 @@ def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
             told += 1
             if told > _MAX_SIGNALS:
                 print_error(_STOPPED_TEXT)
+                if sys.stderr.isatty():
+                    click.echo("\x1b[?25h", err=True, nl=False)  # progress hides the cursor
                 os._exit(Exit.INTERRUPTED)
             doing.cancel()
             if told == 1:
@@ -205,11 +211,12 @@ def to_run_exit(state: RunState) -> Exit:
     return ends.get(state.value, Exit.FAILED)
 
 
-def print_text(text: str = "") -> None:
-    """Print lines of our own for a person; anything that could move the cursor is made visible."""
-    from stoker.base.telemetry import escape_invisible
+def choose_exit(states: Iterable[RunState], errors: Sequence[StokerError] = ()) -> Exit:
+    """Return the exit code of several runs: that of the worst, or of what did not begin."""
+    from stoker.runs.parallel import find_worst_state
 
-    click.echo("\n".join(escape_invisible(line) for line in text.split("\n")))
+    worst = to_run_exit(find_worst_state(states))
+    return to_error_exit(errors[0]) if errors and worst in (Exit.OK, Exit.PARTIAL) else worst
 
 
 def print_json(value: Json) -> None:
@@ -217,42 +224,209 @@ def print_json(value: Json) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False))
 
 
+def print_text(text: str = "") -> None:
+    """Print lines for a person, wrapped at a terminal's width; control characters are escaped."""
+    width = _find_width(sys.stdout)
+    for line in text.split("\n"):
+        for part in _wrap(_escape(line), width):
+            click.echo(part)
+
+
+def print_command(command: str) -> None:
+    """Print a command to copy, indented; a terminal's line ends in a backslash where it wraps."""
+    width = _find_width(sys.stdout)
+    parts = _wrap(f"  {_escape(command)}", width and width - 2)
+    for number, part in enumerate(parts, 1):
+        click.echo(part if number == len(parts) else f"{part} \\")
+
+
+def print_fields(fields: Iterable[tuple[str, object]]) -> None:
+    """Print labels and their values under each other, without those that have none."""
+    texts = [(label, _to_cell(value)) for label, value in fields if _to_cell(value)]
+    column = 4 + max((len(label) for label, _ in texts), default=0)
+    width = _find_width(sys.stdout)
+    for label, text in texts:
+        for number, part in enumerate(_wrap(text, width and width - column)):
+            click.echo(f"  {'' if number else label:<{column - 2}}{part}".rstrip())
+
+
 def print_table(
-    headers: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "none"
+    headers: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    empty: str = "none",
 ) -> None:
-    """Print rows under their headers, columns aligned; with no rows, say so in a word."""
-    from stoker.base.telemetry import escape_invisible
+    """Print rows under their headers, without columns that are empty in every row.
 
-    lines = [[escape_invisible("" if cell is None else str(cell)) for cell in row] for row in rows]
-    if not lines:
-        click.echo(empty)
+    A terminal gets cells wrapped to its width, all else whole rows. Numbers stand right, and so do
+    the columns named in `right`. With no rows, prints `empty`.
+    """
+    found = [list(row) for row in rows]
+    if not found:
+        print_text(empty)
         return
-    lines.insert(0, [header.upper() for header in headers])
-    widths = [max(_compute_width(line[place]) for line in lines) for place in range(len(headers))]
+    filled = [n for n in range(len(headers)) if any(_to_cell(row[n]) for row in found)]
+    lines = [[headers[n].upper() for n in filled]]
+    lines += [[_to_cell(row[n]) for n in filled] for row in found]
+    numeric = [
+        headers[n] in right or all(isinstance(row[n], int | float | None) for row in found)
+        for n in filled
+    ]
+    widths = [max(_measure(line[n]) for line in lines) for n in range(len(filled))]
+    width = _find_width(sys.stdout)
+    if width is not None and sum(widths) + 2 * (len(widths) - 1) > width:
+        for text in _wrap_table(lines, widths, numeric, width):
+            click.echo(text.rstrip())
+        return
     for line in lines:
-        padded = (
-            cell + " " * (width - _compute_width(cell))
-            for cell, width in zip(line, widths, strict=True)
-        )
-        click.echo("  ".join(padded).rstrip())
+        cells = (_pad(*cell) for cell in zip(line, widths, numeric, strict=True))
+        click.echo("  ".join(cells).rstrip())
 
 
-def show_progress(
-    items: Iterable[_Item], *, label: str, length: int | None = None
-) -> AbstractContextManager[Iterable[_Item]]:
-    """Show on a terminal how far a loop is: `with progress(…) as items: for item in items`."""
-    return click.progressbar(
-        items, label=label, length=length, file=sys.stderr, hidden=not sys.stderr.isatty()
-    )
+def format_mark(level: str | bool) -> str:
+    """Return how a check went: `ok`, `warning` or `WRONG`; a bool is ok or wrong."""
+    if isinstance(level, bool):
+        level = "ok" if level else "wrong"
+    return "WRONG" if level == "wrong" else level
+
+
+def format_more(total: int, shown: int, *, how: str = "--json lists all") -> str:
+    """Return how many rows were left out and how to see them; empty when none was."""
+    return f"… and {total - shown:,} more ({how})" if total > shown else ""
 
 
 def print_error(text: str) -> None:
     """Say on stderr what is wrong, each line on its own and marked as ours."""
+    for line in text.split("\n"):
+        for part in _wrap(f"stoker: {_escape(line)}", _find_width(sys.stderr)):
+            click.echo(part, err=True)
+
+
+class Progress:
+    """Lines on a terminal's stderr that are redrawn in place; nothing is drawn elsewhere."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, str] = {}
+        self._live: Any = None
+        self._drawn_at = float("-inf")
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def set(self, text: str, *, line: str = "") -> None:
+        """Replace the line's text; drawn at once if the last drawing is a while ago."""
+        self._lines[line] = text
+        if sys.stderr.isatty() and time.monotonic() - self._drawn_at >= _REDRAW_SECONDS:
+            self._draw()
+
+    def clear(self) -> None:
+        """Erase the lines, so that something else can be written; `set` draws them again."""
+        live, self._live, self._drawn_at = self._live, None, float("-inf")
+        if live is not None:
+            with suppress(OSError, ValueError):  # the terminal is gone; the work continues
+                live.stop()
+
+    def _draw(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        self._drawn_at = time.monotonic()
+        text = Text("\n".join(map(_escape, self._lines.values())))
+        text.no_wrap, text.overflow = True, "ellipsis"
+        with suppress(OSError, ValueError):
+            if self._live is None:
+                console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+                self._live = Live(
+                    console=console,
+                    auto_refresh=False,
+                    transient=True,
+                    redirect_stdout=False,
+                    redirect_stderr=False,
+                )
+                self._live.start()
+            self._live.update(text, refresh=True)
+
+
+def _escape(text: str) -> str:
     from stoker.base.telemetry import escape_invisible
 
-    for line in text.split("\n"):
-        click.echo(f"stoker: {escape_invisible(line)}", err=True)
+    return escape_invisible(text)
 
 
-def _compute_width(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+def _to_cell(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "yes", False: "no"}[value]
+    return _escape(str(value))
+
+
+def _find_width(stream: TextIO) -> int | None:
+    """Return a terminal's columns; None for a pipe or file, which get lines as they are."""
+    if not stream.isatty():
+        return None
+    try:
+        return int(os.environ.get("COLUMNS", "")) or None
+    except ValueError:
+        with suppress(OSError, ValueError):
+            return os.get_terminal_size(stream.fileno()).columns or 80
+        return 80
+
+
+def _measure(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _pad(text: str, width: int, is_number: bool) -> str:
+    space = " " * (width - _measure(text))
+    return space + text if is_number else text + space
+
+
+def _wrap(line: str, width: int | None) -> list[str]:
+    """Return a line in parts of at most this width, each indented as the line is."""
+    if width is None or _measure(line) <= width:
+        return [line]
+    from rich.console import Console
+    from rich.text import Text
+
+    indent = line[: len(line) - len(line.lstrip())]
+    parts = Text(line.strip()).wrap(Console(), max(width - len(indent), 1), overflow="fold")
+    return [indent + part.plain.rstrip() for part in parts]
+
+
+def _wrap_table(
+    lines: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool], width: int
+) -> Iterable[str]:
+    """Return the lines of a table made to fit the width: cells are wrapped, none is cut off.
+
+    Numbers and narrow columns stay whole as long as the others keep a readable width.
+    """
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    whole: set[int] = set()  # the narrowest columns, as long as the others have room to wrap
+    for n in sorted(range(len(widths)), key=lambda n: (not numeric[n], widths[n])):
+        taken = sum(widths[each] for each in (*whole, n))
+        if taken + _WRAPPED_CELL * (len(widths) - len(whole) - 1) + 2 * (len(widths) - 1) > width:
+            break
+        whole.add(n)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    for n, is_number in enumerate(numeric):
+        table.add_column(
+            justify="right" if is_number else "left", no_wrap=n in whole, overflow="fold"
+        )
+    for line in lines:
+        table.add_row(*map(Text, line))
+    screen = StringIO()
+    Console(file=screen, width=width, color_system=None).print(table)
+    return screen.getvalue().splitlines()

@@ -20,7 +20,7 @@ from stoker.base.errors import StokerError
 from stoker.base.events import Event
 from stoker.cli.main import COMMANDS, stoker
 from stoker.cli.output import Exit, print_error, to_error_exit
-from stoker.config.fields import format_value
+from stoker.config.fields import list_settings
 from stoker.settings import FIELDS, SECTIONS, TENANT_KEYS, Settings, TenantTable
 
 _GENERATED_NOTE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->\n"
@@ -105,11 +105,11 @@ def _iterate_settings() -> Iterator[str]:
     for section, kind in SECTIONS.items():
         yield f"\n## {section}\n\n{kind.__doc__}\n"
         yield "| key | default | allowed | in the environment | what it is |\n|---|---|---|---|---|"
-        for setting in fields(kind):
-            key = f"{section}.{setting.name}"
+        for setting in list_settings(kind):
+            key = f"{section}.{setting.key}"
             about = FIELDS[key]
             names = ", ".join(f"`{name}`" for name in about.env)
-            default = f"`{_escape_cell(format_value(defaults.get_value(key)))}`"
+            default = f"`{_escape_cell(about.format(defaults.get_value(key)))}`"
             secret = " Secret: masked wherever it is shown." if about.kind.secret else ""
             allowed = _escape_cell(about.kind.allowed)
             text = _escape_cell(about.help)
@@ -120,10 +120,9 @@ def _iterate_settings() -> Iterator[str]:
         "`DEFAULT_TENANT_ID`, or `default`.\n"
     )
     yield "| key | allowed | what it is |\n|---|---|---|"
-    for setting in fields(TenantTable):
-        about = TENANT_KEYS[setting.name]
+    for about in list_settings(TenantTable):
         allowed = _escape_cell(about.kind.allowed)
-        yield f"| `tenants.ID.{setting.name}` | {allowed} | {_escape_cell(about.help)} |"
+        yield f"| `tenants.ID.{about.key}` | {allowed} | {_escape_cell(about.help)} |"
     own = ", ".join(f"`{key}`" for key in TENANT_KEYS if key in FIELDS)
     yield f"\nA tenant may set these for itself, as `tenants.ID.KEY`: {own}."
 

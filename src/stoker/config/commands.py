@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import click
 
-from stoker.cli.export import create_file
 from stoker.cli.options import DefaultGroup
 from stoker.cli.output import json_option, pass_context, print_json, print_table, print_text
-from stoker.config.fields import to_json_value
+from stoker.config.fields import list_settings
+from stoker.files.durable import create_file
 from stoker.settings import FIELDS, SECTIONS, Settings
 
 if TYPE_CHECKING:
@@ -80,15 +79,24 @@ def config() -> None:
 
 
 @config.command()
+@click.option("--all", "everything", is_flag=True, help="Print also values that are defaults.")
 @json_option
 @pass_context
-def show(asked: CommandContext, *, as_json: bool) -> None:
-    """Print every value and its origin; secrets are masked."""
+def show(asked: CommandContext, *, everything: bool, as_json: bool) -> None:
+    """Print the values that differ from the defaults, and their origins; secrets are masked.
+
+    --json prints all values.
+    """
     lines = asked.read_settings().list_shown()
     if as_json:
         print_json({line.key: {"value": line.value, "origin": line.origin} for line in lines})
     else:
-        print_table(("setting", "value", "from"), ((s.key, s.value, s.origin) for s in lines))
+        shown = [line for line in lines if everything or line.origin != "default"]
+        print_table(
+            ("setting", "value", "from"),
+            ((line.key, line.value, line.origin) for line in shown),
+            empty="All settings are defaults; see them with: stoker config show --all",
+        )
 
 
 def build_first_file() -> str:
@@ -100,8 +108,8 @@ def _format_section(section: str) -> str:
     lines = [f"[{section}]  # {SECTIONS[section].__doc__}"]
     lines += [
         line
-        for setting in fields(SECTIONS[section])
-        for line in _format_setting(f"{section}.{setting.name}")
+        for about in list_settings(SECTIONS[section])
+        for line in _format_setting(f"{section}.{about.key}")
     ]
     return "\n" + "\n".join(lines) + "\n"
 
@@ -118,4 +126,4 @@ def _format_setting(key: str) -> Iterator[str]:
         yield f"# {name} is not set"
     else:
         # JSON's way of writing text, numbers, truth and lists is TOML's as well.
-        yield f"# {name} = {json.dumps(to_json_value(default), ensure_ascii=False)}"
+        yield f"# {name} = {json.dumps(about.to_json(default), ensure_ascii=False)}"

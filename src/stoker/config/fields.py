@@ -1,20 +1,22 @@
 """What a setting's value may be, how it is read from text or TOML, and how it is described.
 
 A field type returns the value or raises: ValueError if the allowed values explain the problem,
-ConfigError if there is more to say. Sections are dataclasses whose fields carry a `FieldInfo`;
-everything shown about settings comes from it. `Secret` hides its value wherever it goes.
+ConfigError if there is more to say. A `Section` is a frozen dataclass whose fields carry a
+`FieldInfo`; everything shown about settings comes from it, and decisions take the section itself
+as their rule. `Secret` hides its value wherever it goes.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import time
+from dataclasses import dataclass, field, fields, replace
+from datetime import time, timedelta
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from stoker.base.errors import ConfigError
 from stoker.base.types import Json, TenantId, is_storable, parse_tenant_id
 from stoker.calendar.cron import parse_cron
 from stoker.calendar.timezones import get_zone
@@ -89,13 +91,22 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldType:
-    """One kind of value: what it is called, what it allows, how it is read."""
+    """One kind of value: what it is called, what it allows, how it is read and written."""
 
     name: str
     allowed: str
-    read: Callable[[Any, bool], Any] = field(repr=False)  # (given, typed) -> value or ValueError
+    parse: Callable[[Any, bool], Any] = field(repr=False)  # (given, typed) -> value or ValueError
+    is_allowed: Callable[[Any], bool] = field(default=lambda value: True, repr=False)
+    to_plain: Callable[[Any], Any] = field(default=lambda value: value, repr=False)  # as given
     secret: bool = False
     format: Callable[[str], str] = field(default=str, repr=False)  # as an error may repeat it
+
+    def read(self, given: Any, typed: bool) -> Any:
+        """Return the value that was given, or raise ValueError or ConfigError."""
+        value = self.parse(given, typed)
+        if not self.is_allowed(value):
+            raise ValueError(value)
+        return value
 
 
 def _parse_boolean(given: Any, typed: bool) -> bool:
@@ -106,53 +117,106 @@ def _parse_boolean(given: Any, typed: bool) -> bool:
     return _BOOLEANS[str(given).strip().lower()]
 
 
-BOOLEAN = FieldType(name="true or false", allowed="true, false", read=_parse_boolean)
+BOOLEAN = FieldType(name="true or false", allowed="true, false", parse=_parse_boolean)
 
 # NO_COLOR's own convention: that it is there counts, not what it says.
 FLAG_IF_SET = FieldType(
     name="true or false",
     allowed="true, false; in the environment anything means true",
-    read=lambda given, typed: _require_type(bool, given) if typed else _BOOLEANS.get(given, True),
+    parse=lambda given, typed: _require_type(bool, given) if typed else _BOOLEANS.get(given, True),
 )
 
 
 def integer(low: int, high: int) -> FieldType:
     """A whole number within a range, both ends allowed."""
 
-    def read(given: Any, typed: bool) -> int:
+    def parse(given: Any, typed: bool) -> int:
         if typed and isinstance(given, bool):
             raise ValueError
-        value = _require_type(int, given) if typed else _parse_whole(str(given))
-        if not low <= value <= high:
-            raise ValueError
-        return value
+        return _require_type(int, given) if typed else _parse_whole(str(given))
 
-    return FieldType(name="whole number", allowed=f"a whole number, {low} to {high}", read=read)
+    return FieldType(
+        name="whole number",
+        allowed=f"a whole number, {low} to {high}",
+        parse=parse,
+        is_allowed=lambda value: low <= value <= high,
+    )
 
 
 def number(low: float, high: float) -> FieldType:
     """A number within a range, both ends allowed."""
 
-    def read(given: Any, typed: bool) -> float:
+    def parse(given: Any, typed: bool) -> float:
         if isinstance(given, bool) or (typed and not isinstance(given, int | float)):
             raise ValueError
-        value = float(given)
-        if not low <= value <= high:  # also refuses NaN, which is in no range
-            raise ValueError
-        return value
+        return float(given)
 
-    return FieldType(name="number", allowed=f"a number, {low:g} to {high:g}", read=read)
+    return FieldType(
+        name="number",
+        allowed=f"a number, {low:g} to {high:g}",
+        parse=parse,
+        is_allowed=lambda value: low <= value <= high,  # also refuses NaN, which is in no range
+    )
+
+
+def minutes(low: int, high: int, *, whole: bool = False) -> FieldType:
+    """A duration, given as a number of minutes, or as a whole number of them."""
+    return _duration("minutes", low, high, whole=whole)
+
+
+def hours(low: float, high: float) -> FieldType:
+    """A duration, given as a number of hours."""
+    return _duration("hours", low, high)
+
+
+def days(low: float, high: float, *, whole: bool = False) -> FieldType:
+    """A duration, given as a number of days, or as a whole number of them."""
+    return _duration("days", low, high, whole=whole)
+
+
+def _duration(unit: str, low: float, high: float, *, whole: bool = False) -> FieldType:
+    kind = integer(int(low), int(high)) if whole else number(low, high)
+    one = timedelta(**{unit: 1})
+
+    def to_plain(value: timedelta | None) -> float | None:
+        if value is None:
+            return None
+        return value // one if whole else value / one
+
+    return replace(
+        kind,
+        parse=lambda given, typed: timedelta(**{unit: kind.read(given, typed)}),
+        is_allowed=lambda value: kind.is_allowed(value / one),
+        to_plain=to_plain,
+    )
+
+
+def zero_as_none(kind: FieldType) -> FieldType:
+    """The kind of a value that is None where 0 is given."""
+
+    def parse(given: Any, typed: bool) -> Any:
+        return kind.parse(given, typed) or None
+
+    def to_plain(value: Any) -> Any:
+        return 0.0 if value is None else kind.to_plain(value)
+
+    return replace(
+        kind,
+        parse=parse,
+        is_allowed=lambda value: value is None or kind.is_allowed(value),
+        to_plain=to_plain,
+    )
 
 
 def choice(*allowed: str) -> FieldType:
     """One of a few words."""
 
-    def read(given: Any, typed: bool) -> str:
+    def parse(given: Any, typed: bool) -> str:
         if _require_type(str, given).strip() not in allowed:
             raise ValueError
         return str(given).strip()
 
-    return FieldType(name="choice", allowed=", ".join(allowed), read=read)
+    return FieldType(name="choice", allowed=", ".join(allowed), parse=parse)
 
 
 def member(kind: type[StrEnum]) -> FieldType:
@@ -161,7 +225,7 @@ def member(kind: type[StrEnum]) -> FieldType:
     return FieldType(
         name=words.name,
         allowed=words.allowed,
-        read=lambda given, typed: kind(words.read(given, typed)),
+        parse=lambda given, typed: kind(words.parse(given, typed)),
     )
 
 
@@ -172,16 +236,16 @@ def _parse_text(given: Any, typed: bool) -> str:
     return text
 
 
-TEXT = FieldType(name="text", allowed="text on one line", read=_parse_text)
+TEXT = FieldType(name="text", allowed="text on one line", parse=_parse_text)
 
 PATH = FieldType(
-    name="path", allowed="a path", read=lambda given, typed: Path(_parse_text(given, typed))
+    name="path", allowed="a path", parse=lambda given, typed: Path(_parse_text(given, typed))
 )
 
 SECRET = FieldType(
     name="secret",
     allowed="text",
-    read=lambda given, typed: Secret(_parse_text(given, typed)),
+    parse=lambda given, typed: Secret(_parse_text(given, typed)),
     secret=True,
 )
 
@@ -196,7 +260,7 @@ def _parse_postgres_url(given: Any, typed: bool) -> Secret:
 POSTGRES_URL = FieldType(
     name="secret URL",
     allowed="postgresql://user:password@host:port/database",
-    read=_parse_postgres_url,
+    parse=_parse_postgres_url,
     secret=True,
 )
 
@@ -208,7 +272,7 @@ def _parse_cron_line(given: Any, typed: bool) -> str:
 
 
 CRON = FieldType(
-    name="cron line", allowed="five cron fields, e.g. 0 1 * * *", read=_parse_cron_line
+    name="cron line", allowed="five cron fields, e.g. 0 1 * * *", parse=_parse_cron_line
 )
 
 
@@ -217,7 +281,7 @@ def _parse_zone(given: Any, typed: bool) -> str:
 
 
 ZONE = FieldType(
-    name="time zone", allowed="an IANA zone, e.g. Asia/Singapore or UTC", read=_parse_zone
+    name="time zone", allowed="an IANA zone, e.g. Asia/Singapore or UTC", parse=_parse_zone
 )
 
 
@@ -229,13 +293,13 @@ def _parse_hour_minute(given: Any, typed: bool) -> time:
 
 
 HOUR_MINUTE = FieldType(
-    name="time of day", allowed="HH:MM in UTC, 00:00 to 23:59", read=_parse_hour_minute
+    name="time of day", allowed="HH:MM in UTC, 00:00 to 23:59", parse=_parse_hour_minute
 )
 
 LOCAL_TIME = FieldType(
     name="time of day",
     allowed="HH:MM on the tenant's wall, 00:00 to 23:59",
-    read=_parse_hour_minute,
+    parse=_parse_hour_minute,
 )
 
 
@@ -247,7 +311,7 @@ def _parse_currency(given: Any, typed: bool) -> str:
 
 
 CURRENCY = FieldType(
-    name="currency", allowed="three capital letters, e.g. USD", read=_parse_currency
+    name="currency", allowed="three capital letters, e.g. USD", parse=_parse_currency
 )
 
 
@@ -255,7 +319,7 @@ def _parse_tenant(given: Any, typed: bool) -> TenantId:
     return parse_tenant_id(_require_type(str, given).strip())
 
 
-TENANT = FieldType(name="tenant id", allowed="the id of a tenant", read=_parse_tenant)
+TENANT = FieldType(name="tenant id", allowed="the id of a tenant", parse=_parse_tenant)
 
 
 def _parse_tenants(given: Any, typed: bool) -> tuple[TenantId, ...]:
@@ -265,7 +329,7 @@ def _parse_tenants(given: Any, typed: bool) -> tuple[TenantId, ...]:
 
 
 TENANTS = FieldType(
-    name="tenant ids", allowed="tenant ids separated by commas", read=_parse_tenants
+    name="tenant ids", allowed="tenant ids separated by commas", parse=_parse_tenants
 )
 
 
@@ -283,25 +347,19 @@ def _parse_whole(text: str) -> int:
 
 
 def format_value(value: object) -> str:
-    """Return a value as a person may read it."""
+    """Return a plain value as a person may read it."""
     if value is None:
         return "not set"
     if isinstance(value, Secret):
         return value.mask()
-    plain = _to_plain(value)
+    plain = to_json_value(value)
     if isinstance(plain, bool):
         return str(plain).lower()
     return (", ".join(map(str, plain)) or "none") if isinstance(plain, list) else str(plain)
 
 
-def to_json_value(value: object, *, secret: bool = False) -> Json:
-    """Return a value as JSON; of a secret, only whether it is set."""
-    if secret:
-        return "not set" if value is None else "set"
-    return _to_plain(value)
-
-
-def _to_plain(value: object) -> Json:
+def to_json_value(value: object) -> Json:
+    """Return a plain value as JSON."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, tuple):
@@ -321,14 +379,63 @@ class FieldInfo:
     help: str
     env: tuple[str, ...] = ()  # the first is its name, the rest are aliases
     per_tenant: bool = False  # a tenant's own table may say otherwise
+    key: str = ""  # as people write it; the name of the attribute, if empty
+    attribute: str = ""  # filled in by `list_settings`, as the key is
+
+    def format(self, value: Any) -> str:
+        """Return a value as it may be shown to anyone."""
+        return format_value(self.kind.to_plain(value))
+
+    def to_json(self, value: Any) -> Json:
+        """Return a value as a snapshot keeps it; of a secret, only whether it is set."""
+        if self.kind.secret:
+            return "not set" if value is None else "set"
+        return to_json_value(self.kind.to_plain(value))
 
 
-def setting(kind: FieldType, default: Any, help: str, *env: str, per_tenant: bool = False) -> Any:  # noqa: A002 - it is what the sentence is
+def setting(
+    kind: FieldType,
+    default: Any,
+    help: str,  # noqa: A002 - it is what the sentence is
+    *env: str,
+    key: str = "",
+    per_tenant: bool = False,
+) -> Any:
     """Return a section's field: of this kind, with this default, explained in this sentence."""
-    about = FieldInfo(kind=kind, help=help, env=env, per_tenant=per_tenant)
+    about = FieldInfo(kind=kind, help=help, env=env, key=key, per_tenant=per_tenant)
     return field(default=default, metadata={"about": about})
 
 
-def tenant_setting(kind: FieldType, default: Any, help: str, *env: str) -> Any:  # noqa: A002 - as above
+def tenant_setting(kind: FieldType, default: Any, help: str, *env: str, key: str = "") -> Any:  # noqa: A002 - as above
     """As `setting`, for one that a tenant's own table may say otherwise."""
-    return setting(kind, default, help, *env, per_tenant=True)
+    return setting(kind, default, help, *env, key=key, per_tenant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One section of the settings, and at once the rule that decisions take.
+
+    Building one with a value out of its range, or with values that contradict each other, raises
+    ConfigError: a subclass adds its contradictions to `__post_init__`.
+    """
+
+    def __post_init__(self) -> None:
+        for about in list_settings(type(self)):
+            value = getattr(self, about.attribute)
+            if value is not None and not about.kind.is_allowed(value):
+                shown = about.format(value)
+                raise ConfigError(f"{about.key} is {shown}; allowed: {about.kind.allowed}")
+
+
+_LISTED: dict[type[Section], tuple[FieldInfo, ...]] = {}
+
+
+def list_settings(section: type[Section]) -> tuple[FieldInfo, ...]:
+    """Return what is known about each setting of a section, in the order of its fields."""
+    if section not in _LISTED:
+        _LISTED[section] = tuple(
+            replace(about, key=about.key or each.name, attribute=each.name)
+            for each in fields(section)
+            if (about := each.metadata.get("about"))
+        )
+    return _LISTED[section]

@@ -8,7 +8,7 @@ environment.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -226,15 +226,18 @@ def load_settings(
         environment=read_environment(environment),
         flags=read_flags(flags),
     )
+    _raise_problems(found.problems)
     settings = Settings().with_values(found.values, found.origins)
     settings = replace(settings, tenants=_build_tenants(found, settings.tenancy))
-    problems = list(found.problems) or list(find_contradictions(settings))
-    if problems:
-        more = (
-            f"\n… and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
-        )
-        raise ConfigError("\n".join(problems[:MAX_PROBLEMS]) + more)
+    _raise_problems(list(find_contradictions(settings)))
     return make_believe.apply_sandbox(settings)
+
+
+def _raise_problems(problems: Sequence[str]) -> None:
+    if problems:
+        more = len(problems) - MAX_PROBLEMS
+        rest = [f"… and {more} more"] if more > 0 else []
+        raise ConfigError("\n".join([*problems[:MAX_PROBLEMS], *rest]))
 
 
 def find_contradictions(settings: Settings) -> Iterator[str]:
@@ -267,8 +270,11 @@ def find_contradictions(settings: Settings) -> Iterator[str]:
     yield from make_believe.find_sandbox_contradictions(settings)
     told = set()
     for name in sorted(known):
-        own = settings.for_tenant(name)
-        for line in _find_tenant_contradictions(own):
+        try:
+            lines = list(_find_tenant_contradictions(settings.for_tenant(name)))
+        except ConfigError as error:
+            lines = str(error).splitlines()
+        for line in lines:
             if line not in told:
                 told.add(line)
                 yield line

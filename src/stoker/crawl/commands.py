@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import TransientError
-from stoker.cli.options import choose_active_tenant, tenant_option
+from stoker.cli.options import aliased_option, choose_active_tenant, sandbox_option, tenant_option
 from stoker.cli.output import (
     Exit,
     json_option,
@@ -37,12 +37,13 @@ _SUCCESSES = (VisitOutcome.READ, VisitOutcome.UNCHANGED, VisitOutcome.THIN)
 @click.option(
     "--max-pages", type=click.IntRange(1, 1000), help="Pages read at most. Default: the setting."
 )
-@click.option("--again", is_flag=True, help="Read everything, also what is known not to change.")
-@click.option(
-    "--sandbox",
-    metavar="HOST:PORT",
-    help="Where names ending in .test lead. Default: sandbox.address.",
+@aliased_option(
+    "--full",
+    is_flag=True,
+    aliases=["--again"],
+    help="Read everything, also what is known not to change.",
 )
+@sandbox_option
 @tenant_option
 @json_option
 @pass_context
@@ -50,7 +51,7 @@ def crawl(
     asked: CommandContext,
     url: str,
     max_pages: int | None,
-    again: bool,
+    full: bool,
     sandbox: str | None,
     tenant: str | None,
     as_json: bool,
@@ -60,7 +61,7 @@ def crawl(
     robots.txt is obeyed and requests keep their distance. It counts as one shallow look. Exit
     code 1 when the site is gone, blocked or failed, 6 when a cap or a stop does not allow a look.
     """
-    visit = run_async(_visit_site(asked.use_sandbox(sandbox), url, max_pages, again, tenant))
+    visit = run_async(_visit_site(asked.use_sandbox(sandbox), url, max_pages, full, tenant))
     if as_json:
         print_json(_visit_to_json(visit))
     else:
@@ -84,7 +85,7 @@ async def _visit_site(
             crawler=crawler,
             pages=app.backend.tenant(whose).pages,
             gate=await app.get_gate(whose),
-            passage=app.get_limiter(whose).acquire_slot(crawler.name),
+            slot=app.get_limiter(whose).acquire_slot(crawler.name),
             unlike_others=secrets.token_hex(8),
             again=again,
         )

@@ -13,25 +13,17 @@ from urllib.parse import unquote
 
 from stoker.accounts.facts import Fact, FactField, Method
 from stoker.crawl.page import ParsedPage
+from stoker.http.url import is_sandbox_host
 
 MAX_EMAILS = 30
-
 MAX_PHONES = 20
-
 MAX_SOCIAL_PAGES = 20
-
 REGION = "SG"  # the region of a number without a country code
-
 _LOCAL = r"[A-Za-z0-9._%+'-]{1,64}"
-
 _NAME = r"[A-Za-z0-9.-]{1,190}"
-
 _PLAIN = re.compile(rf"(?<![A-Za-z0-9._%+-]){_LOCAL}@{_NAME}")
-
 _AT = r"\s{0,3}(?:\(at\)|\[at\]|\{at\}|<at>|\(@\)|\[@\]|\sat\s)\s{0,3}"
-
 _DOT = r"\s{0,3}(?:\(dot\)|\[dot\]|\{dot\}|\sdot\s|\.)\s{0,3}"
-
 _LABEL = r"[A-Za-z0-9-]{1,63}"
 
 _OBFUSCATED = re.compile(
@@ -39,13 +31,9 @@ _OBFUSCATED = re.compile(
 )
 
 _AT_SIGN = re.compile(_AT, re.IGNORECASE)
-
 _DOT_SIGN = re.compile(_DOT, re.IGNORECASE)
-
 _FILE_NAME = re.compile(r"\.(?:png|jpe?g|gif|webp|svg|ico|css|js|mp4|woff2?)$", re.IGNORECASE)
-
 _EXAMPLES = ("@example.", "@domain.", "@yourdomain", "@email.", "@sentry", "@mysite.", "user@")
-
 _DIGITS = re.compile(r"[0-9+(][0-9 ()./+\u00a0-]{5,24}[0-9]")
 
 _SOCIAL = re.compile(
@@ -81,7 +69,7 @@ def _dedupe_facts(findings: Iterable[Fact], most: int) -> list[Fact]:
 
 def _find_emails(reading: ParsedPage, url: str) -> Iterator[Fact]:
     for text, evidence, how, confidence in _scan_emails(reading):
-        if (address := parse_email(text, make_believe=is_sandbox_url(url))) is not None:
+        if (address := parse_email(text, page=url)) is not None:
             yield Fact.build(
                 FactField.EMAIL,
                 address,
@@ -107,16 +95,17 @@ def _scan_emails(reading: ParsedPage) -> Iterator[tuple[str, str, Method, float]
         yield f"{local}@{_DOT_SIGN.sub('.', rest)}".strip("."), match[0], Method.TEXT, 0.75
 
 
-def parse_email(text: str, *, make_believe: bool = False) -> str | None:
-    """Return an address in its normal form, or None when it is none to write to."""
+def parse_email(text: str, *, page: str = "") -> str | None:
+    """Return an address on a page in its normal form, or None when it is none to write to."""
     from email_validator import EmailNotValidError, validate_email
 
     small = text.lower()
     if len(text) > 254 or _FILE_NAME.search(small) or any(part in small for part in _EXAMPLES):
         return None
     try:
+        is_sandbox = is_sandbox_host(page.partition("://")[2].partition("/")[0])
         checked = validate_email(
-            text, check_deliverability=False, strict=True, test_environment=make_believe
+            text, check_deliverability=False, strict=True, test_environment=is_sandbox
         )
     except (EmailNotValidError, ValueError):
         return None
@@ -193,8 +182,3 @@ def parse_social_page(href: str) -> str | None:
     if network in ("x.com", "twitter.com"):
         return f"https://x.com/{place}"
     return f"https://www.{network}/{place}"
-
-
-def is_sandbox_url(url: str) -> bool:
-    """Return whether a page is in the sandbox, whose hosts end in `.test`."""
-    return url.partition("://")[2].partition("/")[0].endswith(".test")

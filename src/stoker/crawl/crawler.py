@@ -17,7 +17,7 @@ from stoker.crawl.fetch import MIN_DELAY, PoliteFetcher
 from stoker.crawl.model import HostPacer, PageState, SiteVisit, VisitOutcome, VisitRequest
 from stoker.crawl.visit import CrawlLimits, SiteCrawler
 from stoker.http.client import HttpClient
-from stoker.http.url import parse_url
+from stoker.http.url import is_sandbox_host, parse_url
 
 # A word and a colon, and no port after it: javascript:, mailto:, data:. A host has a dot.
 _OTHER_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+-]*:(?![0-9]{1,5}(?:[/?#]|$))")
@@ -99,5 +99,5 @@ def _list_start_urls(url: str) -> list[str]:
         return [text]
     host = text.partition("/")[0]
     # Hosts of the sandbox have no certificates.
-    schemes = ("http",) if host.endswith(".test") else ("https", "http")
+    schemes = ("http",) if is_sandbox_host(host) else ("https", "http")
     return [f"{scheme}://{text}" for scheme in schemes]

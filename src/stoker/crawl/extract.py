@@ -26,9 +26,7 @@ from stoker.crawl.page import MetaTags, ParsedPage, parse_page
 from stoker.crawl.structured_data import find_structured_facts
 
 MAX_LINES = 4_000
-
 MAX_LINE_LENGTH = 1_000
-
 MAX_PEOPLE = 40
 
 _UEN = re.compile(
@@ -36,7 +34,6 @@ _UEN = re.compile(
 )
 
 _UEN_LABEL = re.compile(r"(?i)\b(?:uen|co(?:mpany|\.)? ?reg|registration|reg\.? ?no|gst)")
-
 _POSTAL = re.compile(r"(?i)\b(?:singapore|s\'?pore|s)[ ,]{0,2}\(?([0-9]{6})(?![0-9])")
 
 _SINCE = re.compile(
@@ -53,7 +50,6 @@ _EMPLOYEES = re.compile(_MANY + r"(?:employees|staff|team members)\b")
 
 # Pages that do not say that a person works there.
 _PEOPLE = re.compile(_MANY + r"(?:people|persons|professionals|specialists)\b")
-
 _TEAM_OF = re.compile(r"(?i)\b(?:team|staff|workforce) of (?:over |about |around )?([0-9]{1,6})\b")
 
 _LEGAL = re.compile(
@@ -94,12 +90,10 @@ _NO_NAMES = frozenset(
 )
 
 _SPLIT = re.compile(r", | – | — | - | \| |: ")
-
 _PAGES_WITH_PEOPLE = frozenset({"team", "about", "contact", "home"})
 
 
 def find_text_facts(text: str, *, url: str, kind: str) -> Iterator[Fact]:
-    """Yield the facts in a page's text, in order."""
     lines = [line.strip()[:MAX_LINE_LENGTH] for line in text.split("\n", MAX_LINES)[:MAX_LINES]]
     for line in lines:
         for field, value, confidence, evidence in _scan_line(line):
@@ -183,11 +177,8 @@ def _get_context(line: str, match: re.Match[str]) -> str:
 
 
 MAX_FACTS = 300
-
 SECOND_HAND_FACTOR = 0.6  # confidence of what another site says of the company
-
 _SEPARATORS = ("|", " – ", " — ", " - ", "·", "»", ": ")
-
 _MAX_NAME_LENGTH = 80
 
 

@@ -14,7 +14,6 @@ from weakref import WeakValueDictionary
 from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.retry import parse_retry_after
-from stoker.base.types import clean_text
 from stoker.crawl.model import HostPacer, PageState, VisitOutcome
 from stoker.crawl.outcomes import VisitEnd
 from stoker.crawl.robots import (
@@ -26,29 +25,28 @@ from stoker.crawl.robots import (
     get_product_token,
     parse_robots,
 )
-from stoker.http.client import MAX_REDIRECTS, REDIRECT_STATUSES, HttpClient, Request, Response
+from stoker.http.client import (
+    MAX_REDIRECTS,
+    REDIRECT_STATUSES,
+    HttpClient,
+    Request,
+    Response,
+    build_conditions,
+    get_validators,
+)
 from stoker.http.url import Url, parse_url, resolve_link
 
 MIN_DELAY = timedelta(seconds=0.5)  # between two requests to a host, unless it asks for longer
-
 ROBOTS_TTL = timedelta(hours=24)  # RFC 9309: not longer
-
 DEFAULT_RETRY_DELAY = timedelta(seconds=60)  # for a 429 or 503 without Retry-After
-
 _MAX_CACHED_ROBOTS = 256  # of the last sites: visits are short, and rules take memory
-
 MAX_CACHED_RULES = 16_000_000  # characters of all of them together
-
-_MAX_VALIDATOR_LENGTH = 300
-
 SameSite = Callable[[str], bool]
 """Returns whether a host belongs to the site that is visited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResult:
-    """The response to one URL, or why there is none."""
-
     address: Url  # where it ended
     reply: Response | None = None
     end: VisitEnd | None = None  # why there is no reply; a sentence
@@ -56,8 +54,6 @@ class FetchResult:
 
 @dataclass(slots=True)
 class CrawlUsage:
-    """What a visit has used so far."""
-
     requests: int = 0
     bytes: int = 0
     not_modified: int = 0
@@ -279,7 +275,6 @@ class PoliteFetcher:
 
 
 def _forbids_nothing(robots: PageState | None) -> bool:
-    """Return whether a robots.txt is known to forbid nothing."""
     return robots is not None and robots.fingerprint == OPEN_ROBOTS.fingerprint
 
 
@@ -298,13 +293,14 @@ def build_page_state(
 ) -> PageState:
     """Return the state to store for a response, given the earlier one."""
     same = before is not None and before.fingerprint == fingerprint
+    etag, last_modified = get_validators(reply)
+    if before is not None and reply.status == 304:
+        etag, last_modified = etag or before.etag, last_modified or before.last_modified
     return PageState(
         url=url,
         status=200 if reply.status == 304 else reply.status,
-        etag=_get_validator(reply, "etag")
-        or (before.etag if before and reply.status == 304 else ""),
-        last_modified=_get_validator(reply, "last-modified")
-        or (before.last_modified if before and reply.status == 304 else ""),
+        etag=etag,
+        last_modified=last_modified,
         fingerprint=fingerprint,
         seen_at=now,
         changed_at=before.changed_at if before is not None and same else now,
@@ -315,13 +311,4 @@ def _build_conditions(seen: PageState | None) -> dict[str, str]:
     """Return the headers that request a page only if it changed."""
     if seen is None or not seen.fingerprint:
         return {}
-    if seen.etag:
-        return {"if-none-match": seen.etag}
-    return {"if-modified-since": seen.last_modified} if seen.last_modified else {}
-
-
-def _get_validator(reply: Response, name: str) -> str:
-    """Return an ETag or date that can be sent back; an odd one counts as none."""
-    text = clean_text(reply.headers.get(name, ""))
-    plain = all(" " <= letter <= "~" for letter in text)
-    return text if plain and len(text) <= _MAX_VALIDATOR_LENGTH else ""
+    return build_conditions(etag=seen.etag, last_modified=seen.last_modified)

@@ -10,7 +10,6 @@ from stoker.base.errors import PermanentError
 from stoker.http.url import Url, resolve_link
 
 MAX_DEPTH = 4  # segments of a path
-
 _MAX_QUERY_LENGTH = 100
 
 # In order of what they tell about a company. English, and words of the region's other languages.
@@ -61,11 +60,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 
 _ORDER = {kind: place for place, kind in enumerate(KINDS)}
-
 _BY_WORD = {word: kind for kind, words in KINDS.items() for word in words}
-
 OTHER = "other"
-
 HOME = "home"
 
 _FILES = re.compile(
@@ -86,22 +82,17 @@ _TRACKING = re.compile(
 )
 
 _TIDY = re.compile(r"(?:/index)?\.(?:html?|php|aspx?|jsp)$|/index$")
-
 _WORD_GAPS = re.compile(r"[\s_/+.,!?:;|–—-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link on a page: its target and its text."""
-
     href: str
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPage:
-    """A page worth a request."""
-
     url: str
     kind: str
 

@@ -26,8 +26,6 @@ class PageState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitRequest:
-    """Which site to visit, and the stored states of its pages."""
-
     url: str
     known: Sequence[PageState] = ()
 
@@ -45,8 +43,6 @@ class Page:
 
 
 class VisitOutcome(StrEnum):
-    """How a visit to a site ended."""
-
     READ = "read"  # pages were read, and something is new
     UNCHANGED = "unchanged"  # all pages are as they were last time
     THIN = "thin"  # pages were read, but they say next to nothing
@@ -81,22 +77,6 @@ class HostPacer(Protocol):
 
     async def delay_until(self, host: str, *, until: datetime) -> None:
         """Send nothing to this host before then; an earlier moment changes nothing."""
-        ...
-
-
-class PageStore(Protocol):
-    """One tenant's page states from earlier visits."""
-
-    async def list_pages(self, site: str) -> list[PageState]:
-        """Return the states of a site's pages, by URL."""
-        ...
-
-    async def save_pages(self, site: str, pages: Sequence[PageState]) -> None:
-        """Save page states of a site, each in place of an earlier one. Atomic."""
-        ...
-
-    async def delete_site(self, site: str) -> int:
-        """Forget a site; return how many pages that were."""
         ...
 
 

@@ -13,7 +13,6 @@ from enum import StrEnum
 from stoker.crawl.model import VisitOutcome
 
 MIN_TEXT_LENGTH = 200  # characters; a site with less text in all is thin
-
 _MAX_WALL_LENGTH = 1_500  # characters; a longer page is no mere wall
 
 _CHALLENGE = re.compile(
@@ -38,8 +37,6 @@ _MISSING = re.compile(
 
 
 class PageType(StrEnum):
-    """What a page turned out to be."""
-
     PAGE = "page"
     CHALLENGE = "challenge"
     LOGIN = "login"
@@ -80,7 +77,6 @@ _VISIT_ENDS = {
 def classify_page(
     *, title: str, text: str, asks_for_password: bool, wants_script: bool
 ) -> PageType:
-    """Return the type of a page by its words and its length."""
     if len(text) > _MAX_WALL_LENGTH:
         return PageType.PAGE
     words = f"{title}\n{text}".lower()

@@ -16,7 +16,6 @@ from stoker.crawl.key_pages import Link
 from stoker.crawl.sanitize_html import sanitize_html
 
 SNIFF_BYTES = 1_024  # where a page declares its encoding, as in browsers
-
 MAX_PAGE_BYTES = 1_000_000  # bytes of a page that are read
 
 _BYTE_ORDER_MARKS = (
@@ -26,7 +25,6 @@ _BYTE_ORDER_MARKS = (
 )
 
 _IN_HEADER = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
-
 _IN_MARKUP = re.compile(rb"charset\s*=\s*[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 
 # By the labels browsers accept; several mean a superset, as there.
@@ -101,9 +99,7 @@ def _clean_page_text(text: str) -> str:
 
 
 MAX_LINKS = 2_000
-
 MAX_PAGE_TEXT_LENGTH = 100_000  # characters
-
 _MAX_TITLE_LENGTH = 300
 
 _BLOCKS = frozenset(
@@ -120,16 +116,12 @@ _SKIPPED = "script,style,noscript,template,svg,head,[hidden],select"
 
 @dataclass(frozen=True, slots=True)
 class MetaTags:
-    """What a page tells programs about itself."""
-
     generator: str = ""
     robots: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedPage:
-    """One page as it was parsed."""
-
     title: str
     text: str
     links: tuple[Link, ...]

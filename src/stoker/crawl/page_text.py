@@ -19,19 +19,13 @@ class PageText(Protocol):
     """A page with a URL and text, read by us or by a vendor."""
 
     @property
-    def url(self) -> str:
-        """Its URL."""
-        ...
+    def url(self) -> str: ...
 
     @property
-    def kind(self) -> str:
-        """What it is about: home, contact, team, …"""
-        ...
+    def kind(self) -> str: ...
 
     @property
-    def text(self) -> str:
-        """Its text."""
-        ...
+    def text(self) -> str: ...
 
 
 def build_corpus_key(company: str) -> str:

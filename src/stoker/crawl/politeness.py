@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from stoker.base.clock import Clock
-from stoker.budgets.model import SharedStore
 from stoker.rate_limits.rate_limit import MAX_DELAY as RATE_LIMIT_MAX_DELAY
 from stoker.rate_limits.rate_limit import Rate, SharedRateLimiter
 
+if TYPE_CHECKING:
+    from stoker.rate_limits.store import RateStore
+
 MAX_HOSTS = 1000  # remembered before idle ones are dropped
-
 MIN_LIFETIME = timedelta(minutes=1)  # at least: its robots.txt may ask for a longer delay
-
 MAX_DELAY = timedelta(hours=1)  # a longer crawl-delay is cut to this
 
 
@@ -82,7 +83,7 @@ class LocalHostPacer:
 class SharedHostPacer:
     """A `HostPacer` for hosts that many processes visit; their shared store keeps the clock."""
 
-    def __init__(self, *, shared: SharedStore, clock: Clock) -> None:
+    def __init__(self, *, shared: RateStore, clock: Clock) -> None:
         self._shared = shared
         self._clock = clock
         # The clock is in the store; here is only which callers of this process wait.

@@ -25,11 +25,8 @@ _PATH = re.compile(
 )
 
 _RULE_LINE = re.compile(rf"^[^:\n]*: ((?:/[{_LITERAL_CHARACTERS}]*)?)([^\n]*)$", re.MULTILINE)
-
 _WORD = re.compile(rf"[{_LITERAL_CHARACTERS}]+")
-
 _DELAY_LINE = re.compile(r"^(?:crawl|request)[^\n]*$", re.MULTILINE | re.IGNORECASE)
-
 _INDEX = "index.html"  # allowing it allows its folder
 
 
@@ -40,7 +37,6 @@ class RobotsRules:
     text: str
 
     def allows(self, url: str) -> bool:
-        """Return whether these rules allow a URL."""
         return bool(_parse_rules(self._iterate_matching(url)).can_fetch(url, "*"))
 
     def get_delay(self) -> timedelta | None:
@@ -79,23 +75,14 @@ def _parse_rules(lines: Iterable[str]) -> Protego:
 
 
 MAX_ROBOTS_BYTES = 500 * 1024  # RFC 9309: at least this much is read; more is not
-
 MAX_RULES = 20_000  # a file with more for us forbids everything
-
 MAX_PATTERNS = 4_000  # rules that take long to read; what is above is taken at its beginning
-
 MAX_SITEMAPS = 10
-
 MAX_CRAWL_DELAY = timedelta(seconds=60)  # a site that wants longer gets one page at most
-
 _MAX_LINE_LENGTH = 2_000
-
 _LINE = re.compile("[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
-
 _TOKEN = re.compile(r"[a-z_-]{1,100}")
-
 _AGENT = re.compile(r"\s{0,50}user[ -]?agent\s{0,50}(?::|\s)\s{0,50}(.{0,200})", re.IGNORECASE)
-
 _MAPS = re.compile(r"\s{0,50}site-?maps?\s{0,50}:\s{0,50}(\S{1,2000})", re.IGNORECASE)
 
 _ROBOTS_RULE = re.compile(
@@ -116,8 +103,6 @@ class Access(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Robots:
-    """What one host allows us."""
-
     access: Access
     delay: timedelta | None = None
     sitemaps: tuple[str, ...] = ()
@@ -126,7 +111,6 @@ class Robots:
     rules: RobotsRules = field(default=RobotsRules(""), compare=False, repr=False)
 
     def allows(self, url: str) -> bool:
-        """Return whether we may fetch this URL."""
         if self.access is not Access.RULES:
             return self.access is Access.OPEN
         return self.rules.allows(url)
@@ -147,7 +131,6 @@ class Robots:
 
 
 OPEN_ROBOTS = Robots(access=Access.OPEN, fingerprint=compute_exact_fingerprint([]))
-
 CLOSED_ROBOTS = Robots(access=Access.CLOSED)
 
 
@@ -206,7 +189,6 @@ class _RuleGroup:
         self._lines[f"{word}: {value}"] = None
 
     def to_lines(self) -> list[str]:
-        """Return the rules as lines of a file."""
         return ["Disallow: /"] if self._too_many else list(self._lines)
 
 

@@ -12,13 +12,9 @@ from collections import Counter
 from html import unescape
 
 MAX_MARKUP_LENGTH = 1_000_000  # characters that are looked at
-
 MAX_TAGS = 6_000  # elements; a real page has some hundred, a very large one a few thousand
-
 MAX_ATTRIBUTE_LENGTH = 2_000
-
 _MAX_NAME_LENGTH = 40
-
 MAX_DATA_LENGTH = 200_000  # characters of one block of linked data
 
 # One tag as browsers cut it: quotes only count after an equals sign. Every part is possessive and
@@ -74,7 +70,6 @@ _HIDDEN_STYLE = re.compile(
 )
 
 _BLANKS = re.compile(r"\s+")
-
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9:_-]")
 
 

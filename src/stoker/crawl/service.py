@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 from stoker.base.errors import ConflictError
 from stoker.budgets.charges import Refusal, SpendRequest
-from stoker.budgets.gate import BudgetService, SettledCall
 from stoker.budgets.model import Connector
-from stoker.crawl.model import PageStore, SiteVisit, VisitRequest
+from stoker.budgets.service import BudgetService, SettledCall
+from stoker.crawl.model import SiteVisit, VisitRequest
+
+if TYPE_CHECKING:
+    from stoker.crawl.store import PageStore
 
 _MAX_SITE_LENGTH = 200  # characters of a site in a key; the unique part comes after it
 
@@ -37,7 +41,7 @@ async def visit_site(
     crawler: Connector[VisitRequest, SiteVisit],
     pages: PageStore,
     gate: BudgetService,
-    passage: AbstractAsyncContextManager[object],
+    slot: AbstractAsyncContextManager[object],
     unlike_others: str,
     again: bool = False,
 ) -> SiteVisit | Refusal:
@@ -52,9 +56,7 @@ async def visit_site(
     request = build_visit_spend(
         site, connector=crawler.name, price=price, unlike_others=unlike_others
     )
-    outcome = await gate.spend(
-        request, lambda: crawler.ask(question, key=request.key), passage=passage
-    )
+    outcome = await gate.spend(request, lambda: crawler.ask(question, key=request.key), slot=slot)
     if isinstance(outcome, Refusal):
         return outcome
     if not isinstance(outcome, SettledCall):

@@ -13,22 +13,15 @@ from html import unescape
 from stoker.base.types import clean_text
 
 MAX_SITEMAP_BYTES = 5_000_000  # unpacked
-
 MAX_SITEMAP_URLS = 50_000  # the format's own limit
-
 _MAX_URL_LENGTH = 2_000
-
 _LOC = re.compile(r"<loc>\s{0,100}(?:<!\[CDATA\[)?([^<\]]{1,2100})", re.IGNORECASE)
-
 _IS_INDEX = re.compile(r"<sitemapindex[\s>]", re.IGNORECASE)
-
 _ENTITIES = re.compile(r"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sitemap:
-    """What one file lists: pages, or further sitemaps."""
-
     pages: tuple[str, ...] = ()
     maps: tuple[str, ...] = ()
     refused: str = ""  # why nothing was taken from it

@@ -24,19 +24,15 @@ from stoker.accounts.identifiers import (
     parse_uen,
 )
 from stoker.base.errors import PermanentError
+from stoker.base.strict_json import parse_json
 from stoker.base.types import Json, clean_text
-from stoker.crawl.contacts import is_sandbox_url, parse_email, parse_phone, parse_social_page
-from stoker.http.strict_json import parse_json
+from stoker.crawl.contacts import parse_email, parse_phone, parse_social_page
 from stoker.http.url import parse_url
 
 MAX_DEPTH = 12
-
 MAX_NODES = 2_000
-
 MAX_VALUES = 20  # of one property
-
 _MAX_TEXT_LENGTH = 1_000
-
 _CONFIDENCES = {Method.JSON_LD: 0.92, Method.MICRODATA: 0.85}
 
 _ORGANIZATION = re.compile(
@@ -45,7 +41,6 @@ _ORGANIZATION = re.compile(
 )
 
 _PERSON = re.compile(r"(?i)^person$")
-
 _NO_ORGANIZATION = re.compile(r"(?i)review|rating|offer|action|article|posting|webservice|howto")
 
 # Keys that may hold the company that a page is about.
@@ -131,7 +126,7 @@ class _OrganizationReader:
     def _list_contact_facts(self, node: Mapping[str, Json]) -> Iterator[Fact]:
         for text in _list_texts(node.get("email")):
             plain = re.sub(r"(?i)^mailto:", "", text).partition("?")[0].strip()
-            address = parse_email(plain, make_believe=is_sandbox_url(self._url))
+            address = parse_email(plain, page=self._url)
             if address is not None:
                 yield self._build_fact(FactField.EMAIL, address, evidence=text)
         for text in _list_texts(node.get("telephone")):
@@ -275,9 +270,7 @@ def _is_same_site(one: str, other: str) -> bool:
 
 
 MAX_BLOCKS = 20  # of linked data on one page
-
 MAX_BLOCK_LENGTH = 200_000
-
 MAX_ITEMS, MAX_PROPERTIES, FURTHEST = 20, 100, 30
 
 _WRAPPING = re.compile(

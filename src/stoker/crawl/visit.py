@@ -44,9 +44,7 @@ from stoker.http.client import Response
 from stoker.http.url import Url, parse_url
 
 MAX_SITEMAP_FILES = 3  # sitemap files fetched in one visit
-
 MAX_SITE_FACTS = 200
-
 _PAGE_TYPES = ("text/html", "application/xhtml", "text/plain")
 
 
@@ -93,7 +91,6 @@ class SiteCrawler:
         self.has_response = False
 
     async def run_visit(self) -> VisitEnd:
-        """Make the visit, and return how it ended."""
         home = await self._fetch(self._start)
         if home.reply is None:
             return home.end or VisitEnd(VisitOutcome.FAILED, "the site did not answer")
@@ -138,7 +135,6 @@ class SiteCrawler:
         return VisitEnd(VisitOutcome.FAILED, f"nothing could be read within {seconds:g} seconds")
 
     def build_visit(self, ending: VisitEnd) -> SiteVisit:
-        """Return the visit as a value."""
         return SiteVisit(
             site=self._site,
             outcome=ending.outcome,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import choose_tenant, tenant_option
+from stoker.cli.options import aliased_option, choose_tenant, tenant_option
 from stoker.cli.output import Exit, json_option, pass_context, print_json, print_text, run_async
 
 if TYPE_CHECKING:
@@ -28,7 +28,13 @@ def crm() -> None:
 
 @crm.command("connect")
 @tenant_option
-@click.option("--kind", type=click.Choice(CRM_KINDS), default=CRM_KINDS[0], help="Which CRM it is.")
+@aliased_option(
+    "--system",
+    type=click.Choice(CRM_KINDS),
+    default=CRM_KINDS[0],
+    aliases=["--kind"],
+    help="Which CRM it is.",
+)
 @click.option("--url", help="Where it is. Default: odoo.url, or where it was before.")
 @click.option("--database", help="Its database. Default: odoo.database, or the one before.")
 @click.option(
@@ -39,7 +45,7 @@ def crm() -> None:
 def connect(
     asked: CommandContext,
     tenant: str | None,
-    kind: str,
+    system: str,
     url: str | None,
     database: str | None,
     expires: str | None,
@@ -53,7 +59,7 @@ def connect(
     from stoker.cli.options import parse_time
 
     at = None if expires is None else parse_time(expires, what="--expires")
-    whose, kept, health = run_async(_connect_crm(asked, tenant, kind, url, database, at))
+    whose, kept, health = run_async(_connect_crm(asked, tenant, system, url, database, at))
     _print_connection(whose, kept, health, as_json=as_json)
     return Exit.OK if health.ok else Exit.PROBLEMS
 

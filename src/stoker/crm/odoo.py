@@ -16,6 +16,7 @@ from datetime import timedelta
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.jsontools import get_line, get_list, get_object
+from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
 from stoker.budgets.model import Health
 from stoker.crm.model import PARTNER, CrmField, CrmRecord, CrmRow, RowResult, RowWrite
@@ -24,7 +25,6 @@ from stoker.crm.odoo_protocols import NAME, Json2, XmlRpc
 from stoker.crm.upsert import ACTIVE
 from stoker.http.api_client import check_health
 from stoker.http.client import HttpClient, Request
-from stoker.http.strict_json import parse_json
 
 DEADLINE = timedelta(seconds=60)
 

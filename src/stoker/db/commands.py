@@ -52,10 +52,12 @@ def setup(asked: CommandContext, *, admin_url: str | None, as_json: bool) -> Non
     """
     settings = asked.read_settings()
     if settings.storage.backend == "postgres":
+        from stoker.backends.schema import SCHEMA
         from stoker.db.postgres_setup import create_roles_and_schema
 
         admin = _get_admin_url(asked, settings, admin_url)
-        done = create_roles_and_schema(admin.reveal(), _get_app_url(settings).reveal())
+        app_url = _get_app_url(settings).reveal()
+        done = create_roles_and_schema(admin.reveal(), app_url, SCHEMA.postgres)
     else:
         done = run_async(_migrate_store(settings))
     _print_report(done, settings, as_json=as_json)
@@ -70,9 +72,11 @@ def migrate(asked: CommandContext, *, admin_url: str | None, as_json: bool) -> N
     settings = asked.read_settings()
     given = admin_url or settings.storage.postgres_admin_url
     if settings.storage.backend == "postgres" and given:
+        from stoker.backends.schema import SCHEMA
         from stoker.db.postgres_setup import migrate as migrate_postgres
 
-        done = migrate_postgres(_get_admin_url(asked, settings, admin_url).reveal())
+        admin = _get_admin_url(asked, settings, admin_url)
+        done = migrate_postgres(admin.reveal(), SCHEMA.postgres)
     else:
         done = run_async(_migrate_store(settings))
     _print_report(done, settings, as_json=as_json)

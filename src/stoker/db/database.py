@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from stoker.base.errors import ConfigError, TransientError
-from stoker.base.types import clean_text, to_utc
+from stoker.base.types import TenantId, clean_text, to_utc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,12 @@ Result = TypeVar("Result")
 
 
 class Transaction(Protocol):
-    """One open transaction. What is done in it happens wholly or not at all."""
+    """One open transaction. What is done in it happens wholly or not at all.
+
+    In the queries of a tenant's transaction, `:tenant` is the tenant.
+    """
+
+    tenant: TenantId | None  # None for what tenants share
 
     def query(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
         """Run a query and return what it answers, also for INSERT … RETURNING."""
@@ -122,28 +127,36 @@ def from_db_json(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
-@contextmanager
-def wrap_row_errors(what: str) -> Iterator[None]:
-    """Turn whatever goes wrong in reading a row into TransientError: it fails closed.
+ROW_ERRORS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    ConfigError,
+)
+
+
+def build_row_error(what: str, error: Exception) -> TransientError:
+    """Return what is raised for a row that cannot be read: it fails closed.
 
     Nothing was done, and once the row has been put right it can be.
     """
+    why = " ".join(clean_text(f"{type(error).__name__}: {error}").split())[:200]
+    return TransientError(
+        f"{clean_text(what)[:200]} cannot be read ({why}); nothing was done, "
+        "restore the store from a backup"
+    )
+
+
+@contextmanager
+def wrap_row_errors(what: str) -> Iterator[None]:
+    """Turn whatever goes wrong in reading a row into what `build_row_error` returns."""
     try:
         yield
-    except (
-        ValueError,
-        TypeError,
-        LookupError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-        ConfigError,
-    ) as bad:
-        why = " ".join(clean_text(f"{type(bad).__name__}: {bad}").split())[:200]
-        raise TransientError(
-            f"{clean_text(what)[:200]} cannot be read ({why}); nothing was done, "
-            "restore the store from a backup"
-        ) from bad
+    except ROW_ERRORS as error:
+        raise build_row_error(what, error) from error
 
 
 class WriteConflict(Exception):  # noqa: N818 – nothing went wrong; it only has to be looked at again

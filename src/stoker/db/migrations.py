@@ -1,27 +1,120 @@
 """How a schema grows: numbered steps, each taken once, in order, and never backwards.
 
-What the steps say is in `schema_sqlite.py` and `schema_postgres.py`; both number the same steps
-the same way. How a step is made atomic is each backend's business.
+Both databases take the same steps under the same numbers. What a step does follows from the
+tables; see `table.py`. How a step is made atomic is each database's business.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from stoker.base.errors import ConfigError
+from stoker.db.table import POSTGRES, SQLITE, Script, Table
+
+# Loud when nobody said which tenant: a silent "no rows" would read as "nothing spent yet".
+# The search path is pinned, or a function called current_setting in somebody's own schema would
+# decide who the tenant is. No EXCEPTION block: those cannot run in a parallel query.
+_TENANT_FUNCTION = """
+CREATE FUNCTION stoker_sec.tenant() RETURNS text LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog AS $body$
+DECLARE
+    tenant text := current_setting('request.tenant_id', true);
+BEGIN
+    IF tenant IS NULL OR tenant = '' THEN
+        RAISE EXCEPTION 'request.tenant_id is not set' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    IF tenant !~ '^[a-z0-9][a-z0-9_-]{0,62}$' OR tenant ~ '[^a-z0-9_-]' THEN
+        RAISE EXCEPTION 'request.tenant_id is not a tenant id'
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    RETURN tenant;
+END
+$body$;
+REVOKE ALL ON FUNCTION stoker_sec.tenant() FROM PUBLIC;
+"""
+
+
+# Holds the schema's version.
+_META = Script(
+    since=1,
+    sqlite="CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;\n",
+    postgres=_TENANT_FUNCTION
+    + "CREATE TABLE stoker.meta (key text PRIMARY KEY, value text NOT NULL);\n",
+    grants={"meta": "SELECT"},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """One step: from version `number - 1` to version `number`."""
+    """One step: from version `number - 1` to version `number`.
+
+    `grants` says what the app's role may do with the tables and views of this step on Postgres.
+    """
 
     number: int
     name: str
     script: str
+    grants: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.number:04d} {self.name}"
+
+
+class Schema:
+    """Every table of the program. `load` is called when a table is first needed, not before."""
+
+    def __init__(
+        self, names: Sequence[str], load: Callable[[], Sequence[Script | Table[object]]]
+    ) -> None:
+        self._names = names
+        self._load = load
+
+    @property
+    def version(self) -> int:
+        """The number of the newest step."""
+        return len(self._names)
+
+    @cached_property
+    def sqlite(self) -> tuple[Migration, ...]:
+        """The steps of SQLite."""
+        return self._build_steps(SQLITE)
+
+    @cached_property
+    def postgres(self) -> tuple[Migration, ...]:
+        """The steps of Postgres."""
+        return self._build_steps(POSTGRES)
+
+    @cached_property
+    def shared_tables(self) -> frozenset[str]:
+        """The tables that belong to no tenant: they have no tenant_id, and must not get one."""
+        shared = {part.name for part in self._load() if isinstance(part, Table) and not part.tenant}
+        return frozenset({"meta", *shared})
+
+    def list_pending(self, version: int, *, where: str) -> list[str]:
+        """Return the names of the steps still to take, as `list_pending`."""
+        steps = [
+            Migration(number=n, name=name, script="") for n, name in enumerate(self._names, start=1)
+        ]
+        return [str(step) for step in list_pending(steps, version=version, where=where)]
+
+    def _build_steps(self, dialect: str) -> tuple[Migration, ...]:
+        parts = [_META, *self._load()]
+        return tuple(
+            Migration(
+                number=number,
+                name=name,
+                script="".join(part.build_step(dialect, number) for part in parts),
+                grants={
+                    table: granted
+                    for part in parts
+                    if part.since == number
+                    for table, granted in part.grants.items()
+                },
+            )
+            for number, name in enumerate(self._names, start=1)
+        )
 
 
 def list_pending(

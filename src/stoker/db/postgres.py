@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from stoker.base.errors import ConfigError, PermanentError, StokerError, TransientError
 from stoker.base.types import TenantId
 from stoker.db.database import CONFLICT_SQLSTATE, Check, Transaction, Value, WriteConflict
-from stoker.db.migrations import list_pending
+from stoker.db.migrations import Schema
 from stoker.db.postgres_connection import (
     RETRYABLE,
     Connection,
@@ -35,7 +35,6 @@ from stoker.db.postgres_connection import (
 )
 from stoker.db.postgres_setup import read_schema_version
 from stoker.db.row_security import find_role_problems, find_table_problems, require_row_security
-from stoker.db.schema_postgres import MIGRATIONS
 
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
@@ -78,12 +77,15 @@ class PostgresTransaction:
     """A `Transaction` on a connection whose tenant is set."""
 
     connection: Connection
+    tenant: TenantId | None = None
     last_statement: sql.Composed | None = None  # goes out together with COMMIT
 
     def query(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
+        values["tenant"] = self.tenant
         return self.connection.execute(to_driver_query(query), values).fetchall()
 
     def execute(self, query: str, **values: Value) -> int:
+        values["tenant"] = self.tenant
         return self.connection.execute(to_driver_query(query), values).rowcount
 
     def execute_many(self, query: str, rows: Iterable[Sequence[Value]]) -> int:
@@ -164,11 +166,13 @@ class PostgresDatabase:
     def __init__(
         self,
         url: str,
+        schema: Schema,
         *,
         connections: int = 4,
         deadline: timedelta = timedelta(seconds=60),
     ) -> None:
         self._where = describe_url(url)
+        self._schema = schema
         self._threads = ConnectionThreads(url, connections=connections, deadline=deadline)
         self._safe = False
         self._safe_lock = Lock()
@@ -179,7 +183,7 @@ class PostgresDatabase:
 
     async def migrate(self) -> list[str]:
         """Say that nothing is to be done; the app's role may not change the schema itself."""
-        steps = list_pending(MIGRATIONS, version=await self.schema_version(), where=self._where)
+        steps = self._schema.list_pending(await self.schema_version(), where=self._where)
         if steps:
             raise ConfigError(
                 f"{self._where} lacks {steps[0]}; run `stoker db migrate --admin-url ...` "
@@ -195,13 +199,16 @@ class PostgresDatabase:
             version = await self.schema_version()
         except StokerError as error:
             return [Check(what="store", ok=False, detail=str(error))]
-        latest = len(MIGRATIONS)
+        latest = self._schema.version
         schema = Check(what="schema version", ok=version == latest, detail=f"{version} of {latest}")
         return [
             Check(what="store", ok=True, detail=self._where),
             schema,
             await self._check(
-                "row security", lambda link: find_role_problems(link) + find_table_problems(link)
+                "row security",
+                lambda link: (
+                    find_role_problems(link) + find_table_problems(link, self._schema.shared_tables)
+                ),
             ),
             await self._check(
                 "durability", lambda link: [row[0] for row in link.execute(DURABILITY)]
@@ -278,7 +285,7 @@ class PostgresDatabase:
         with self._threads.borrow_connection(call) as link:
             self._check_safe_once(link)
             begin_transaction(link, tenant, begin)
-            transaction = PostgresTransaction(link)
+            transaction = PostgresTransaction(link, tenant)
             result = work(transaction)
             if call.expired:  # the caller has been told to give up; this is the last chance to
                 raise psycopg.OperationalError("past its deadline")
@@ -296,13 +303,13 @@ class PostgresDatabase:
         with self._safe_lock:
             if self._safe:
                 return
-            steps = list_pending(MIGRATIONS, version=read_schema_version(link), where=self._where)
+            steps = self._schema.list_pending(read_schema_version(link), where=self._where)
             if steps:
                 raise ConfigError(
                     f"{self._where} lacks {steps[0]}; run `stoker db setup --admin-url ...`, or "
                     "`stoker db migrate` if it was set up before"
                 )
-            require_row_security(link, where=self._where)
+            require_row_security(link, self._schema.shared_tables, where=self._where)
             self._safe = True
 
 

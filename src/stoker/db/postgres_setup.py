@@ -23,7 +23,8 @@ from stoker.db.postgres_connection import (
     sql,
     translate_error,
 )
-from stoker.db.schema_postgres import GRANTS, MIGRATIONS, OWNER
+
+OWNER = "stoker_owner"
 
 _SCHEMAS = ("stoker", "stoker_sec")
 
@@ -74,9 +75,7 @@ ORDER BY r.rolname
 """
 
 
-def create_roles_and_schema(
-    admin_url: str, app_url: str, *, steps: Sequence[Migration] = MIGRATIONS
-) -> list[str]:
+def create_roles_and_schema(admin_url: str, app_url: str, steps: Sequence[Migration]) -> list[str]:
     """Make roles, schema, tables and grants; return what was done, in sentences.
 
     The app role's name and password are those of the app URL; a role that is already there is
@@ -99,7 +98,7 @@ def create_roles_and_schema(
             raise _translate_setup_error(error, admin_url) from error
 
 
-def migrate(admin_url: str, *, steps: Sequence[Migration] = MIGRATIONS) -> list[str]:
+def migrate(admin_url: str, steps: Sequence[Migration]) -> list[str]:
     """Take the steps this database has not seen; return them, none if it is current."""
     with open_connection(admin_url) as admin:
         try:
@@ -204,23 +203,24 @@ def _apply_steps(admin: Connection, steps: Sequence[Migration], *, where: str) -
             version = read_schema_version(admin)
             left = list_pending(steps, version=version, where=where)
             if not left:
-                _grant(admin)
+                _grant(admin, steps)
                 return taken
             admin.execute(left[0].script)
             admin.execute(_SAVE_VERSION, [str(left[0].number)])
-            _grant(admin)
+            _grant(admin, steps)
         taken.append(str(left[0]))
 
 
-def _grant(admin: Connection) -> None:
+def _grant(admin: Connection, steps: Sequence[Migration]) -> None:
     """Give every app role exactly what it may do with the tables there are, and no more."""
     there = {name for (name,) in admin.execute(_TABLES).fetchall()}
+    grants = {name: granted for step in steps for name, granted in step.grants.items()}
     for (app,) in admin.execute(_APPS).fetchall():
         role = sql.Identifier(app)
-        for table in there & GRANTS.keys():
-            name = sql.Identifier("stoker", table)
+        for table in there & grants.keys():
+            name, granted = sql.Identifier("stoker", table), sql.SQL(grants[table])
             admin.execute(sql.SQL("REVOKE ALL ON {} FROM PUBLIC, {}").format(name, role))
-            admin.execute(sql.SQL("GRANT " + GRANTS[table] + " ON {} TO {}").format(name, role))
+            admin.execute(sql.SQL("GRANT {} ON {} TO {}").format(granted, name, role))
         admin.execute(sql.SQL("GRANT EXECUTE ON FUNCTION stoker_sec.tenant() TO {}").format(role))
 
 

@@ -7,14 +7,12 @@ the tables and what reads them, ROLE about whoever is asking. No rows answered m
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from stoker.base.errors import ConfigError
 from stoker.db.postgres_connection import Connection, errors
 
-# `meta` holds the schema's version, and what tenants share is of none of them: rates, places, stops
-# and sums, the public register, and who the tenants are. These tables have no tenant_id, and must
-# not come to have one.
 FIND_TABLE_PROBLEMS = """
 WITH
 ours AS (
@@ -24,9 +22,7 @@ ours AS (
     WHERE n.nspname = 'stoker' AND c.relkind IN ('r', 'p', 'f')
 ),
 shared AS (
-    SELECT * FROM ours WHERE relname IN ('meta', 'shared_budgets', 'shared_cap_changes',
-        'shared_stops', 'rates', 'places', 'registry_loads', 'registry_rejects', 'registry_seen',
-        'staging_acra_companies', 'staging_raw_acra', 'ssic_ref', 'tenants')
+    SELECT * FROM ours WHERE relname = ANY (%(shared)s)
 ),
 tables AS (SELECT * FROM ours WHERE oid NOT IN (SELECT oid FROM shared)),
 readers AS (
@@ -71,7 +67,7 @@ UNION ALL SELECT 'materialised view', name FROM readers WHERE relkind = 'm'
 UNION ALL SELECT 'function without a pinned search_path', n.nspname || '.' || f.proname
     FROM pg_catalog.pg_proc f JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
     WHERE (n.nspname = 'stoker_sec' OR (n.nspname = 'stoker' AND f.prosecdef))
-        AND NOT EXISTS (SELECT FROM unnest(f.proconfig) o WHERE o LIKE 'search_path=%')
+        AND NOT EXISTS (SELECT FROM unnest(f.proconfig) o WHERE o LIKE 'search_path=%%')
 UNION ALL SELECT 'unique index not starting with tenant_id', i.indexrelid::regclass::text
     FROM pg_catalog.pg_index i JOIN tables t ON t.oid = i.indrelid
     LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attnum = i.indkey[0]
@@ -138,9 +134,15 @@ class SecurityProblem:
         return f"{self.kind} ({self.name})"
 
 
-def find_table_problems(connection: Connection) -> list[SecurityProblem]:
-    """Return what is wrong with our tables and whatever reads them; an empty list is safe."""
-    return [SecurityProblem(*row) for row in connection.execute(FIND_TABLE_PROBLEMS).fetchall()]
+def find_table_problems(
+    connection: Connection, shared_tables: Collection[str]
+) -> list[SecurityProblem]:
+    """Return what is wrong with our tables and whatever reads them; an empty list is safe.
+
+    `shared_tables` belong to no tenant; they have no tenant_id, and must not come to have one.
+    """
+    found = connection.execute(FIND_TABLE_PROBLEMS, {"shared": sorted(shared_tables)})
+    return [SecurityProblem(*row) for row in found.fetchall()]
 
 
 def find_role_problems(connection: Connection) -> list[SecurityProblem]:
@@ -162,7 +164,9 @@ def is_unset_tenant_refused(connection: Connection) -> bool:
     return False
 
 
-def require_row_security(connection: Connection, *, where: str) -> None:
+def require_row_security(
+    connection: Connection, shared_tables: Collection[str], *, where: str
+) -> None:
     """Raise ConfigError, naming what is wrong, unless row security holds on this connection."""
     role = find_role_problems(connection)
     if role:
@@ -171,7 +175,7 @@ def require_row_security(connection: Connection, *, where: str) -> None:
             f"that "
             "`stoker db setup` makes"
         )
-    tables = find_table_problems(connection)
+    tables = find_table_problems(connection, shared_tables)
     if tables:
         raise ConfigError(
             f"{where}: row security has holes: {_format_problems(tables)}; remove or correct "

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,9 @@ from typing import Any
 import apsw
 
 from stoker.base.errors import ConfigError, StokerError
-from stoker.db.database import Check, Result, Transaction, Value
-from stoker.db.schema_sqlite import MIGRATIONS
+from stoker.base.types import TenantId
+from stoker.db.database import Check, Database, Result, Transaction, Value
+from stoker.db.migrations import Schema
 from stoker.db.sqlite_checks import check_durability, check_file
 from stoker.db.sqlite_file import (
     enable_wal,
@@ -43,11 +45,16 @@ class SqliteTransaction:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
+        self.tenant: TenantId | None = None
 
     def query(self, query: str, **values: Value) -> list[tuple[Any, ...]]:
+        if self.tenant is not None:
+            values["tenant"] = self.tenant
         return self._connection.execute(query, values).fetchall()
 
     def execute(self, query: str, **values: Value) -> int:
+        if self.tenant is not None:
+            values["tenant"] = self.tenant
         before = self._connection.total_changes()
         self._connection.execute(query, values)
         return self._connection.total_changes() - before
@@ -61,6 +68,24 @@ class SqliteTransaction:
         self._connection.execute(query, values)
 
 
+@dataclass(frozen=True, slots=True)
+class TenantDatabase:
+    """One tenant's transactions in a database in which only ids separate tenants."""
+
+    database: Database
+    tenant: TenantId
+
+    async def write(self, work: Callable[[Transaction], Result]) -> Result:
+        return await self.database.write(lambda tx: self._run(tx, work))
+
+    async def read(self, work: Callable[[Transaction], Result]) -> Result:
+        return await self.database.read(lambda tx: self._run(tx, work))
+
+    def _run(self, tx: Transaction, work: Callable[[Transaction], Result]) -> Result:
+        tx.tenant = self.tenant
+        return work(tx)
+
+
 class SqliteDatabase:
     """One SQLite file for all tenants, durable the moment a verb returns.
 
@@ -68,15 +93,22 @@ class SqliteDatabase:
     another process before it is refused with TransientError.
     """
 
-    def __init__(self, path: str | Path, *, busy: timedelta = timedelta(seconds=30)) -> None:
+    def __init__(
+        self, path: str | Path, schema: Schema, *, busy: timedelta = timedelta(seconds=30)
+    ) -> None:
         refuse_old_sqlite(apsw.sqlite_lib_version())
         self._path = Path(path)
+        self._schema = schema
         self._busy = busy
         self._writer = SqliteWriter(self._path, self._connect_writer)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
         self._local = threading.local()
         self._reading: list[apsw.Connection] = []
         self._closed = False
+
+    def for_tenant(self, tenant: TenantId) -> TenantDatabase:
+        """Return transactions of one tenant."""
+        return TenantDatabase(self, tenant)
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work in the next group commit; see `Database`."""
@@ -103,7 +135,7 @@ class SqliteDatabase:
             )
         except StokerError as error:
             durable = [Check(what="writing", ok=False, detail=str(error))]
-        look = partial(check_file, self._path, busy=self._busy)
+        look = partial(check_file, self._path, self._schema, busy=self._busy)
         return [version, *durable, *await self._read(look)]
 
     async def close(self) -> None:
@@ -151,7 +183,7 @@ class SqliteDatabase:
 
     def _require_current(self, connection: apsw.Connection) -> apsw.Connection:
         try:
-            require_schema_version(connection, self._path, MIGRATIONS)
+            require_schema_version(connection, self._path, self._schema)
         except StokerError:
             connection.close()
             raise
@@ -160,7 +192,7 @@ class SqliteDatabase:
     def _migrate(self, current: apsw.Connection | None) -> list[str]:
         connection = current or open_writer(self._path, busy=self._busy, create=True)
         try:
-            taken = apply_migrations(connection, self._path, MIGRATIONS, busy=self._busy)
+            taken = apply_migrations(connection, self._path, self._schema, busy=self._busy)
         except StokerError:
             if current is None:
                 connection.close()

@@ -10,7 +10,7 @@ import apsw
 
 from stoker.base.errors import StokerError
 from stoker.db.database import Check
-from stoker.db.schema_sqlite import MIGRATIONS
+from stoker.db.migrations import Schema
 from stoker.db.sqlite_file import SYNCHRONOUS_FULL, open_reader, wrap_sqlite_errors
 from stoker.db.sqlite_migrations import read_schema_version
 
@@ -30,13 +30,13 @@ def check_durability(connection: apsw.Connection) -> list[Check]:
     ]
 
 
-def check_file(path: Path, *, busy: timedelta) -> list[Check]:
+def check_file(path: Path, schema: Schema, *, busy: timedelta) -> list[Check]:
     """Look at the file: its schema, its pages, the room around it."""
     try:
         connection = open_reader(path, busy=busy)
         try:
             return [
-                _check_schema(connection, path),
+                _check_schema(connection, path, known=schema.version),
                 _check_pages(connection, path),
                 *_check_free_space(path),
             ]
@@ -46,8 +46,8 @@ def check_file(path: Path, *, busy: timedelta) -> list[Check]:
         return [Check(what="database file", ok=False, detail=str(error)), *_check_free_space(path)]
 
 
-def _check_schema(connection: apsw.Connection, path: Path) -> Check:
-    version, known = read_schema_version(connection, path), len(MIGRATIONS)
+def _check_schema(connection: apsw.Connection, path: Path, *, known: int) -> Check:
+    version = read_schema_version(connection, path)
     if version < known:
         detail = f"{version}; this Stoker needs {known}: run `stoker db migrate`"
     elif version > known:

@@ -13,9 +13,10 @@ from pathlib import Path
 import apsw
 
 from stoker.base.errors import ConfigError
+from stoker.base.types import TenantId
 from stoker.db.database import Check, Result, Transaction
-from stoker.db.schema_sqlite import MIGRATIONS
-from stoker.db.sqlite import SqliteTransaction
+from stoker.db.migrations import Schema
+from stoker.db.sqlite import SqliteTransaction, TenantDatabase
 from stoker.db.sqlite_file import refuse_old_sqlite, wrap_sqlite_errors
 from stoker.db.sqlite_migrations import SET_VERSION
 
@@ -25,12 +26,17 @@ _WHERE = Path(":memory:")  # named in error messages
 class SqliteMemoryDatabase:
     """One database in memory for all tenants, always at the current schema."""
 
-    def __init__(self) -> None:
+    def __init__(self, schema: Schema) -> None:
         refuse_old_sqlite(apsw.sqlite_lib_version())
         self._connection = apsw.Connection(":memory:")
-        self._connection.deserialize("main", _build_schema())
+        self._connection.deserialize("main", _build_schema(schema))
         self._connection.execute("PRAGMA foreign_keys = ON")
+        self._schema = schema
         self._closed = False
+
+    def for_tenant(self, tenant: TenantId) -> TenantDatabase:
+        """Return transactions of one tenant."""
+        return TenantDatabase(self, tenant)
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work in a transaction; see `Database`."""
@@ -46,7 +52,7 @@ class SqliteMemoryDatabase:
 
     async def schema_version(self) -> int:
         """Return the number of the newest migration."""
-        return len(MIGRATIONS)
+        return self._schema.version
 
     async def checks(self) -> list[Check]:
         """Say that nothing outlives the process."""
@@ -75,9 +81,9 @@ class SqliteMemoryDatabase:
 
 
 @cache
-def _build_schema() -> bytes:
+def _build_schema(schema: Schema) -> bytes:
     connection = apsw.Connection(":memory:")
-    for step in MIGRATIONS:
+    for step in schema.sqlite:
         connection.execute(step.script)
         connection.execute(SET_VERSION, {"version": str(step.number)})
     return connection.serialize("main")

@@ -6,14 +6,13 @@ one version or the next, never between. Two programs doing this at once take tur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import apsw
 
 from stoker.base.errors import ConfigError
-from stoker.db.migrations import Migration, list_pending
+from stoker.db.migrations import Schema, list_pending
 from stoker.db.sqlite_file import enable_wal, wrap_disk_errors, wrap_sqlite_errors
 
 SELECT_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -46,38 +45,36 @@ def read_schema_version(connection: apsw.Connection, path: Path) -> int:
         ) from None
 
 
-def require_schema_version(
-    connection: apsw.Connection, path: Path, migrations: Sequence[Migration]
-) -> None:
+def require_schema_version(connection: apsw.Connection, path: Path, schema: Schema) -> None:
     """Raise ConfigError unless the file has exactly the schema this program knows."""
     version = read_schema_version(connection, path)
-    if list_pending(migrations, version=version, where=str(path)):
+    if schema.list_pending(version, where=str(path)):
         raise ConfigError(
-            f"{path} has schema version {version}, this Stoker needs {len(migrations)}; "
+            f"{path} has schema version {version}, this Stoker needs {schema.version}; "
             "run `stoker db migrate`"
         )
 
 
 def apply_migrations(
-    connection: apsw.Connection, path: Path, migrations: Sequence[Migration], *, busy: timedelta
+    connection: apsw.Connection, path: Path, schema: Schema, *, busy: timedelta
 ) -> list[str]:
     """Take the steps still to take; return them, none when the file is current.
 
     Raises UncertainError, with the connection closed, when the disk fails under a step.
     """
     # Before anything is written: a newer file, or a stranger's, stays as it is.
-    steps = list_pending(migrations, version=read_schema_version(connection, path), where=str(path))
+    pending = schema.list_pending(read_schema_version(connection, path), where=str(path))
     enable_wal(connection, path, busy=busy)
     taken = []
     # A current file asks for no lock, so that looking never waits for another process's write.
-    for step in steps:
+    for step in schema.sqlite[-len(pending) :] if pending else ():
         with wrap_sqlite_errors(path), wrap_disk_errors(connection, path):
             connection.execute("BEGIN IMMEDIATE")
             try:
                 # Asked again now that nobody else can change it: another program may have been
                 # faster, or may even be newer.
                 version = read_schema_version(connection, path)
-                if step in list_pending(migrations, version=version, where=str(path)):
+                if step in list_pending(schema.sqlite, version=version, where=str(path)):
                     connection.execute(step.script)
                     connection.execute(SET_VERSION, {"version": str(step.number)})
                     taken.append(str(step))

@@ -23,9 +23,10 @@ from stoker.base.errors import (
     UncertainError,
 )
 from stoker.base.retry import parse_retry_after
+from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
 from stoker.budgets.model import Connector, Health, Paid
-from stoker.discovery.job_files import JobFiles
+from stoker.discovery.job_files import read_job_file
 from stoker.discovery.model import (
     MAX_POSTINGS,
     PostingQuery,
@@ -36,26 +37,22 @@ from stoker.discovery.model import (
 )
 from stoker.discovery.sources import SourceSpec
 from stoker.http.api_client import check_health
-from stoker.http.client import REDIRECT_STATUSES, HttpClient, Request, Response
-from stoker.http.strict_json import parse_json
+from stoker.http.client import (
+    REDIRECT_STATUSES,
+    HttpClient,
+    Request,
+    Response,
+    build_conditions,
+    get_validators,
+    is_temporary,
+)
 from stoker.http.url import parse_url
 
 CONNECTOR = "boards"  # what caps, rates and stops of boards and feeds go by
-
 DEADLINE = timedelta(seconds=30)
-
 MAX_BYTES = 10_000_000
-
 MAX_REDIRECTS = 3
-
-RETRY_STATUSES = (408, 425, 429)
-
 _BOARD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-_MAX_VALIDATOR_LENGTH = 500
-
-_PRINTABLE = re.compile(r"[\x20-\x7e]*")
-
 HostSlot = Callable[[str], AbstractAsyncContextManager[None]]
 """Waits until a call to a host may go, and learns from how it went."""
 
@@ -92,10 +89,8 @@ async def get_if_changed(
     be used, TransientError when later may work.
     """
     headers = {"accept": accept}
-    if known is not None and known.etag:
-        headers["if-none-match"] = known.etag
-    elif known is not None and known.last_modified:
-        headers["if-modified-since"] = known.last_modified
+    if known is not None:
+        headers |= build_conditions(etag=known.etag, last_modified=known.last_modified)
     call = Request(
         method="GET",
         url=f"{url}?{urlencode(params)}" if params else url,
@@ -110,8 +105,11 @@ async def get_if_changed(
             return BoardResponse(body=None, truncated=False, validators=known)
         if reply.status != 200:
             raise _to_error(reply, who=who)
+    etag, last_modified = get_validators(reply)
     return BoardResponse(
-        body=reply.body, truncated=reply.truncated, validators=_read_validators(reply)
+        body=reply.body,
+        truncated=reply.truncated,
+        validators=Validators(etag=etag, last_modified=last_modified),
     )
 
 
@@ -122,7 +120,7 @@ async def ping_host(
     call = Request(method="GET", url=url, deadline=deadline, max_bytes=1_000)
     async with turn(parse_url(url).host):
         reply = await _send_call(http, call, who=who)
-        if reply.status in RETRY_STATUSES or reply.status >= 500:
+        if is_temporary(reply.status):
             raise _to_error(reply, who=who)
     return f"{who} answers"
 
@@ -158,7 +156,7 @@ async def _send_call(http: HttpClient, call: Request, *, who: str) -> Response:
 def _to_error(reply: Response, *, who: str) -> StokerError:
     if reply.status in (404, 410):
         return PermanentError(f"{who} has no such list any more or yet ({reply.status})")
-    if reply.status in RETRY_STATUSES or reply.status >= 500:
+    if is_temporary(reply.status):
         return TransientError(
             f"{who} asks us to come back later ({reply.status})",
             retry_after=parse_retry_after(reply.headers),
@@ -168,19 +166,8 @@ def _to_error(reply: Response, *, who: str) -> StokerError:
     return PermanentError(f"{who} does not let us read it ({reply.status})")
 
 
-def _read_validators(reply: Response) -> Validators:
-    def read_header(name: str) -> str:
-        value = reply.headers.get(name, "")
-        usable = len(value) <= _MAX_VALIDATOR_LENGTH and _PRINTABLE.fullmatch(value)
-        return value if usable else ""
-
-    return Validators(etag=read_header("etag"), last_modified=read_header("last-modified"))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardApi:
-    """How one vendor's boards are laid out."""
-
     name: str
     path: str  # with {board} where its name goes
     list_jobs: Callable[
@@ -291,15 +278,12 @@ class Board:
 
 
 class AllBoards:
-    """All boards together."""
-
     name = CONNECTOR
 
     def __init__(self, boards: Sequence[Board]) -> None:
         self._boards = boards
 
     async def check(self) -> Health:
-        """Find out whether every board is there. Never raises."""
         found = await asyncio.gather(*(board.check() for board in self._boards))
         away = [health.detail for health in found if not health.ok]
         if away:
@@ -328,5 +312,5 @@ class FileSource:
         self._path, self._company = directory / source.address, source.company
 
     async def read(self, known: Validators | None) -> AsyncIterator[Postings]:
-        async for batch in JobFiles().read_batches(self._path, company=self._company):
+        async for batch in read_job_file(self._path, company=self._company):
             yield batch

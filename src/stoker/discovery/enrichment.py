@@ -18,7 +18,6 @@ from stoker.base.errors import ConfigError
 from stoker.base.types import EnrichedJob, Job, JobScore
 
 MAX_COUNTED_TAGS = 3  # technologies after which more of them say nothing new
-
 BUCKETS = ("exceptional", "strong", "moderate", "weak")
 
 
@@ -81,7 +80,6 @@ def compute_stack_fit(stack: tuple[str, ...], wanted: tuple[str, ...]) -> float:
 
 
 def choose_job_bucket(score: float, rule: JobScoreRule) -> str:
-    """Return the word for a score."""
     limits = (rule.exceptional_from, rule.strong_from, rule.moderate_from)
     for bucket, limit in zip(BUCKETS, limits, strict=False):
         if score >= limit:
@@ -90,21 +88,13 @@ def choose_job_bucket(score: float, rule: JobScoreRule) -> str:
 
 
 VERSION = 1  # of enrichment; a source enriched by an older version is read again in full
-
 MAX_TAGS = 30
-
 MAX_TEXT_LENGTH = 20_000  # characters of a posting's text that are looked at
-
 _TITLE_CACHE_SIZE = 4096  # cached: most postings share a title with another one
-
 _TOKEN = re.compile(r"\.?[A-Za-z0-9](?:[A-Za-z0-9+#.]*[A-Za-z0-9+#])?")
-
 _WORD = re.compile(r"[^\W_]+(?:[+#]+|\.[^\W_]+)?")
-
 _BRACKETED = re.compile(r"[(\[{][^()\[\]{}]*[)\]}]")
-
 _TITLE_SUFFIX = re.compile(r"\s(?:[-–—|@•]|//)\s.*$|[|;].*$")
-
 _LEVEL = re.compile(r"[ivx]{1,4}|l[0-9]|[0-9]+")
 
 _ABBREVIATIONS: Mapping[str, str] = MappingProxyType(
@@ -222,7 +212,6 @@ _CAPITALIZED_TAGS: Mapping[str, str] = MappingProxyType(  # as names only, with 
 )
 
 _CAPITALIZED_LOWER = frozenset(name.lower() for name in _CAPITALIZED_TAGS)
-
 _ROLE_WORDS = ("developer", "engineer", "programmer", "backend", "dev")
 
 _PAIR_TAGS: Mapping[tuple[str, str], str] = MappingProxyType(

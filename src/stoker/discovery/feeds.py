@@ -32,21 +32,13 @@ from stoker.http.client import HttpClient
 from stoker.http.url import parse_url
 
 NAME = "feed"
-
 ACCEPT = "application/rss+xml, application/atom+xml, application/xml;q=0.9, text/xml;q=0.8"
-
 MAX_BYTES = 5_000_000
-
 MAX_DEPTH = 100  # elements within elements
-
 _MAX_LENGTH = 4_000  # characters of one element, but for those that are texts
-
 _ITEM_TAGS = {"item", "entry"}
-
 _TEXT_TAGS = {"description", "summary", "content", "encoded"}  # only searched, never stored
-
 _FIELD_TAGS = {"title", "link", "guid", "id", "pubDate", "published", "updated", "date", "location"}
-
 _DATE_TAGS = ("published", "pubDate", "date", "updated")
 
 

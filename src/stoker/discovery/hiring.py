@@ -13,11 +13,9 @@ from stoker.accounts.model import CompanyId
 from stoker.context import TenantStores
 from stoker.discovery.matching import EmployerIndex, build_hiring_signal
 from stoker.discovery.sources import SourceSpec
-from stoker.heat.heat import HeatRule
-from stoker.heat.tiers import TierRule
+from stoker.heat.settings import HeatRule, TierRule
 
 PAGE_SIZE = 1000
-
 MAX_SOURCE_LENGTH = 1000  # characters of a signal's source that are stored
 
 

@@ -9,7 +9,6 @@ from stoker.discovery.enrichment import MAX_TEXT_LENGTH
 from stoker.discovery.model import RawPosting
 
 LEVER_URL = "https://api.lever.co"
-
 LEVER_PAGE_SIZE = 100
 
 

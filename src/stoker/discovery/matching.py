@@ -41,7 +41,6 @@ _HIRING_PHRASE = re.compile(
 )
 
 _AMBIGUOUS = CompanyId("")
-
 _MAX_NAME_LENGTH = 300  # characters of a name that are looked at
 
 
@@ -62,11 +61,9 @@ class EmployerIndex:
 
     @property
     def has_matches(self) -> bool:
-        """Whether any of them is an account's."""
         return any(self._found.values())
 
     def add_posting(self, source: SourceSpec, job: Job) -> None:
-        """Add the employer of a posting."""
         for key in _list_job_keys(source, job):
             self._found.setdefault(key, None)
 
@@ -134,9 +131,7 @@ def _list_company_keys(company: Company) -> Iterator[str]:
 
 
 KeyArray = NDArray[np.uint64]
-
 _TRACKING_PARAMETER = re.compile(r"utm_.*|gh_src|lever-source.*|source|src|ref|fbclid|gclid")
-
 _WORD_PATTERN = re.compile(r"[^\W_]+")
 
 

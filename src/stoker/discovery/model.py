@@ -17,21 +17,13 @@ from stoker.base.types import EnrichedJob, Job, JobId, Json, clean_text
 from stoker.discovery.enrichment import MAX_TEXT_LENGTH, enrich_job
 
 MAX_POSTINGS = 10_000  # of one board; the largest employers list fewer
-
 MAX_REJECTS = 1_000  # listed with their reasons; the others are only counted
-
 MAX_URL_LENGTH = 2_000
-
 MAX_LINE_LENGTH = 500
-
 _MIN_DATE, _MAX_DATE = datetime(1990, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 _NUMBER = re.compile(r"[0-9]{9,13}")
-
 _MILLISECONDS_FROM = 10**11  # as seconds that would be the year 5138
-
 _TAG = re.compile(r"<[^<>]{0,500}>")
 
 
@@ -52,8 +44,6 @@ class RawPosting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectedPosting:
-    """A posting that was not taken, and why."""
-
     where: str
     reason: str
 
@@ -98,7 +88,6 @@ class Postings:
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """The postings alone."""
         return tuple(listing.job for listing in self.listings)
 
 

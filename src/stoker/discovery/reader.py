@@ -19,7 +19,6 @@ from stoker.discovery.model import Postings, Validators
 from stoker.discovery.sources import PostingSource, SourceSpec
 
 MAX_ATTEMPTS = 3
-
 MAX_WAIT = timedelta(minutes=2)  # a source that wants to be left alone for longer, is
 
 

@@ -13,14 +13,11 @@ from stoker.discovery.sources import SourceState
 from stoker.runs.model import RunState
 
 MAX_REASONS = 20  # reasons of one kind that a person will read
-
 _STATES = tuple(SourceState)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReport:
-    """How reading one source went."""
-
     name: str
     state: SourceState
     reason: str = ""  # why it failed, or what was left out

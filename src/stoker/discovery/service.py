@@ -49,18 +49,13 @@ if TYPE_CHECKING:
     from stoker.settings import Settings
 
 KIND = "discovery"
-
 PAGE_SIZE = 1000
-
 TRUNCATED_REASON = "it lists more than is taken from one source"
-
 MAX_SHOWN_REJECTS = 100  # listed with their positions; the others are only counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveryOptions:
-    """What one discovery does."""
-
     sources: tuple[SourceSpec, ...]
     enrich: bool = False
     score: JobScoreRule = field(default_factory=JobScoreRule)
@@ -86,8 +81,6 @@ class _SourceCounts:
 
 
 class DiscoveryRun:
-    """The discovery of one tenant."""
-
     kind = KIND
 
     def __init__(
@@ -376,15 +369,12 @@ async def _delete_old_files(
 def build_discovery_options(
     own: Settings, *, enrich: bool | None = None, retention: RetentionRule | None = None
 ) -> DiscoveryOptions:
-    """Return the options of a tenant's discovery, from its settings and the caller."""
     section = own.discovery
     return DiscoveryOptions(
         sources=section.sources,
         enrich=section.enrich if enrich is None else enrich,
         score=section.build_score_rule(),
-        hiring=HiringRule(
-            strength=section.signal_strength, heat=own.heat.rule(), tiers=own.heat.tiers()
-        ),
+        hiring=HiringRule(strength=section.signal_strength, heat=own.heat, tiers=own.heat),
         concurrency=own.boards.concurrency,
         zone=own.scheduling.timezone,
         retention=retention,

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF009 - `_each` returns dataclass fields, made once and never changed
 """Settings of discovery: sources of postings, how postings score, and where files go.
 
 Each is a tenant's own.
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import is_storable
-from stoker.config.fields import BOOLEAN, PATH, FieldType, number
+from stoker.config.fields import BOOLEAN, PATH, FieldType, Section, number
 from stoker.config.fields import tenant_setting as _each
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def _hide_secrets(text: str) -> str:
 SOURCES = FieldType(
     name="sources of postings",
     allowed='a list such as ["greenhouse:acme", "feed:https://acme.com/jobs.rss", "file:jobs.csv"]',
-    read=_parse_sources,
+    parse=_parse_sources,
     format=_hide_secrets,
 )
 
@@ -64,7 +63,7 @@ def _parse_words(given: Any, typed: bool) -> tuple[str, ...]:
 
 
 WORDS = FieldType(
-    name="words", allowed=f"at most {MAX_WORDS} of them, separated by commas", read=_parse_words
+    name="words", allowed=f"at most {MAX_WORDS} of them, separated by commas", parse=_parse_words
 )
 
 
@@ -84,8 +83,8 @@ def _split_texts(given: Any, typed: bool, *, between: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoverySettings:
+@dataclass(frozen=True, kw_only=True)
+class DiscoverySettings(Section):
     """Where job postings are looked for, and what is made of them."""
 
     sources: tuple[SourceSpec, ...] = _each(

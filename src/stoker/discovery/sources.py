@@ -19,17 +19,11 @@ from stoker.base.types import is_storable
 from stoker.discovery.model import Listing, Postings, Validators
 
 MAX_ADDRESS_BYTES = 2_000  # bytes; places are looked up by name
-
 HIDDEN = "[secret]"
-
 _USER_PART = re.compile(r"//[^|\"\n]*@")  # as far as it could possibly go
-
 _QUERY_PART = re.compile(r"[?#][^\s|\"]+")
-
 _PART = re.compile(r"[^&;#]+")
-
 _BOARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
 _FILES = (".csv", ".jsonl", ".ndjson")
 
 _FORMAT_HINT = (
@@ -49,8 +43,6 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:
-    """One source named in the settings."""
-
     kind: SourceKind
     address: str  # a board's name, a feed's address, a file's path
     company: str = ""  # whose postings they are where the source does not say
@@ -187,13 +179,9 @@ class StoredListing:
 class ListingStore(Protocol):
     """What one tenant's sources of postings listed."""
 
-    async def save_source(self, seen: SourceRecord) -> None:
-        """Remember how a source was found, in place of what was known of it."""
-        ...
+    async def save_source(self, seen: SourceRecord) -> None: ...
 
-    async def list_sources(self) -> list[SourceRecord]:
-        """Return every source that was ever tried, in the order of their names."""
-        ...
+    async def list_sources(self) -> list[SourceRecord]: ...
 
     async def save_listings(self, source: str, listings: Sequence[Listing], *, at: datetime) -> int:
         """Remember that a source lists these now, in place of what was known of them.

@@ -305,7 +305,7 @@ class CompanyEnricher:
         log: LookupLog,
     ) -> AnswerT | None:
         outcome = await self._client.ask(
-            connector, question, account=company.id, run=self._run, ours=self._queue.is_owner
+            connector, question, account=company.id, run=self._run, still_owner=self._queue.is_owner
         )
         self._check_lease()
         return log.record_answer(step, connector.name, outcome)

@@ -22,7 +22,7 @@ from stoker.budgets.charges import Refusal
 from stoker.context import TenantStores
 from stoker.enrichment.enrich import CompanyEnricher, Enrichment
 from stoker.enrichment.model import WorkItem, WorkState, has_lookup_step
-from stoker.enrichment.pull_units import CRAWL, LookupPayments, PaidLookup
+from stoker.enrichment.pull_units import CRAWL, LookupPayments
 from stoker.enrichment.rationales import RationaleWriter
 from stoker.enrichment.skipped_steps import (
     MAX_REASON_LENGTH,
@@ -36,8 +36,8 @@ from stoker.enrichment.step_log import LookupLog
 from stoker.enrichment.work_queue import WorkQueue
 from stoker.heat.learn import LookupFeedback
 from stoker.leads.scoring import ScoreRule, score_lead
-from stoker.vendors.client import QueryResult
 from stoker.vendors.email_batches import EmailBatcher
+from stoker.vendors.model import VendorAnswer
 
 SYSTEM_ERRORS = (TransientError, UncertainError, ConfigError)
 """Errors of our own store or settings, which would fail for every company."""
@@ -51,22 +51,13 @@ class EnrichmentRule:
     score: ScoreRule
 
 
-class SiteFinder:
-    """Search for a company's site, only once its lookup is reserved."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidLookup:
+    """A lookup that may be taken, and how deep."""
 
-    def __init__(self, look: CompanyEnricher, before: CompanyRecord, book: LookupLog) -> None:
-        self._enricher = look
-        self._before = before
-        self._log = book
-        self.pages: Sequence[SearchHit] | None = None  # None: not searched yet
-
-    async def find_target(self, depth: Depth) -> bool:
-        """Say whether there is anything to look at this deep: a site, or what was found."""
-        if self._before.company.website:
-            return True
-        found = await self._enricher.find_pages(self._before, depth, self._log)
-        self.pages = found or ()
-        return found is not None
+    depth: Depth
+    pages: Sequence[SearchHit] | None = None  # None: the search was not made yet
+    has_target: bool = True  # or there was nothing, and nothing was paid
 
 
 class CompanyPipeline:
@@ -121,18 +112,16 @@ class CompanyPipeline:
                 raise PermanentError("it was never looked up; run the night with its lookup steps")
             if not self._queue.is_owner():
                 return None
-            site_finder = SiteFinder(self._enricher, before, log)
-            lookup = await self._pay_for_lookup(unit, site_finder, log)
+            lookup = await self._pay_for_lookup(unit, before, log)
             if isinstance(lookup, Refusal):
                 return lookup
-            log.record_cost(CRAWL, lookup.cost)
             if lookup.depth is not unit.depth:
                 because = "a deep look did not fit into what is left; this one is shallow"
                 log.skipped_steps.append(
                     SkippedStep(step=Step.CRAWL, cause=SkipReason.REFUSED, reason=because)
                 )
             enrichment = await self._enricher.enrich(
-                before, lookup.depth, log, searched=site_finder.pages
+                before, lookup.depth, log, searched=lookup.pages
             )
             await park()
             enrichment = await self._add_verdicts(enrichment, log)
@@ -169,18 +158,27 @@ class CompanyPipeline:
             )
 
     async def _pay_for_lookup(
-        self, item: WorkItem, site_finder: SiteFinder, log: LookupLog
+        self, item: WorkItem, before: CompanyRecord, log: LookupLog
     ) -> PaidLookup | Refusal:
+        """Reserve pull units, find the site, and pay; without a site nothing is paid.
+
+        No vendor is asked for the site when the units do not fit.
+        """
         if not has_lookup_step(self._steps):
-            return PaidLookup(
-                depth=item.depth
-            )  # no lookup: only what is known is verified or scored
-        lookup = await self._payments.pay(
-            item.company, item.depth, now=self._clock.now(), finds=site_finder.find_target
-        )
-        if isinstance(lookup, PaidLookup) and not lookup.has_target:
-            log.add_note("its site is unknown and was not found, so no lookup was paid for")
-        return lookup
+            return PaidLookup(depth=item.depth)  # only what is known is verified or scored
+        payment = await self._payments.reserve(item.company, item.depth, now=self._clock.now())
+        if isinstance(payment, Refusal):
+            return payment
+        if payment.reserved is None:
+            return PaidLookup(depth=payment.depth)
+        async with payment.reserved:
+            pages = await self._enricher.find_pages(before, payment.depth, log)
+            if pages is not None or before.company.website:
+                log.record_cost(CRAWL, await payment.settle())
+                return PaidLookup(depth=payment.depth, pages=pages)
+            await payment.reserved.release("there is nothing to look at")
+        log.add_note("its site is unknown and was not found, so no lookup was paid for")
+        return PaidLookup(depth=payment.depth, pages=(), has_target=False)
 
     def _finish_item(self, log: LookupLog) -> WorkItem:
         resets = [each.resets_at for each in log.skipped_steps if each.resets_at is not None]
@@ -197,7 +195,7 @@ class CompanyPipeline:
         with log.time_step(Step.VERIFY):
             for email, outcome in (await self._email_batcher.verify(emails)).items():
                 verified = log.record_answer(Step.VERIFY, self._verifier, outcome)
-                if isinstance(outcome, QueryResult) and verified is not None:
+                if isinstance(outcome, VendorAnswer) and verified is not None:
                     verdicts[email] = verified.verdict
         return replace(enrichment, contacts=apply_verdicts(enrichment.contacts, verdicts))
 

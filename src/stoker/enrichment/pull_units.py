@@ -7,53 +7,56 @@ nothing more.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from stoker.accounts.model import CompanyId
-from stoker.base.errors import ConflictError, PermanentError, TransientError
+from stoker.base.errors import ConflictError, TransientError
 from stoker.base.reasons import Reason
 from stoker.base.types import Depth, PullJobId
-from stoker.budgets.charges import Refusal, SpendRequest
-from stoker.budgets.gate import AlreadySpent, BudgetService, to_attempt
-from stoker.budgets.model import BudgetStore, Paid
+from stoker.budgets.charges import Refusal, SpendRequest, to_attempt
 from stoker.budgets.reservations import ReservationStatus
+from stoker.budgets.service import BudgetService, OpenReservation
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 
-CRAWL = "crawl"
+if TYPE_CHECKING:
+    from stoker.budgets.store import BudgetStore
 
+CRAWL = "crawl"
 PULL_UNITS = "pull_units"
 
 _MAX_ATTEMPTS = 100  # earlier reservations that were released; more are a bug
-
 _UNUSED_STATES = (ReservationStatus.RELEASED, ReservationStatus.EXPIRED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaidLookup:
-    """A lookup that may be taken, how deep, and what it cost this time."""
+class LookupPayment:
+    """The pull units of one lookup: reserved now, or paid for earlier today (None)."""
 
     depth: Depth
-    cost: Mapping[str, int] = field(default_factory=dict)
-    has_target: bool = True  # or there was nothing, and nothing was paid
+    price: Mapping[str, int] = field(default_factory=dict)
+    reserved: OpenReservation | None = None
 
-
-FindTarget = Callable[[Depth], Awaitable[bool]]
-"""Says whether there is anything to look at this deep; it may have to be searched for."""
-
-
-class _NoTargetError(PermanentError):
-    """There is nothing to look at, so the promise comes back."""
+    async def settle(self) -> Mapping[str, int]:
+        """Pay what is reserved; return what it cost, nothing if another run paid meanwhile."""
+        if self.reserved is None:
+            return {}
+        try:
+            await self.reserved.mark_sent()
+            await self.reserved.settle(self.price)
+        except ConflictError:
+            return {}
+        return self.price
 
 
 class LookupPayments:
-    """One tenant's looks at companies, in one run."""
+    """One tenant's lookups in one run. `prices` are pull units by depth."""
 
     def __init__(
         self,
-        gate: BudgetService,
+        budget: BudgetService,
         money: BudgetStore,
         *,
         prices: Mapping[Depth, int],
@@ -61,31 +64,30 @@ class LookupPayments:
         run: str,
         pull_id: Callable[[CompanyId, Depth, datetime], PullJobId] | None = None,
     ) -> None:
-        self._gate = gate
+        self._budget = budget
         self._money = money
         self._run = run
         self._prices = prices
         self._reset = reset
         self._pull_id = pull_id
 
-    async def pay(
-        self, company: CompanyId, depth: Depth, *, now: datetime, finds: FindTarget | None = None
-    ) -> PaidLookup | Refusal:
-        """Pay for a lookup, or for a shallow one when only that fits; or return the refusal.
+    async def reserve(
+        self, company: CompanyId, depth: Depth, *, now: datetime
+    ) -> LookupPayment | Refusal:
+        """Reserve the units of a lookup, or of a shallow one when only those fit.
 
-        Finds the target between reservation and payment: no vendor is asked when the units do not
-        fit, and nothing is paid when there is nothing to look up. Raises TransientError when the
-        budget cannot be read.
+        The caller enters what is reserved, and settles it once there is something to look up.
+        Raises TransientError when the budget cannot be read.
         """
-        outcome = await self._pay_at_depth(company, depth, now, finds)
+        outcome = await self._reserve_at_depth(company, depth, now)
         if isinstance(outcome, Refusal) and outcome.cap and depth is Depth.DEEP:
-            shallower = await self._pay_at_depth(company, Depth.SHALLOW, now, finds)
+            shallower = await self._reserve_at_depth(company, Depth.SHALLOW, now)
             return outcome if isinstance(shallower, Refusal) else shallower
         return outcome
 
-    async def _pay_at_depth(
-        self, company: CompanyId, depth: Depth, now: datetime, finds: FindTarget | None
-    ) -> PaidLookup | Refusal:
+    async def _reserve_at_depth(
+        self, company: CompanyId, depth: Depth, now: datetime
+    ) -> LookupPayment | Refusal:
         price = {PULL_UNITS: self._prices[depth]}
         request = SpendRequest(
             key=self._build_key(company, depth, now, price[PULL_UNITS]),
@@ -94,38 +96,31 @@ class LookupPayments:
             run=self._run,
             account=company,
         )
-
-        async def at_once() -> Paid[None]:
-            return Paid(answer=None, cost=price)
-
         for number in range(1, _MAX_ATTEMPTS + 1):
-            asked = to_attempt(request, number)
-            # Whichever run of today asked: to the gate, the same key in another one is a conflict.
-            reservation = await self._money.find_reservation(asked.key)
+            attempt = to_attempt(request, number)
+            # Whichever run of today asked: in another one, the same key would be a conflict.
+            reservation = await self._money.find_reservation(attempt.key)
             if reservation is None:
-                finding = _require_target(finds, depth) if finds is not None else None
                 try:
-                    outcome = await self._gate.spend(asked, at_once, passage=finding)
-                except _NoTargetError:
-                    return PaidLookup(depth=depth, has_target=False)
+                    outcome = await self._budget.reserve(attempt)
                 except ConflictError:
                     break  # another run has paid in this very moment
+                if isinstance(outcome, OpenReservation):
+                    return LookupPayment(depth=depth, price=price, reserved=outcome)
                 if isinstance(outcome, Refusal):
                     if outcome.reason == Reason.BUDGET_UNREADABLE:
                         # No cap is full: the worker pool tries this company again.
                         raise TransientError(outcome.message)
                     return outcome
-                if not isinstance(outcome, AlreadySpent):
-                    return PaidLookup(depth=depth, cost=price)
                 reservation = outcome.reservation
             if reservation.status not in _UNUSED_STATES:
                 if reservation.amounts != price:
                     raise ConflictError(
-                        f"{asked.key} was asked for at another price; it is the same pull until "
+                        f"{attempt.key} was asked for at another price; it is the same pull until "
                         "the next stretch of time begins"
                     )
                 break
-        return PaidLookup(depth=depth)  # paid for earlier today
+        return LookupPayment(depth=depth)  # paid for earlier today
 
     def _build_key(self, company: CompanyId, depth: Depth, now: datetime, price: int) -> str:
         if self._pull_id is not None:
@@ -134,20 +129,13 @@ class LookupPayments:
         return f"look/{company}/{day:%Y%m%dT%H%M}/{depth}/{price}"
 
 
-@asynccontextmanager
-async def _require_target(finds: FindTarget, depth: Depth) -> AsyncIterator[None]:
-    if not await finds(depth):
-        raise _NoTargetError("there is nothing to look at")
-    yield
-
-
 def build_pull_key(job: PullJobId) -> str:
     """Return what a pull's units are reserved under: the same pull is paid for once."""
     return f"pull/{job}"
 
 
 async def is_paid(money: BudgetStore, job: PullJobId) -> bool:
-    """Say whether a pull was paid for, or may have been; a promise that came to nothing is none."""
+    """Return whether a pull was paid for, or may have been; a released reservation is none."""
     for number in range(1, _MAX_ATTEMPTS + 1):
         reservation = await money.find_reservation(f"{build_pull_key(job)}/{number}")
         if reservation is None:

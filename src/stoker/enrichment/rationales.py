@@ -22,7 +22,8 @@ from stoker.leads.rationale import (
     build_rationale_query,
 )
 from stoker.leads.scoring import ScoreRule
-from stoker.vendors.client import QueryResult, VendorClient
+from stoker.vendors.client import VendorClient
+from stoker.vendors.model import VendorAnswer
 
 NO_ACCOUNT = ""  # no account: an answer is about features, not about one company
 
@@ -55,9 +56,9 @@ class RationaleWriter:
             build_rationale_query(score, self._rule),
             account=NO_ACCOUNT,
             run=self._run,
-            ours=self._is_owner,
+            still_owner=self._is_owner,
         )
-        if not isinstance(outcome, QueryResult):
+        if not isinstance(outcome, VendorAnswer):
             _note_unchanged(book, format_missing_answer(self._model.name, outcome))
             return score
         answer = book.record_answer(Step.SCORE, self._model.name, outcome)

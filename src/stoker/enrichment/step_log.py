@@ -24,8 +24,7 @@ from stoker.enrichment.skipped_steps import (
     replace_url_with_vendor,
 )
 from stoker.vendors.answers import CacheableAnswer
-from stoker.vendors.attempts import VendorFailure
-from stoker.vendors.client import QueryResult
+from stoker.vendors.model import VendorAnswer, VendorFailure
 
 AnswerT = TypeVar("AnswerT", bound=CacheableAnswer)
 
@@ -58,10 +57,10 @@ class LookupLog:
             self._seconds[step.value] = self._seconds.get(step.value, 0.0) + took
 
     def record_answer(
-        self, step: Step, connector: str, outcome: QueryResult[AnswerT] | Refusal | VendorFailure
+        self, step: Step, connector: str, outcome: VendorAnswer[AnswerT] | Refusal | VendorFailure
     ) -> AnswerT | None:
         """Write down how asking a vendor went; return its answer, if there is one."""
-        if isinstance(outcome, QueryResult):
+        if isinstance(outcome, VendorAnswer):
             self.record_cost(connector, outcome.cost)
             if outcome.note:
                 self.add_note(f"{step}: {connector} was {outcome.note}")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from stoker.base.clock import CLOCK_TOLERANCE
+from stoker.base.formats import format_duration
 from stoker.base.types import Step
 from stoker.budgets.statements import RunCost, RunCostCounter
-from stoker.calendar.timezones import format_duration
 from stoker.context import TenantStores
 from stoker.crm.upsert import was_undone
 from stoker.enrichment.model import WorkItem, WorkState

@@ -6,14 +6,10 @@ no heartbeat.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
 from stoker.accounts.model import CompanyRecord
 from stoker.base.clock import Clock
-from stoker.base.errors import StokerError
 from stoker.enrichment.model import WorkItem, WorkStore
 
 LEASE_LENGTH = timedelta(seconds=60)
@@ -21,24 +17,6 @@ LEASE_LENGTH = timedelta(seconds=60)
 HEARTBEAT_INTERVAL = timedelta(seconds=15)
 
 LEASE_LOST = "this process was held still for so long that another one may have its work by now"
-
-
-@asynccontextmanager
-async def send_heartbeats(units: WorkQueue, *, clock: Clock) -> AsyncIterator[None]:
-    """Extend the queue's claims at intervals while the block runs."""
-
-    async def show_life() -> None:
-        while True:
-            await clock.sleep(HEARTBEAT_INTERVAL)
-            with suppress(StokerError):  # a store that is away for long is noticed by the work
-                await units.extend_claims()
-
-    showing = asyncio.create_task(show_life())
-    try:
-        yield
-    finally:
-        showing.cancel()
-        await asyncio.wait({showing})
 
 
 class WorkQueue:

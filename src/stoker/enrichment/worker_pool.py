@@ -13,15 +13,14 @@ from datetime import timedelta
 from typing import TypeVar
 
 from stoker.base.clock import Clock
-from stoker.base.errors import ConfigError, StokerError
+from stoker.base.errors import StokerError
+from stoker.base.retry import retry
 from stoker.budgets.charges import Refusal
 from stoker.enrichment.model import WorkItem
-from stoker.enrichment.pipeline import SYSTEM_ERRORS, CompanyPipeline
+from stoker.enrichment.pipeline import CompanyPipeline
 from stoker.enrichment.work_queue import WorkQueue
 
-MAX_ATTEMPTS = 4  # of anything while the store is away
-
-FIRST_WAIT = timedelta(seconds=1)  # doubled each time
+RETRY_DELAYS = tuple(timedelta(seconds=wait) for wait in (1, 2, 4))  # while the store is away
 
 ResultT = TypeVar("ResultT")
 
@@ -104,16 +103,7 @@ class WorkerPool:
 
     async def _retry(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """Run the work, and again when the store fails for a moment."""
-        wait = FIRST_WAIT
-        for left in reversed(range(MAX_ATTEMPTS)):
-            try:
-                return await work()
-            except SYSTEM_ERRORS as error:
-                if not left or isinstance(error, ConfigError):
-                    raise
-            await self._clock.sleep(wait)
-            wait *= 2
-        raise AssertionError("the last try always returns or raises")
+        return await retry(work, delays=RETRY_DELAYS, sleep=self._clock.sleep)
 
 
 class _WorkerSlot:

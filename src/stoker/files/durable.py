@@ -7,27 +7,26 @@ bytes mean is their owner's business. Needs a POSIX file system.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import os
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 from stoker.base.errors import ConfigError, StokerError, TransientError, UncertainError
 
 TMP = ".tmp"  # how the name of everything unfinished ends; whoever has the lock may remove it
-
+_ALREADY_THERE = "{} is already there; --force replaces it"
 _FULL_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
 _PERMISSION_ERRORS = {errno.EROFS, errno.EACCES, errno.EPERM}
-
 _KIND_ERRORS = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
-
 _BUSY_ERRORS = {errno.ENOENT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
 
 
@@ -127,6 +126,54 @@ class Disk:
                     _remove_folder(path)
                 else:
                     path.unlink(missing_ok=True)
+
+
+@contextmanager
+def create_file(path: Path, *, replace: bool, make_folder: bool = False) -> Iterator[BinaryIO]:
+    """Lend a stream; when the block ends well, its bytes are durably at the path.
+
+    For files that belong to people: without `replace`, never over another one. Raises ConfigError
+    when something is there already, or nothing can be.
+    """
+    if path.exists() and not replace:
+        raise ConfigError(_ALREADY_THERE.format(path))
+    beside = path.with_name(f".{path.name}.{os.getpid()}{TMP}")
+    try:
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with beside.open("wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            if replace:
+                beside.replace(path)
+            else:
+                _link_new(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _link_new(beside: Path, path: Path) -> None:
+    try:
+        path.hardlink_to(beside)  # unlike a rename it fails when somebody was faster
+    except FileExistsError:
+        raise ConfigError(_ALREADY_THERE.format(path)) from None
+
+
+@asynccontextmanager
+async def create_file_in_thread(path: Path) -> AsyncIterator[BinaryIO]:
+    """Replace a file as `create_file` does; nothing of it holds the event loop up."""
+    creation = create_file(path, replace=True, make_folder=True)
+    stream = await asyncio.to_thread(creation.__enter__)
+    try:
+        yield stream
+    except BaseException as error:
+        await asyncio.to_thread(creation.__exit__, type(error), error, error.__traceback__)
+        raise
+    await asyncio.to_thread(creation.__exit__, None, None, None)
 
 
 class FileLock:

@@ -1,6 +1,6 @@
-"""Records of a CSV file from strangers, one by one, in memory that does not grow with the file.
+"""Read tables from strangers, CSV or JSON lines, row by row in constant memory.
 
-Each record comes with its line, as cells or with the reason why it is none: a line too long, bytes
+Each row comes with its line, as cells or with the reason why there are none: a line too long, bytes
 that are no UTF-8, a quote never closed, another number of cells than the first. A fault costs the
 line it is in; the next line is read as if nothing had been. What cells mean is not known here.
 """
@@ -8,18 +8,33 @@ line it is in; the next line is read as if nothing had been. What cells mean is 
 from __future__ import annotations
 
 import csv
+import re
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-MAX_LINE_BYTES = 64 * 1024  # bytes; a real one has some hundred
+from stoker.base.errors import ConfigError, PermanentError
+from stoker.base.strict_json import parse_json
+from stoker.base.types import Json, clean_text
 
-MAX_RECORD_LINES = 20  # that one record may go over, inside of quotes
-
-MAX_SHOWN = 2_000  # characters of a record that cannot be read
-
+JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
+MAX_LINE_BYTES = 64 * 1024  # a real line has some hundred
+MAX_COLUMNS = 500
+_MAX_SHOWN = 2_000  # characters of a record that cannot be read
 _BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLimits:
+    line_bytes: int = MAX_LINE_BYTES
+    record_lines: int = 20  # that one record may go over, inside of quotes
+    # Refuse lines that are not UTF-8 and rows with another number of cells than the first;
+    # otherwise bad bytes become U+FFFD, and missing cells are empty.
+    strict: bool = True
+
+
+STRICT = TableLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +47,106 @@ class CsvRow:
     text: str = ""
 
 
-class Readable(Protocol):
-    """Bytes that can be read line by line."""
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One row: its cells by column, or what is wrong with it."""
 
+    line: int
+    cells: Mapping[str, Json] = field(default_factory=dict)
+    wrong: str = ""
+
+
+class Readable(Protocol):
     def readline(self, size: int, /) -> bytes:
         """Return the next line with its end, or at most so many bytes of it."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    text: str
-    wrong: str = ""
+def read_table(
+    stream: Readable,
+    columns: Mapping[str, Sequence[str]],
+    *,
+    required: Sequence[str] = (),
+    json_lines: bool = False,
+    limits: TableLimits = STRICT,
+) -> Iterator[TableRow]:
+    """Yield each row by its column.
+
+    `columns` are the names people give each column, in small letters with underscores; the first
+    that is there counts, others are left out. Raises ConfigError when the first line of CSV does
+    not name the required ones.
+    """
+    if json_lines:
+        yield from _read_json_lines(stream, columns, limits)
+        return
+    rows = read_csv(stream, limits)
+    header = next(rows, None)
+    names = [] if header is None else [normalize_column(cell) for cell in header.cells]
+    found = _find_columns(names[:MAX_COLUMNS], columns)
+    if header is None or header.wrong or not set(required) <= found.keys():
+        optional = ", ".join(name for name in columns if name not in required)
+        raise ConfigError(
+            f"the first line must name its columns: {' and '.join(required)}, "
+            f"and {optional} if known"
+        )
+    places = [(column, names.index(name)) for column, name in found.items()]
+    for row in rows:
+        if row.wrong:
+            yield TableRow(row.line, wrong=row.wrong)
+        elif any(row.cells):
+            width = len(row.cells)
+            yield TableRow(row.line, {n: row.cells[at] for n, at in places if at < width})
 
 
-def read_csv(stream: Readable) -> Iterator[CsvRow]:
+def normalize_column(name: str) -> str:
+    """Return a column's name as it is compared: small letters, underscores for spaces."""
+    return re.sub(r"[\s-]+", "_", clean_text(name[:100]).strip().casefold())
+
+
+def _find_columns(
+    names: Sequence[str] | Mapping[str, Json], columns: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
+    found = {
+        column: next((known for known in aliases if known in names), "")
+        for column, aliases in columns.items()
+    }
+    return {column: name for column, name in found.items() if name}
+
+
+def _read_json_lines(
+    stream: Readable, columns: Mapping[str, Sequence[str]], limits: TableLimits
+) -> Iterator[TableRow]:
+    for number, raw, wrong in _read_lines(stream, limits):
+        if wrong:
+            yield TableRow(number, wrong=wrong)
+        elif raw.strip():
+            try:
+                data = parse_json(raw)
+            except PermanentError:
+                yield TableRow(number, wrong="it is no JSON")
+                continue
+            if not isinstance(data, Mapping):
+                yield TableRow(number, wrong="it is no JSON object")
+                continue
+            values = {normalize_column(name): value for name, value in data.items()}
+            found = _find_columns(values, columns)
+            yield TableRow(number, {column: values[name] for column, name in found.items()})
+
+
+def read_csv(stream: Readable, limits: TableLimits = STRICT) -> Iterator[CsvRow]:
     """Yield every record, the header first; it says how many cells the others have."""
-    lines, waiting, width = _read_lines(stream), deque[_Line](), 0
+    lines = (_decode_line(*line, strict=limits.strict) for line in _read_lines(stream, limits))
+    waiting, width = deque[CsvRow](), 0
     while (line := waiting.popleft() if waiting else next(lines, None)) is not None:
         if line.wrong:
-            yield _build_bad_row(line, line.wrong)
+            yield CsvRow(line.line, wrong=line.wrong, text=line.text[:_MAX_SHOWN])
             continue
         if not line.text.strip():
             continue
-        cells, text, more = _parse_cells(line.text), line.text, list[_Line]()
-        while cells is None and len(more) + 1 < MAX_RECORD_LINES and len(text) < MAX_LINE_BYTES:
+        cells, text, more = _parse_cells(line.text), line.text, list[CsvRow]()
+        while (
+            cells is None and len(more) + 1 < limits.record_lines and len(text) < limits.line_bytes
+        ):
             following = waiting.popleft() if waiting else next(lines, None)
             if following is None:
                 break
@@ -65,37 +154,43 @@ def read_csv(stream: Readable) -> Iterator[CsvRow]:
             if following.wrong:
                 break
             text += following.text
-            cells = _parse_cells(text)
-        if cells is not None and width in (0, len(cells)) and not _has_rows_inside(more, width):
+            # Only a line with a quote in it can close one.
+            cells = _parse_cells(text) if '"' in following.text else None
+        fits = not limits.strict or (width in (0, len(cells or ())) and not _swallows(more, width))
+        if cells is not None and fits:
             width = width or len(cells)
-            yield CsvRow(line.number, cells, text=text[:MAX_SHOWN])
+            yield CsvRow(line.line, cells, text=text[:_MAX_SHOWN])
             continue
         # Whatever was taken along may be good rows: only this line pays for its quote.
         waiting.extendleft(reversed(more))
-        if cells is None or more:
-            yield _build_bad_row(line, "a quote in it is never closed, or is out of place")
-        else:
-            yield _build_bad_row(
-                line, f"it has {len(cells)} cells where the first line has {width}"
-            )
+        wrong = "a quote in it is never closed, or is out of place"
+        if cells is not None and not more:
+            wrong = f"it has {len(cells)} cells where the first line has {width}"
+        yield CsvRow(line.line, wrong=wrong, text=line.text[:_MAX_SHOWN])
 
 
-def _read_lines(stream: Readable) -> Iterator[_Line]:
+def _read_lines(stream: Readable, limits: TableLimits) -> Iterator[tuple[int, bytes, str]]:
+    """Yield each line with its number, and what is wrong with it as a line."""
     number = 0
-    while raw := stream.readline(MAX_LINE_BYTES + 1):
+    while raw := stream.readline(limits.line_bytes + 1):
         number += 1
         if number == 1:
             raw = raw.removeprefix(_BOM)
-        if len(raw) > MAX_LINE_BYTES:
-            begins = raw[:MAX_SHOWN].decode(errors="replace")
-            while not raw.endswith(b"\n") and (raw := stream.readline(MAX_LINE_BYTES)):
-                pass
-            yield _Line(number, begins, f"its line has more than {MAX_LINE_BYTES} bytes")
+        if len(raw) <= limits.line_bytes:
+            yield number, raw, ""
             continue
-        try:
-            yield _Line(number, raw.decode())
-        except UnicodeDecodeError:
-            yield _Line(number, raw.decode(errors="replace"), "it is not UTF-8 text")
+        start = raw[:_MAX_SHOWN]
+        while not raw.endswith(b"\n") and (raw := stream.readline(limits.line_bytes)):
+            pass
+        yield number, start, f"its line has more than {limits.line_bytes} bytes"
+
+
+def _decode_line(number: int, raw: bytes, wrong: str, *, strict: bool) -> CsvRow:
+    try:
+        return CsvRow(number, wrong=wrong, text=raw.decode())
+    except UnicodeDecodeError:
+        wrong = wrong or ("it is not UTF-8 text" if strict else "")
+        return CsvRow(number, wrong=wrong, text=raw.decode(errors="replace"))
 
 
 def _parse_cells(text: str) -> list[str] | None:
@@ -109,11 +204,7 @@ def _parse_cells(text: str) -> list[str] | None:
     return rows[0] if len(rows) == 1 else None
 
 
-def _has_rows_inside(more: Sequence[_Line], width: int) -> bool:
+def _swallows(more: Sequence[CsvRow], width: int) -> bool:
     """Say whether a record over several lines swallowed rows: two stray quotes look like a cell."""
     inside = (_parse_cells(line.text) for line in more[:-1])
     return any(cells is not None and len(cells) == width for cells in inside)
-
-
-def _build_bad_row(line: _Line, wrong: str) -> CsvRow:
-    return CsvRow(line.number, wrong=wrong, text=line.text[:MAX_SHOWN])

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.base.types import to_utc
+from stoker.heat.settings import ChangeRateRule
 from stoker.heat.tiers import Tier
 
 Floats = NDArray[np.float64]
@@ -59,39 +60,18 @@ class ChangeRates:
         return self.days / self.changes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeRateRule:
-    """The prior of each tier, and how fast evidence fades."""
-
-    hot_changes_every: timedelta = timedelta(days=2)
-    warm_changes_every: timedelta = timedelta(days=7)
-    cold_changes_every: timedelta = timedelta(days=20)
-    # So many observed changes weigh as much as the prior. Half a change: accounts of one tier
-    # differ so much that the prior should give way to the first lookup that contradicts it.
-    weight: float = 0.5
-    half_life: timedelta = timedelta(days=90)
-
-    def __post_init__(self) -> None:
-        times = (self.hot_changes_every, self.warm_changes_every, self.cold_changes_every)
-        if not all(timedelta(minutes=1) <= each <= timedelta(days=36_600) for each in times):
-            raise ConfigError("the usual time between changes is a minute to a hundred years")
-        if not 0.01 <= self.weight <= 1000.0:
-            raise ConfigError(f"the weight of a first belief is 0.01 to 1000, not {self.weight!r}")
-        if not timedelta(hours=1) <= self.half_life <= timedelta(days=36_600):
-            raise ConfigError("what looks have shown fades by half in an hour to a hundred years")
-
-    def build_prior(self, ranks: Ints) -> ChangeRates:
-        """Return the estimates of accounts without history, by the ranks of their tiers."""
-        every = {
-            Tier.HOT: self.hot_changes_every,
-            Tier.WARM: self.warm_changes_every,
-            Tier.COLD: self.cold_changes_every,
-        }
-        by_rank = np.empty(len(every))
-        for tier, between in every.items():
-            by_rank[tier.rank] = self.weight * (between / _DAY)
-        days = by_rank[ranks]
-        return ChangeRates(changes=np.full(days.shape, self.weight), days=days)
+def build_prior(rule: ChangeRateRule, ranks: Ints) -> ChangeRates:
+    """Return the estimates of accounts without history, by the ranks of their tiers."""
+    every = {
+        Tier.HOT: rule.hot_changes_every,
+        Tier.WARM: rule.warm_changes_every,
+        Tier.COLD: rule.cold_changes_every,
+    }
+    by_rank = np.empty(len(every))
+    for tier, between in every.items():
+        by_rank[tier.rank] = rule.weight * (between / _DAY)
+    days = by_rank[ranks]
+    return ChangeRates(changes=np.full(days.shape, rule.weight), days=days)
 
 
 def compute_stale_chance(beliefs: ChangeRates, age: ArrayLike) -> Floats:
@@ -281,7 +261,7 @@ def _update_levels(
     ]
     if not compared:
         return after
-    prior = rule.build_prior(np.array([ranks[place] for place, *_ in compared], np.int64))
+    prior = build_prior(rule, np.array([ranks[place] for place, *_ in compared], np.int64))
     age = np.array([(at - facet.seen_at) / _DAY for _, facet, _, at in compared])
     changes = np.array([facet.changes for _, facet, _, _ in compared], np.float64)
     days = np.array([facet.days for _, facet, _, _ in compared], np.float64)

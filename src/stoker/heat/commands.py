@@ -89,8 +89,7 @@ async def _import_signals(
     asked: CommandContext, file: Path, named: str | None
 ) -> tuple[TenantId, ImportResult]:
     from stoker.calendar.timezones import get_zone
-    from stoker.heat.import_signals import import_signals
-    from stoker.heat.signal_files import read_signal_rows
+    from stoker.heat.import_signals import import_signals, read_signal_rows
 
     async with asked.open_app() as app:
         tenant = choose_tenant(app.settings, named)
@@ -98,8 +97,8 @@ async def _import_signals(
         done = await import_signals(
             app.backend.tenant(tenant),
             read_signal_rows(asked.directory / file),
-            heat=own.heat.rule(),
-            tiers=own.heat.tiers(),
+            heat=own.heat,
+            tiers=own.heat,
             zone=get_zone(own.scheduling.timezone),
             clock=app.clock,
         )
@@ -171,7 +170,7 @@ async def _list_top(
             heats = await app.backend.tenant(tenant).attention.list_hottest(
                 limit=limit, tier=Tier(tier.upper()) if tier else None
             )
-            now = score_heats(heats, now=app.clock.now(), rule=own.rule(), tiers=own.tiers())
+            now = score_heats(heats, now=app.clock.now(), rule=own, tiers=own)
             found += [(tenant, each) for each in now]
     found.sort(key=lambda pair: (-pair[1].score, pair[0], pair[1].account))
     return found[:limit]
@@ -223,7 +222,7 @@ async def _read_account(
         attention = app.backend.tenant(tenant).attention
         found = await attention.find_heat(company)
         if found is not None:
-            found = score_heat(found, now=app.clock.now(), rule=own.rule(), tiers=own.tiers())
+            found = score_heat(found, now=app.clock.now(), rule=own, tiers=own)
         return tenant, company, found, await attention.list_signals(company, limit=10)
 
 

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stoker.accounts.model import CompanyId
-from stoker.base.errors import ConfigError, PermanentError
+from stoker.base.errors import PermanentError
 from stoker.base.types import to_utc
-from stoker.heat.tiers import MAX_SIGNALS, Tier, TierRule, TierState, update_tier
+from stoker.heat.settings import MAX_SIGNALS, HeatRule, TierRule
+from stoker.heat.tiers import Tier, TierState, update_tier
 
 Floats = NDArray[np.float64]
 
@@ -30,8 +31,6 @@ Ints = NDArray[np.int64]
 _TICK = timedelta.resolution
 
 _MIN_DATE, _MAX_DATE = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
-
-_MAX_HALF_LIFE = timedelta(days=3660)
 
 _MIN_LEFT = 1e-12  # what has faded this far is gone
 
@@ -67,28 +66,6 @@ class Signal:
         if not _MIN_DATE <= at < _MAX_DATE:
             raise PermanentError(f"a signal's time is in the years 1900 to 8999, not {self.at}")
         object.__setattr__(self, "at", at)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeatRule:
-    """The weights of the factors, and how fast signals fade."""
-
-    posture_weight: float = 0.5
-    recency_weight: float = 0.3
-    volume_weight: float = 0.2
-    half_life: timedelta = timedelta(days=7)
-    volume_scale: float = 3.0  # so many fresh signals of full strength are half of all volume
-
-    def __post_init__(self) -> None:
-        weights = (self.posture_weight, self.recency_weight, self.volume_weight)
-        if not all(0.0 <= weight <= 1e6 for weight in weights) or sum(weights) < 1e-6:
-            raise ConfigError(f"weights are 0 or more and not all of them 0, not {weights}")
-        if not timedelta(minutes=1) <= self.half_life <= _MAX_HALF_LIFE:
-            raise ConfigError(
-                f"a half-life is 1 minute to {_MAX_HALF_LIFE.days} days, not {self.half_life}"
-            )
-        if not 1e-6 <= self.volume_scale <= 1e9:
-            raise ConfigError(f"the scale of volume is above 0, not {self.volume_scale!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

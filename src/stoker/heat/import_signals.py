@@ -5,18 +5,20 @@ Each batch is atomic: an import that stops half-way and is repeated counts each 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from stoker.accounts.model import CompanyId
 from stoker.base.clock import Clock
+from stoker.base.errors import ConfigError
 from stoker.context import TenantStores
-from stoker.heat.heat import HeatRule, Signal
-from stoker.heat.signal_files import SignalRow
-from stoker.heat.signals import parse_signal
-from stoker.heat.tiers import TierRule
+from stoker.files.tables import JSON_LINES_SUFFIXES, TableRow, read_table
+from stoker.heat.heat import Signal
+from stoker.heat.settings import HeatRule, TierRule
+from stoker.heat.signals import REQUIRED_COLUMNS, SIGNAL_COLUMNS, parse_signal
 
 BATCH_SIZE = 1000
 
@@ -40,9 +42,20 @@ class ImportResult:
             self.errors.append((line, because))
 
 
+def read_signal_rows(path: Path) -> Iterator[TableRow]:
+    """Yield every row of a file. Raises ConfigError when it cannot be read at all."""
+    json_lines = path.suffix.lower() in JSON_LINES_SUFFIXES
+    columns = {name: (name,) for name in SIGNAL_COLUMNS}
+    try:
+        with path.open("rb") as file:
+            yield from read_table(file, columns, required=REQUIRED_COLUMNS, json_lines=json_lines)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+
+
 async def import_signals(
     store: TenantStores,
-    rows: Iterable[SignalRow],
+    rows: Iterable[TableRow],
     *,
     heat: HeatRule,
     tiers: TierRule,

@@ -13,10 +13,8 @@ from stoker.accounts.model import CompanyRecord
 from stoker.base.types import Depth
 from stoker.context import TenantStores
 from stoker.crawl.model import SiteVisit
-from stoker.heat.beliefs import ChangeRateRule
-from stoker.heat.heat import HeatRule
+from stoker.heat.settings import ChangeRateRule, HeatRule, TierRule
 from stoker.heat.signals import compute_posture, observe_lookup
-from stoker.heat.tiers import TierRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

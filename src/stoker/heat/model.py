@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol
 
 from stoker.accounts.model import CompanyId
 from stoker.base.types import Json
-from stoker.heat.beliefs import AccountChangeRate, ChangeRateRule, LookupObservation
-from stoker.heat.heat import AccountHeat, HeatRule, Signal
-from stoker.heat.tiers import Tier, TierRule
+from stoker.heat.beliefs import AccountChangeRate, LookupObservation
+from stoker.heat.heat import AccountHeat, Signal
+from stoker.heat.settings import ChangeRateRule, HeatRule, TierRule
+from stoker.heat.tiers import Tier
 from stoker.ledger.chain import NewEntry
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,12 +21,7 @@ from stoker.base.types import TenantId, to_utc
 from stoker.db.codec import validate_json, validate_text
 from stoker.db.database import Database, Transaction, split_into_batches, to_db_time
 from stoker.db.values import MAX_KEY_BYTES, validate_key
-from stoker.heat.beliefs import (
-    AccountChangeRate,
-    ChangeRateRule,
-    LookupObservation,
-    learn_change_rates,
-)
+from stoker.heat.beliefs import AccountChangeRate, LookupObservation, learn_change_rates
 from stoker.heat.columns import (
     CHANGE_RATE_FIELDS,
     HEAT_FIELDS,
@@ -44,14 +39,14 @@ from stoker.heat.columns import (
 )
 from stoker.heat.heat import (
     AccountHeat,
-    HeatRule,
     Signal,
     clamp_signal_date,
     compute_heats,
     new_account_heat,
 )
 from stoker.heat.model import AccountColumns, AddedSignals, PlanRecord
-from stoker.heat.tiers import Tier, TierRule
+from stoker.heat.settings import ChangeRateRule, HeatRule, TierRule
+from stoker.heat.tiers import Tier
 from stoker.ledger.chain import NewEntry
 from stoker.ledger.store import append_entries
 
@@ -457,7 +452,7 @@ class SqlPullStore:
                     (self._tenant, record.run, number, part) for number, part in enumerate(parts)
                 ]
                 tx.execute_many(INSERT_PLAN_PART, rows)
-                append_entries(tx, self._tenant, [entry] if entry else [])
+                append_entries(tx, [entry] if entry else [])
                 return True
             known = [parse_plan_row(row) for row in tx.query(SELECT_PLAN, **key)]
             known_parts = [part for (part,) in tx.query(SELECT_PLAN_PARTS, **key)]

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from stoker.accounts.model import Candidate, CompanyId, LeadScore
 from stoker.base.clock import Clock
 from stoker.context import TenantStores
-from stoker.heat.heat import HeatRule, score_heats
+from stoker.heat.heat import score_heats
 from stoker.heat.model import PullStore
+from stoker.heat.settings import HeatRule, TierRule
 from stoker.heat.signals import compute_posture
-from stoker.heat.tiers import Tier, TierRule
+from stoker.heat.tiers import Tier
 from stoker.runs.model import RunState
 from stoker.runs.service import RunHandle, RunResult
 

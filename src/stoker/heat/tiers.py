@@ -16,11 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stoker.base.errors import ConfigError
-
-MAX_SIGNALS = 8  # times of an account's last signals; no promotion can ask for more
-
-_NONE = timedelta(0)
+from stoker.heat.settings import TierRule
 
 _DAY = timedelta(days=1)
 
@@ -45,51 +41,6 @@ class Tier(StrEnum):
 BY_RANK = (Tier.COLD, Tier.WARM, Tier.HOT)
 
 _RANKS = {tier: rank for rank, tier in enumerate(BY_RANK)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierRule:
-    """Every number of the tiers, with the defaults of the specification."""
-
-    hot_from: float = 0.7  # a score of at least this is HOT
-    warm_from: float = 0.4
-    hot_signals: int = 2  # so many signals within this time are HOT, whatever the score
-    hot_within: timedelta = timedelta(hours=1)
-    warm_signals: int = 1
-    warm_within: timedelta = timedelta(hours=6)
-    hot_cooldown: timedelta = timedelta(hours=4)
-    warm_cooldown: timedelta = timedelta(hours=24)
-    cold_cooldown: timedelta = timedelta(hours=48)  # before a cold account's lookups grow rare
-    hot_every: timedelta = timedelta(hours=1)
-    warm_every: timedelta = timedelta(hours=6)
-    cold_every: timedelta = timedelta(days=3)
-    coldest_every: timedelta = timedelta(days=7)
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.warm_from <= self.hot_from <= 1.0:
-            raise ConfigError(
-                "scores lie between 0 and 1, and HOT begins where WARM does or above, "
-                f"not {self.warm_from!r} and {self.hot_from!r}"
-            )
-        for number in (self.hot_signals, self.warm_signals):
-            if not 1 <= number <= MAX_SIGNALS:
-                raise ConfigError(f"a promotion takes 1 to {MAX_SIGNALS} signals, not {number}")
-        cooldowns = (self.hot_cooldown, self.warm_cooldown, self.cold_cooldown)
-        if min(cooldowns) < _NONE or min(self.hot_within, self.warm_within) <= _NONE:
-            raise ConfigError("a cooldown is no less than 0, and signals come within more than 0")
-        every = (_NONE, self.hot_every, self.warm_every, self.cold_every, self.coldest_every)
-        if list(every) != sorted(every) or self.hot_every == _NONE:
-            raise ConfigError(
-                "looks are more than 0 apart, and a colder tier's are no closer than a hotter's"
-            )
-
-    def cooldown(self, tier: Tier) -> timedelta:
-        """Return how long the score stays below before an account leaves this tier."""
-        return {
-            Tier.HOT: self.hot_cooldown,
-            Tier.WARM: self.warm_cooldown,
-            Tier.COLD: self.cold_cooldown,
-        }[tier]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +80,7 @@ def update_tier(
     if tier is standing.tier:
         return replace(standing, below_since=None)
     below_since = standing.below_since or now
-    if now - below_since < rule.cooldown(standing.tier) or standing.since == now:
+    if now - below_since < _get_cooldown(rule, standing.tier) or standing.since == now:
         return replace(standing, below_since=below_since)
     lower = BY_RANK[standing.tier.rank - 1]
     return TierState(tier=lower, since=now, below_since=now if tier is not lower else None)
@@ -144,6 +95,15 @@ def compute_intervals(ranks: Numbers, score: Numbers, quiet: Numbers, *, rule: T
     cold = np.where(quiet < rule.cold_cooldown / _DAY, often, cold)
     warm = np.where(ranks == Tier.WARM.rank, rule.warm_every / _DAY, cold)
     return np.where(ranks == Tier.HOT.rank, rule.hot_every / _DAY, warm)
+
+
+def _get_cooldown(rule: TierRule, tier: Tier) -> timedelta:
+    """Return how long the score stays below before an account leaves this tier."""
+    return {
+        Tier.HOT: rule.hot_cooldown,
+        Tier.WARM: rule.warm_cooldown,
+        Tier.COLD: rule.cold_cooldown,
+    }[tier]
 
 
 def _has_recent(latest: Sequence[datetime], number: int, within: timedelta, now: datetime) -> bool:

@@ -22,14 +22,13 @@ from stoker.base.errors import (
     UncertainError,
 )
 from stoker.base.retry import parse_retry_after
+from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
 from stoker.budgets.model import Health
 from stoker.http.client import HttpClient, Request, Response
-from stoker.http.strict_json import parse_json
 from stoker.http.url import parse_url
 
 MAX_CREDITS = 1_000_000  # for one call; who says more has not said what it charged
-
 _KEY = re.compile(r"[\x21-\x7e]{1,500}")
 
 
@@ -81,7 +80,6 @@ class VendorResponse:
 
 
 ErrorClassifier = Callable[[VendorResponse], StokerError | None]
-
 _COME_BACK_LATER = "asks us to come back later"
 
 DEFAULT_STATUSES: Mapping[int, StatusMeaning] = {
@@ -128,7 +126,7 @@ class VendorApi:
             base = parse_url(base_url)
         except PermanentError as error:
             raise ConfigError(f"{name}'s base address cannot be used: {error}") from error
-        if base.scheme != "https" and not base.host.endswith(".test"):
+        if not base.is_private:
             raise ConfigError(f"{name}'s base address must begin with https://: a key goes along")
         self.name = name
         self._http = http

@@ -8,34 +8,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from typing import Protocol
 
 from stoker.base.errors import UncertainError
 
 ACCEPT_ENCODING = "gzip, deflate"
-
 _STEP_BYTES = 64 * 1024
-
 _GZIP_MAGIC = b"\x1f\x8b"
-
 BodySink = Callable[[bytes], object]
 """Takes a body's pieces as they come, in order; raises UncertainError when it cannot."""
 
 _MAX_GZIP_MEMBERS = 1_000  # of one gzip body; each costs as much as a large piece
-
-
-class BodyDecoder(Protocol):
-    """Takes a body in piece by piece."""
-
-    full: bool  # there is more than was asked for
-
-    def add(self, piece: bytes) -> None:
-        """Take a piece in; what is too much sets `full` and is dropped."""
-        ...
-
-    def get_body(self) -> bytes:
-        """Return what came, at most as much as was asked for; nothing where it was handed on."""
-        ...
 
 
 def build_decoder(encoding: str, *, most: int, into: BodySink | None = None) -> BodyDecoder | None:
@@ -45,50 +27,49 @@ def build_decoder(encoding: str, *, most: int, into: BodySink | None = None) -> 
     """
     name = encoding.strip().lower()
     if name in ("", "identity"):
-        return IdentityDecoder(most, into)
+        return BodyDecoder(most, into)
     if name in ("gzip", "x-gzip", "deflate"):
         return DeflateDecoder(most, into)
     return None
 
 
-class IdentityDecoder:
-    """A body sent as it is."""
+class BodyDecoder:
+    """A body sent as it is, taken in piece by piece."""
 
     def __init__(self, most: int, into: BodySink | None = None) -> None:
         self._most = most
         self._pieces: list[bytes] = []
         self._sink: BodySink = into or self._pieces.append
         self._size = 0
-        self.full = False
+        self.full = False  # there is more than was asked for
 
     def add(self, piece: bytes) -> None:
+        """Take a piece in; what is too much sets `full` and is dropped."""
         room = self._most - self._size
         if len(piece) > room:
             piece, self.full = piece[:room], True
-        self._sink(piece)
-        self._size += len(piece)
+        if piece:
+            self._sink(piece)
+            self._size += len(piece)
 
     def get_body(self) -> bytes:
+        """Return what came, at most as much as was asked for; nothing where it was handed on."""
         return b"".join(self._pieces)
 
 
-class DeflateDecoder:
+class DeflateDecoder(BodyDecoder):
     """A body sent as gzip, zlib or raw deflate; several gzip members are one body.
 
     What its first two bytes say counts, not its header: "deflate" has always meant two things.
     """
 
     def __init__(self, most: int, into: BodySink | None = None) -> None:
-        self._most = most
-        self._pieces: list[bytes] = []
-        self._sink: BodySink = into or self._pieces.append
-        self._size = 0
+        super().__init__(most, into)
         self._wire = 0
         self._decompressor: zlib._Decompress | None = None
         self._waiting = b""  # too little to tell what comes
         self._members = 0
         self._ended = False  # what follows the end is padding
-        self.full = False
 
     def add(self, piece: bytes) -> None:
         self._wire += len(piece)
@@ -107,7 +88,7 @@ class DeflateDecoder:
     def get_body(self) -> bytes:
         if self._wire and not self.full and (self._decompressor is not None or not self._members):
             raise UncertainError("its compressed body breaks off")
-        return b"".join(self._pieces)
+        return super().get_body()
 
     def _start_member(self, left: bytes) -> bytes:
         """Choose how to go on from here, once two bytes are there to tell; return what is left."""
@@ -131,11 +112,7 @@ class DeflateDecoder:
             out = undo.decompress(left, min(room + 1, _STEP_BYTES))
         except zlib.error as error:
             raise UncertainError("its compressed body cannot be read") from error
-        if len(out) > room:
-            out, self.full = out[:room], True
-        if out:
-            self._sink(out)
-            self._size += len(out)
+        super().add(out)
         if undo.eof:
             self._decompressor = None
             self._members += 1

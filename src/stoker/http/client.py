@@ -1,8 +1,8 @@
 """The HTTP client that every connector and the crawler go through: one call, one bounded reply.
 
 It keeps one deadline over everything, bounds what it takes in, and follows redirects by its own
-rules. What a status means is not known here (`vendor` and the crawler say), nor which addresses
-may be visited (`core.urls` and `dialing` say). No header value and no query gets into an error.
+rules. What a status means is not known here, nor which addresses may be visited. No header value
+and no query gets into an error.
 """
 
 from __future__ import annotations
@@ -17,23 +17,20 @@ from datetime import timedelta
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.http.body import ACCEPT_ENCODING, BodySink
 from stoker.http.pool import ConnectionPool
-from stoker.http.response import ResponseParser
+from stoker.http.response import Outcome, ResponseParser
 from stoker.http.ssrf import SafeConnector
 from stoker.http.url import Url, parse_url, resolve_link
 
 MAX_REDIRECTS = 5
-
 REDIRECT_STATUSES = {301, 302, 303, 307, 308}
 
 # The only headers that go along to another origin; any other may be a credential.
 _SAFE_HEADERS = {"accept", "accept-language", "user-agent"}
-
+_RETRY_STATUSES = {408, 425, 429}
+_VALIDATOR = re.compile(r"[\x20-\x7e]{0,500}")
 _METHOD = re.compile(r"[A-Z]{3,10}")
-
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
-
 _RESERVED_HEADERS = {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
 
 
@@ -47,13 +44,9 @@ class Request:
     body: bytes | None = field(default=None, repr=False)
     deadline: timedelta
     max_bytes: int = 5_000_000
-    max_redirects: int = (
-        0  # redirects followed, at most MOST_HOPS; with none, a redirect is the reply
-    )
+    max_redirects: int = 0  # at most MAX_REDIRECTS; with none, a redirect is the reply
     billable: bool = False  # it may cost something: an answer we cannot take is then uncertain
-    body_sink: BodySink | None = (
-        None  # takes the body of a 200 piece by piece; the reply has none of it
-    )
+    body_sink: BodySink | None = None  # takes the body of a 200; the reply has none of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +59,25 @@ class Response:
     url: str  # where it ended
     truncated: bool  # there was more
     wire_bytes: int  # of the body, as sent
+
+
+def is_temporary(status: int) -> bool:
+    """Return whether a status asks us to come back later."""
+    return status in _RETRY_STATUSES or status >= 500
+
+
+def build_conditions(*, etag: str, last_modified: str) -> dict[str, str]:
+    """Return the headers that ask for a page only if it changed since these were sent."""
+    if etag:
+        return {"if-none-match": etag}
+    return {"if-modified-since": last_modified} if last_modified else {}
+
+
+def get_validators(reply: Response) -> tuple[str, str]:
+    """Return ETag and Last-Modified that can be sent back; an odd one counts as none."""
+    values = (reply.headers.get(name, "") for name in ("etag", "last-modified"))
+    etag, modified = (value if _VALIDATOR.fullmatch(value) else "" for value in values)
+    return etag, modified
 
 
 class HttpClient:
@@ -127,21 +139,20 @@ class HttpClient:
     async def _exchange(self, call: Request, address: Url, progress: _Progress) -> Response:
         request = self._build_request(call, address)
         answer, kept = await self._send_once(call, address, request, progress)
-        if answer.broken and kept and not answer.received_any and _can_resend(call):
+        if kept and answer.is_lost and _can_resend(call):
             # The server closed a connection while our request was on its way to it.
             answer, _ = await self._send_once(call, address, request, progress, afresh=True)
-        if answer.refused:
-            raise _build_refusal(
-                call, f"{address.display_text} answers in an encoding we did not ask for"
-            )
-        if answer.broken or answer.body is None:
-            raise UncertainError(f"{address.display_text} gave no whole answer: {answer.broken}")
+        if answer.outcome is Outcome.REFUSED:
+            why = f"{address.display_text} answers in an encoding we did not ask for"
+            raise UncertainError(why) if call.billable else PermanentError(why)
+        if answer.outcome is Outcome.BROKEN or answer.body is None:
+            raise UncertainError(f"{address.display_text} gave no whole answer: {answer.problem}")
         return Response(
             status=answer.status,
             headers=answer.headers,
             body=answer.body.get_body(),
             url=str(address),
-            truncated=answer.is_truncated,
+            truncated=answer.outcome is Outcome.TRUNCATED,
             wire_bytes=answer.body_bytes,
         )
 
@@ -162,7 +173,7 @@ class HttpClient:
         try:
             await connection.exchange(request, answer)
         finally:
-            self._connections.release(connection, keep=answer.keep)
+            self._connections.release(connection, keep=answer.reusable)
             answer.release()
         return answer, kept
 
@@ -197,10 +208,6 @@ class _Progress:
 def _can_resend(call: Request) -> bool:
     """Whether a request may be sent twice."""
     return call.method in ("GET", "HEAD") and not call.billable
-
-
-def _build_refusal(call: Request, why: str) -> PermanentError | UncertainError:
-    return UncertainError(why) if call.billable else PermanentError(why)
 
 
 def _build_redirect(call: Request, origin: Url, status: int, to: str) -> tuple[Request, Url]:

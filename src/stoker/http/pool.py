@@ -1,7 +1,6 @@
 """Connections kept open for the next request: so many in all, idle ones soon let go.
 
-One list per origin, so that finding one costs the same however many hosts there are. What goes
-over a connection is `http`'s business, where it may lead `dialing`'s.
+One list per origin, so that finding one costs the same however many hosts there are.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from stoker.http.url import Url
 # Below the five seconds after which common servers close: a request that crosses their closing
 # on the way would be lost.
 MAX_IDLE = timedelta(seconds=4)
-
 Origin = tuple[str, str, int]
 
 
@@ -86,8 +84,8 @@ class Connection(asyncio.Protocol):
             self._finish_if_done()
 
     def _finish_if_done(self) -> None:
-        if self._answer is not None and self._answer.done:
-            if not self._answer.keep:
+        if self._answer is not None and self._answer.outcome is not None:
+            if not self._answer.reusable:
                 self.abort()
             if self._waiting is not None and not self._waiting.done():
                 self._waiting.set_result(None)
@@ -113,8 +111,7 @@ class ConnectionPool:
         """Return a connection to this origin, kept or new, or certainly new. Give it back, always.
 
         Raises as `SafeConnector.connect`; also PermanentError when the other side cannot prove who
-        it
-        is, TransientError when TLS fails otherwise.
+        it is, TransientError when TLS fails otherwise.
         """
         await self._slots.acquire()
         self._busy += 1

@@ -6,58 +6,48 @@ bytes it is all wrapped in. Nothing here waits or knows where the bytes come fro
 
 from __future__ import annotations
 
+from enum import Enum, auto
+
 import httptools
 
 from stoker.base.errors import UncertainError
 from stoker.http.body import BodyDecoder, BodySink, build_decoder
 
 MAX_HEAD_BYTES = 128 * 1024  # bytes before the body; no honest server comes near it
-
 _MAX_FRAMING_BYTES = 1_000_000  # bytes that framing may take on top of twice the body
-
 _NO_BODY = {204, 304}
 
-_MAX_ERROR_BYTES = (
-    100_000  # bytes kept of an answer that is not the one somebody takes piece by piece
-)
+_MAX_ERROR_BYTES = 100_000  # kept of an answer that is not the one a sink takes
+
+
+class Outcome(Enum):
+    COMPLETE = auto()
+    TRUNCATED = auto()  # there was more than was asked for
+    REFUSED = auto()  # its encoding is one we did not ask for
+    BROKEN = auto()
 
 
 class ResponseParser:
-    """Takes in one answer. `done` when it is whole, cut at its bounds, refused, or broken.
+    """Takes in one answer until it has an `outcome`.
 
-    The body of a 200 is handed on `body_sink` whoever takes it, if anybody does, and kept
-    otherwise.
+    The body of a 200 goes into the sink piece by piece where there is one, and is kept otherwise.
     Its `on_` methods are called by the parser.
     """
 
     __slots__ = (
-        "_by_closing",
-        "_head_only",
-        "_into",
-        "_most",
-        "_parser",
-        "_wire",
-        "body",
-        "body_bytes",
-        "broken",
-        "done",
-        "has_head",
-        "headers",
-        "keep",
-        "refused",
-        "status",
-    )
+        "_by_closing", "_has_head", "_head_only", "_into", "_most", "_parser", "_wire",
+        "body", "body_bytes", "headers", "outcome", "problem", "reusable", "status",
+    )  # fmt: skip
 
     def __init__(self, *, method: str, most: int, into: BodySink | None = None) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}  # names in lower case
         self.body: BodyDecoder | None = None
         self.body_bytes = 0
-        self.has_head = False
-        self.done = False
-        self.keep = False  # the connection is good for another request
-        self.broken = ""  # why the answer cannot be taken
-        self.refused = False  # its encoding is one we did not ask for
+        self.outcome: Outcome | None = None  # None while more is to come
+        self.problem = ""  # what broke it
+        self.reusable = False  # the connection is good for another request
+        self._has_head = False
         self._head_only = method == "HEAD"
         self._by_closing = False
         self._most = most
@@ -73,17 +63,11 @@ class ResponseParser:
         )
 
     @property
-    def received_any(self) -> bool:
-        """Whether anything came at all."""
-        return self._wire > 0
-
-    @property
-    def is_truncated(self) -> bool:
-        """Whether there was more than was asked for."""
-        return self.body is not None and self.body.full
+    def is_lost(self) -> bool:
+        """Whether the connection ended before anything came."""
+        return self.outcome is Outcome.BROKEN and not self._wire
 
     def feed(self, data: bytes) -> None:
-        """Take in what came."""
         self._wire += len(data)
         try:
             self._parser.feed_data(data)
@@ -91,19 +75,19 @@ class ResponseParser:
             self._break("it wants to speak something else than HTTP")
         except httptools.HttpParserError:
             self._break("it is not HTTP as it should be")
-        if self.done:
+        if self.outcome is not None:
             return
-        if not self.has_head:
+        if not self._has_head:
             if self._wire > MAX_HEAD_BYTES:
                 self._break("its headers do not end")
         elif self._wire > 2 * self._most + _MAX_FRAMING_BYTES and self.body is not None:
             self.body.full = True
-            self._end(keep=False)
+            self._end(Outcome.TRUNCATED)
 
     def feed_eof(self) -> None:
         """Take in that the other side closed, in good order: the end of some answers."""
-        if not self.done and self.has_head and self._by_closing:
-            self._end(keep=False)
+        if self.outcome is None and self._has_head and self._by_closing:
+            self._end(Outcome.COMPLETE)
         self._break("it breaks off")
 
     def feed_loss(self) -> None:
@@ -121,22 +105,22 @@ class ResponseParser:
     # What the parser tells us.
 
     def on_message_begin(self) -> None:
-        if self.done:
-            self.keep = False  # more came than one answer: whose would the next one be?
+        if self.outcome is not None:
+            self.reusable = False  # more came than one answer: whose would the next one be?
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.has_head or self.done:
+        if self._has_head or self.outcome is not None:
             return  # trailers say nothing we want to know
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
-        if self.done:
+        if self.outcome is not None:
             return
         self.status = self._parser.get_status_code()
         if self.status < 200:
             return
-        self.has_head = True
+        self._has_head = True
         into = self._into if self.status == 200 else None
         if self._into is not None and into is None:
             self._most = min(self._most, _MAX_ERROR_BYTES)
@@ -145,12 +129,11 @@ class ResponseParser:
         )
         bodiless = self._head_only or self.status in _NO_BODY
         if self.body is None and not bodiless:
-            self.refused = True
-            self._end(keep=False)
+            self._end(Outcome.REFUSED)
         elif self._head_only:
             # The parser waits for the body that its headers speak of; we do not.
             self.body = build_decoder("", most=0)
-            self._end(keep=False)
+            self._end(Outcome.COMPLETE)
         elif bodiless:
             self.body = build_decoder("", most=0)
         self._by_closing = not bodiless and not (
@@ -158,7 +141,7 @@ class ResponseParser:
         )
 
     def on_body(self, piece: bytes) -> None:
-        if self.done or self.body is None:
+        if self.outcome is not None or self.body is None:
             return
         self.body_bytes += len(piece)
         try:
@@ -167,22 +150,22 @@ class ResponseParser:
             self._break(str(error))
             return
         if self.body.full:
-            self._end(keep=False)
+            self._end(Outcome.TRUNCATED)
 
     def on_message_complete(self) -> None:
-        if self.done:
+        if self.outcome is not None:
             return
-        if self.has_head:
-            self._end(keep=self._parser.should_keep_alive())
+        if self._has_head:
+            self._end(Outcome.COMPLETE, reusable=self._parser.should_keep_alive())
             return
         self.headers.clear()  # that was only a word before the answer, such as 100 Continue
 
-    def _end(self, *, keep: bool) -> None:
-        self.done = True
-        self.keep = keep
+    def _end(self, outcome: Outcome, *, reusable: bool = False) -> None:
+        self.outcome = outcome
+        self.reusable = reusable
 
     def _break(self, why: str) -> None:
-        if not self.done:
-            self.broken = why
-            self._end(keep=False)
-        self.keep = False
+        if self.outcome is None:
+            self.problem = why
+            self._end(Outcome.BROKEN)
+        self.reusable = False

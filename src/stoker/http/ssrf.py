@@ -16,25 +16,17 @@ from ipaddress import ip_address
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.http.addresses import is_public_text
-from stoker.http.url import PORTS
+from stoker.http.url import PORTS, is_sandbox_host
 
 RESOLVERS = 16  # names looked up at once; each lookup holds a thread
-
 RESOLVE_TIMEOUT = timedelta(seconds=5)
-
 CONNECT_TIMEOUT = timedelta(seconds=10)  # all of a host's addresses together
-
 MAX_ADDRESSES = 4  # addresses of one host that are tried
-
 _NO_SUCH_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
-
-_SANDBOX_SUFFIX = ".test"  # reserved: no such name ever exists on the internet
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedAddress:
-    """One address that was checked, as sockets want it."""
-
     family: int
     address: str
     port: int
@@ -44,8 +36,9 @@ def parse_sandbox_address(text: str) -> CheckedAddress:
     """Return where the make-believe internet listens: loopback and a port, nothing else."""
     host, _, port = text.rpartition(":")
     try:
-        address = ip_address(host.strip("[]"))
-        if not address.is_loopback or not 0 < int(port) < 65536:
+        address = ip_address(host[1:-1] if host[:1] + host[-1:] == "[]" else host)
+        is_number = port.isascii() and port.isdigit() and len(port) < 6
+        if not address.is_loopback or not is_number or not 0 < int(port) < 65_536:
             raise ValueError(text)
     except ValueError as error:
         raise ConfigError(
@@ -74,7 +67,7 @@ class SafeConnector:
         """
         if port not in PORTS.values():
             raise PermanentError(f"only ports 80 and 443 are visited, not {port}")
-        if self._sandbox is not None and host.endswith(_SANDBOX_SUFFIX):
+        if self._sandbox is not None and is_sandbox_host(host):
             return await _connect_first(host, [self._sandbox])
         opened = await _connect_first(host, await self._resolve(host, port))
         try:

@@ -18,11 +18,9 @@ from stoker.base.errors import PermanentError
 from stoker.http.addresses import is_public
 
 MAX_URL_LENGTH = 8_000  # characters; servers refuse longer ones anyway
-
 PORTS = {"http": 80, "https": 443}
-
+SANDBOX_SUFFIX = ".test"  # of every host of the sandbox; reserved, so never on the internet
 _MAX_SHOWN = 200  # characters of an address in a sentence
-
 _PARTS = re.compile(r"(?i:(https?))://([^/?#\\]*)(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 
 _BAD = re.compile(
@@ -30,9 +28,7 @@ _BAD = re.compile(
 )
 
 _PLAIN_TARGET = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%|]*")
-
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
@@ -57,6 +53,11 @@ class Url:
         return (self.scheme, self.host, self.port)
 
     @property
+    def is_private(self) -> bool:
+        """Whether nobody on the way can read or change what is sent: https, or the sandbox."""
+        return self.scheme == "https" or is_sandbox_host(self.host)
+
+    @property
     def display_text(self) -> str:
         """The address as it may stand in an error or a log: no query, bounded."""
         path = self.target.partition("?")[0]
@@ -64,6 +65,10 @@ class Url:
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.netloc}{self.target}"
+
+
+def is_sandbox_host(host: str) -> bool:
+    return host.endswith(SANDBOX_SUFFIX)
 
 
 def parse_url(text: str) -> Url:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import DefaultGroup, choose_tenants, tenants_option
+from stoker.cli.options import (
+    DefaultGroup,
+    choose_tenants,
+    limit_option,
+    min_score_option,
+    tenants_option,
+)
 from stoker.cli.output import json_option, pass_context, print_json, print_table, run_async
 from stoker.leads.commands_export import export_leads
 
@@ -27,29 +33,16 @@ def leads_group() -> None:
 
 @leads_group.command("list")
 @tenants_option
-@click.option(
-    "--min-score",
-    "--min",
-    "least",
-    type=click.FloatRange(0, 1),
-    metavar="SCORE",
-    help="Only with this score or more. Default: what becomes a lead in the CRM.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=20,
-    show_default=True,
-    help="Show at most this many.",
-)
+@min_score_option
+@limit_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV for spreadsheets, with sources.")
 @json_option
 @pass_context
 def leads(
     asked: CommandContext,
     tenants: tuple[str, ...],
-    least: float | None,
-    limit: int,
+    min_score: float | None,
+    limit: int | None,
     as_csv: bool,
     as_json: bool,
 ) -> None:
@@ -59,7 +52,7 @@ def leads(
     """
     if as_csv and as_json:
         raise ConfigError("--csv and --json are two ways to print the same; choose one")
-    found = run_async(_list_leads(asked, tenants, least=least, limit=limit))
+    found = run_async(_list_leads(asked, tenants, least=min_score, limit=limit))
     if as_csv:
         _print_csv(found)
     elif as_json:
@@ -73,7 +66,7 @@ def leads(
 
 
 async def _list_leads(
-    asked: CommandContext, tenants: tuple[str, ...], *, least: float | None, limit: int
+    asked: CommandContext, tenants: tuple[str, ...], *, least: float | None, limit: int | None
 ) -> list[tuple[TenantId, CompanyRecord]]:
     async with asked.open_app(only_to_read=True) as app:
         found: list[tuple[TenantId, CompanyRecord]] = []
@@ -84,7 +77,7 @@ async def _list_leads(
 
 
 async def _list_best(
-    app: App, tenant: TenantId, *, least: float, limit: int
+    app: App, tenant: TenantId, *, least: float, limit: int | None
 ) -> list[tuple[TenantId, CompanyRecord]]:
     accounts, after = app.backend.tenant(tenant).accounts, ""
     best: list[tuple[TenantId, CompanyRecord]] = []
@@ -126,7 +119,7 @@ def _lead_to_json(tenant: TenantId, dossier: CompanyRecord) -> Json:
 
 
 def _print_csv(found: list[tuple[TenantId, CompanyRecord]]) -> None:
-    from stoker.cli.export import open_export
+    from stoker.files.export import open_export
     from stoker.leads.export import LEAD_COLUMNS, to_lead_row
 
     with open_export("csv", LEAD_COLUMNS, out=None, replace=False) as file:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.export import open_export
 from stoker.cli.options import choose_tenants, tenants_option
 from stoker.cli.output import pass_context, print_json, print_text, run_async
+from stoker.files.export import open_export
 from stoker.leads.export import LEAD_COLUMNS, to_lead_row
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from decimal import Decimal
 from stoker.accounts.model import Bucket, LeadScore
 from stoker.base.errors import PermanentError
 from stoker.base.jsontools import get_line, get_object, get_text
+from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
 from stoker.budgets.model import Health, Paid
 from stoker.http.api_client import VendorApi
-from stoker.http.strict_json import parse_json
 from stoker.leads.scoring import ScoreRule
 from stoker.vendors.openai import NAME, Completion, OpenAiModel, Prices, Prompt
 

@@ -1,7 +1,7 @@
 """Chain ledger entries by digest, so that none can be removed or changed unnoticed.
 
 Each entry has the digest of the one before it. Entries are ordered by `seq`, never by time: clocks
-may go back. `LedgerStore` is what a store of entries does.
+may go back.
 """
 
 from __future__ import annotations
@@ -112,22 +112,6 @@ def to_canonical_text(note: NewEntry) -> str:
 
 def _compute_digest(seq: int, note: NewEntry, previous: str) -> str:
     return hashlib.sha256(f"{previous}[{seq},{to_canonical_text(note)}".encode()).hexdigest()
-
-
-class LedgerStore(Protocol):
-    """One tenant's ledger: it grows, and nothing else."""
-
-    async def append(self, notes: Sequence[NewEntry]) -> list[LedgerEntry]:
-        """Append entries in order, each chained to the one before; return them with number and
-        digest.
-
-        Atomic; of two callers one appends all its entries after the other's, so `seq` has no gaps.
-        """
-        ...
-
-    async def list_entries(self, *, after: int = 0, limit: int = 1000) -> list[LedgerEntry]:
-        """Return one page of the ledger in order, beginning after a seq."""
-        ...
 
 
 def validate_new_entry(note: NewEntry) -> NewEntry:

@@ -21,13 +21,15 @@ from stoker.budgets.verify import (
     verify_ledger,
     verify_operator_ledger,
 )
-from stoker.cli.export import FORMATS, open_export
 from stoker.cli.options import (
     choose_tenant,
     choose_tenants,
-    parse_time,
+    limit_option,
+    parse_period,
+    since_option,
     tenant_option,
     tenants_option,
+    until_option,
 )
 from stoker.cli.output import (
     Exit,
@@ -38,6 +40,7 @@ from stoker.cli.output import (
     print_text,
     run_async,
 )
+from stoker.files.export import FORMATS, open_export
 from stoker.ledger.query import LedgerFilter, get_data_text
 from stoker.ledger.read import list_latest, read_pages
 
@@ -45,9 +48,10 @@ if TYPE_CHECKING:
     from stoker.app import App
     from stoker.base.types import Json
     from stoker.budgets.verify import LedgerReport
-    from stoker.cli.export import Row
     from stoker.cli.output import CommandContext
-    from stoker.ledger.chain import LedgerEntry, LedgerStore
+    from stoker.files.export import Row
+    from stoker.ledger.chain import LedgerEntry
+    from stoker.ledger.store import LedgerStore
 
 ALL_TENANTS = "everybody"
 
@@ -100,16 +104,20 @@ EXPORT_COLUMNS = {
 
 _SEQ_RANGE = click.IntRange(1, 2**63 - 1)  # what every store can count to
 
+_ALL = 2**31  # entries; more than a terminal is sent
+
 _CHECKPOINT_PATTERN = re.compile(r"[0-9]{1,18}:[0-9a-f]{64}")
 
 _FILTER_OPTIONS = [
     click.option("--kind", metavar="KIND", help="Only entries of this kind, e.g. REFUSED."),
-    click.option("--reason", metavar="TEXT", help="Only with this reason code, or words of it."),
+    click.option("--code", metavar="CODE", help="Only with this reason code: CAP_TENANT_DAY."),
+    click.option("--text", metavar="WORDS", help="Only with these words in the reason."),
+    click.option("--reason", metavar="TEXT", hidden=True, help="A reason code, or words of it."),
     click.option("--account", metavar="ID", help="Only about this account."),
     click.option("--connector", metavar="NAME", help="Only about this connector."),
     click.option("--run", metavar="RUN", help="Only of this run, e.g. 20260207_013000."),
-    click.option("--since", metavar="TIME", help="Not before: a date, or a time with its offset."),
-    click.option("--until", metavar="TIME", help="Before: a date, or a time with its offset."),
+    since_option("Not before: a date, a time with its offset, or a span: 7d, 2h."),
+    until_option("Before this time, written like --since."),
 ]
 
 
@@ -129,13 +137,7 @@ def ledger() -> None:
 @tenants_option
 @shared_option
 @filter_options
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=20,
-    show_default=True,
-    help="Show at most this many.",
-)
+@limit_option
 @click.option("--before", type=_SEQ_RANGE, metavar="SEQ", help="Go on below this entry.")
 @json_option
 @pass_context
@@ -144,7 +146,7 @@ def list_entries(
     /,
     tenants: tuple[str, ...],
     shared: bool,
-    limit: int,
+    limit: int | None,
     before: int | None,
     as_json: bool,
     **filters: str | None,
@@ -155,7 +157,7 @@ def list_entries(
         tenants,
         _build_filter(**filters),
         shared=shared,
-        limit=limit,
+        limit=limit or _ALL,
         before=before,
         as_json=as_json,
     )
@@ -176,7 +178,7 @@ async def _list_entries(
     async with asked.open_app(only_to_read=True) as app:
         chosen = list_ledgers(app, tenants, shared=shared)
         if before is not None and len(chosen) > 1:
-            raise ConfigError("--before counts in one ledger; say whose with --tenant")
+            raise ConfigError("--before counts in one ledger; choose a tenant with --tenant")
         for whose, book in chosen:
             there = await list_latest(book, selection, before=before, limit=limit)
             found += [(whose, entry) for entry in there]
@@ -272,7 +274,7 @@ def verify(
     if shared and tenants:
         raise ConfigError("--shared is of no tenant; leave out --tenant, or --shared")
     if mark and not shared and len(set(tenants)) != 1:
-        raise ConfigError("--head is of one ledger; say whose with --tenant, or --shared")
+        raise ConfigError("--head is of one ledger; choose a tenant with --tenant, or --shared")
     return run_async(_verify_ledgers(asked, tenants, shared=shared, mark=mark, as_json=as_json))
 
 
@@ -433,10 +435,9 @@ def to_entry_json(tenant: str, entry: LedgerEntry) -> Json:
 
 
 def _build_filter(*, since: str | None, until: str | None, **rest: str | None) -> LedgerFilter:
-    start = parse_time(since, what="--since") if since else None
-    end = parse_time(until, what="--until") if until else None
-    if start and end and start >= end:
-        raise ConfigError(f"--since {start.isoformat()} is not before --until {end.isoformat()}")
+    from stoker.app import system_clock
+
+    start, end = parse_period(since, until, now=system_clock().now())
     return LedgerFilter(since=start, until=end, **rest)
 
 

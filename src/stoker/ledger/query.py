@@ -42,7 +42,9 @@ class LedgerFilter:
     """What must be true of an entry; what is None does not matter."""
 
     kind: str | None = None
-    reason: str | None = None
+    reason: str | None = None  # a code, or words of the reason
+    code: str | None = None
+    text: str | None = None  # words of the reason
     account: str | None = None
     connector: str | None = None
     run: str | None = None
@@ -58,7 +60,13 @@ class LedgerFilter:
             and (self.account is None or get_data_text(entry, "account") == self.account)
             and (self.run is None or get_data_text(entry, "run") == self.run)
             and (self.connector is None or _get_connector(entry) == self.connector)
-            and (self.reason is None or _matches_reason(entry, self.reason))
+            and (self.code is None or _has_code(entry, self.code))
+            and (self.text is None or _has_words(entry, self.text))
+            and (
+                self.reason is None
+                or _has_code(entry, self.reason)
+                or _has_words(entry, self.reason)
+            )
         )
 
 
@@ -76,9 +84,9 @@ def _get_connector(entry: LedgerEntry) -> str:
     return get_data_text(entry, "connector")
 
 
-def _matches_reason(entry: LedgerEntry, reason: str) -> bool:
-    # A code is a whole word and a sentence is searched: CAP_TENANT_DAY, or "lowered by hand".
-    return (
-        get_data_text(entry, "code") == reason.upper()
-        or reason.casefold() in entry.reason.casefold()
-    )
+def _has_code(entry: LedgerEntry, code: str) -> bool:
+    return get_data_text(entry, "code") == code.upper()
+
+
+def _has_words(entry: LedgerEntry, words: str) -> bool:
+    return words.casefold() in entry.reason.casefold()

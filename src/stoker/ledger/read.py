@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from stoker.ledger.chain import LedgerEntry, LedgerStore
+from stoker.ledger.chain import LedgerEntry
 from stoker.ledger.query import LedgerFilter
+
+if TYPE_CHECKING:
+    from stoker.ledger.store import LedgerStore
 
 PAGE_SIZE = 1000
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from stoker.base.clock import Clock
 from stoker.budgets.reservations import ReservationStatus
-from stoker.budgets.reserver import expire_reservations
+from stoker.budgets.service import expire_reservations
 from stoker.budgets.verify import verify_ledger
 from stoker.calendar.recurrence import Schedule
 from stoker.context import Backend, TenantStores

@@ -224,7 +224,9 @@ async def choose_participants(
 
     chosen = (choose_tenants if only_to_look else choose_active_tenants)(app.settings, named)
     if wish.from_run and len(chosen) > 1:
-        raise ConfigError("--from-manifest is about one tenant's run; say whose with --tenant")
+        raise ConfigError(
+            "--from-manifest is about one tenant's run; choose a tenant with --tenant"
+        )
     ready = []
     for tenant in chosen:
         stands = await check_readiness(app, tenant)

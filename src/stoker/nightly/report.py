@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from stoker.base.formats import format_duration
 from stoker.budgets.views import format_resume_command, format_stop, to_stop_json
-from stoker.calendar.timezones import format_duration
 from stoker.cli.output import print_table, print_text
 from stoker.enrichment.model import END_STATES, KIND
 from stoker.runs.model import RunState
@@ -291,7 +291,7 @@ def _print_line(label: str, text: str) -> None:
 
 def to_night_json(told: NightReport) -> Json:
     """Return how a night went, for programs: the run, and how many leads it found."""
-    from stoker.runs.commands import to_run_view
+    from stoker.runs.model import to_run_view
 
     return {**to_run_view(told.tenant, told.run), "leads": told.leads}
 

@@ -16,9 +16,9 @@ from stoker.accounts.model import CompanyId
 from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, StokerError
 from stoker.base.events import CompanyEnded, NightPlanned, Observer
+from stoker.base.heartbeat import send_heartbeats
 from stoker.base.types import Depth, PullJobId, Step
-from stoker.budgets.gate import BudgetService
-from stoker.budgets.reserver import expire_reservations
+from stoker.budgets.service import BudgetService, expire_reservations
 from stoker.context import TenantStores
 from stoker.crm.export import Exporter, ExporterFactory, ExportQueue, ExportResult
 from stoker.enrichment.deadline import DeadlineMonitor, ReadBackoffs, RunTimes, find_late_items
@@ -28,7 +28,7 @@ from stoker.enrichment.pipeline import CompanyPipeline, EnrichmentRule
 from stoker.enrichment.pull_units import LookupPayments
 from stoker.enrichment.rationales import RationaleWriter
 from stoker.enrichment.summary import RunSummary, format_lateness, summarize_run
-from stoker.enrichment.work_queue import WorkQueue, send_heartbeats
+from stoker.enrichment.work_queue import HEARTBEAT_INTERVAL, WorkQueue
 from stoker.enrichment.worker_pool import WorkerPool
 from stoker.heat.learn import LookupFeedback
 from stoker.nightly.plan import NightlyOptions, NightlyPlan
@@ -91,7 +91,9 @@ class NightlyRun:
         """Run the night. Caps, stops and failing vendors degrade it; the outcome says so."""
         name = Run(key=run.key, kind=run.kind).name
         items = WorkQueue(run.store.nights, name, owner=self._owner, clock=run.clock)
-        async with send_heartbeats(items, clock=run.clock):
+        async with send_heartbeats(
+            items.extend_claims, every=HEARTBEAT_INTERVAL, sleep=run.clock.sleep
+        ):
             return await self._run(run, name, items)
 
     async def _run(self, run: RunHandle, name: str, units: WorkQueue) -> RunResult:
@@ -227,7 +229,7 @@ class NightlyRun:
             self._vendors.verifier,
             run=name,
             wait=self._options.batch_wait,
-            ours=units.is_owner,
+            still_owner=units.is_owner,
         )
         return await stack.enter_async_context(batching)
 

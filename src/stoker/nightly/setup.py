@@ -11,8 +11,7 @@ from stoker.base.clock import Clock
 from stoker.base.types import Step, TenantId
 from stoker.budgets.caps import Cap
 from stoker.budgets.charges import Totals
-from stoker.budgets.gate import BudgetService
-from stoker.budgets.model import SharedStore
+from stoker.budgets.service import BudgetService
 from stoker.budgets.statements import compute_left
 from stoker.budgets.windows import ResetRule
 from stoker.context import Backend, TenantStores
@@ -30,6 +29,7 @@ from stoker.nightly.targets import UNLIMITED, DepthRule
 from stoker.vendors.client import VendorClient
 
 if TYPE_CHECKING:
+    from stoker.budgets.shared_store import OperatorStore
     from stoker.connectors import VendorFactory
     from stoker.settings import Settings
 
@@ -158,7 +158,7 @@ def build_nightly_run(
 
 def build_learning(own: Settings) -> LookupFeedback:
     """Return how a tenant's looks are learned from."""
-    return LookupFeedback(heat=own.heat.rule(), tiers=own.heat.tiers(), beliefs=own.pulls.beliefs())
+    return LookupFeedback(heat=own.heat, tiers=own.heat, beliefs=own.pulls)
 
 
 def build_capacity_reader(
@@ -192,7 +192,7 @@ async def read_capacity(
     store: TenantStores,
     caps: Sequence[Cap],
     *,
-    shared: SharedStore,
+    shared: OperatorStore,
     own: Settings,
     connectors: Sequence[str],
     reset: ResetRule,

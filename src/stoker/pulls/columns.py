@@ -12,28 +12,30 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stoker.base.errors import ConfigError
-from stoker.heat.beliefs import ChangeRateRule, ChangeRates, Floats, estimate_rates
+from stoker.base.reasons import Reason
+from stoker.heat.beliefs import ChangeRates, Floats, build_prior, estimate_rates
 from stoker.heat.heat import to_ticks
-from stoker.heat.tiers import BY_RANK, Tier, TierRule, compute_intervals
-from stoker.pulls.capacity import NO_CAP, Ints
-from stoker.pulls.worth import Objective, compute_account_value
+from stoker.heat.model import AccountColumns
+from stoker.heat.settings import ChangeRateRule
+from stoker.heat.tiers import BY_RANK, Tier, compute_intervals
+from stoker.pulls.settings import PullRule
+from stoker.pulls.worth import compute_account_value
 
 Column = NDArray[Any]
-
+Flags = NDArray[np.bool_]
+Floats32 = NDArray[np.float32]
+Ints = NDArray[np.int64]
 Rows = Ints | slice
 
-UNCAPPED = -1  # in a column of caps: there is none
-
-UNREADABLE = -1  # in the column of budgets: what is left is unknown, so nothing is spent
-
-NO_DOMAIN = -1
+NO_CAP = 10**15  # units; what has no cap is capped by this
+UNREADABLE = -1  # a budget that could not be read
 
 NEVER = -np.inf  # when an account was last looked up that never was
 
@@ -44,13 +46,6 @@ _TICKS_PER_DAY = _DAY // timedelta.resolution
 _MAX_UNITS = 10**6  # that one lookup costs
 
 _MAX_ACCOUNTS = 2**31
-
-
-class Policy(StrEnum):
-    """How lookups are chosen."""
-
-    OPTIMAL = "optimal"  # what they are worth, by what was learned
-    TIERS = "tiers"  # the table of tiers, by heat
 
 
 class Decision(IntEnum):
@@ -94,69 +89,65 @@ DEPTH_REFUSALS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullRule:
-    """Every number of a plan that does not belong to one account."""
+REASONS = {
+    Decision.FRESH_ENOUGH: Reason.FRESH_ENOUGH,
+    Decision.LOWER_VALUE: Reason.LOWER_VALUE,
+    Decision.CAP_TENANT_DAY: Reason.CAP_TENANT_DAY,
+    Decision.CAP_CONNECTOR_DAY: Reason.CAP_CONNECTOR_DAY,
+    Decision.CAP_SHARED_DAY: Reason.CAP_SHARED_DAY,
+    Decision.PAUSED: Reason.PAUSED,
+    Decision.COOLING_DOWN: Reason.COOLING_DOWN,
+    Decision.RATE_LIMIT: Reason.RATE_LIMIT,
+    Decision.BUDGET_UNREADABLE: Reason.BUDGET_UNREADABLE,
+    Decision.DUPLICATE_PULL_JOB_ID: Reason.DUPLICATE_PULL_JOB_ID,
+    Decision.STOPPED: Reason.STOPPED,
+}
 
-    policy: Policy = Policy.OPTIMAL
-    objective: Objective = Objective.HARMONIC
-    tick: timedelta = _DAY  # from one plan to the next
-    floor: timedelta | None = timedelta(days=60)  # the longest wait; None: no limit
-    floor_share: float = 0.2  # of any cap, at most, goes to those who waited that long
-    signal_changes: float = 1.0  # a signal of full strength is as good as so many changes
-    value_spread: float = 4.0  # posture 1 is worth this many times posture 1/2, 0 one such part
-    deep_again: timedelta = timedelta(days=30)  # a deep lookup of accounts that are not HOT
-    tiers: TierRule = field(default_factory=TierRule)
+CHOSEN_BECAUSE = {
+    Decision.WORTH: "worth its price",
+    Decision.FLOOR: "it waited too long: no account waits longer than the floor",
+    Decision.SIGNAL: "worth its price because of signals since the last look",
+}
 
-    def __post_init__(self) -> None:
-        if not timedelta(minutes=1) <= self.tick <= timedelta(days=30):
-            raise ConfigError(f"plans are 1 minute to 30 days apart, not {self.tick}")
-        if self.floor is not None and not self.tick <= self.floor <= timedelta(days=36_600):
-            raise ConfigError(
-                f"plans {self.tick} apart cannot make a look every {self.floor} for all accounts"
-            )
-        if not 0.0 <= self.floor_share <= 0.5:
-            raise ConfigError(f"the floor takes 0 to 0.5 of a cap, not {self.floor_share!r}")
-        if not 0.0 <= self.signal_changes <= 1000.0:
-            raise ConfigError(f"a signal is 0 to 1000 changes, not {self.signal_changes!r}")
-        if not self.tick <= self.deep_again <= timedelta(days=36_600):
-            raise ConfigError(f"deep looks are no closer than plans, not {self.deep_again} apart")
-        if not 1.0 <= self.value_spread <= 1000.0:
-            raise ConfigError(f"values spread by 1 to 1000 times, not {self.value_spread!r}")
 
-    @property
-    def share(self) -> int:
-        """Return the floor's share in thousandths, as caps are shared out."""
-        return round(self.floor_share * 1000) if self.floor is not None else 0
+def _column(dtype: type[np.generic], low: float, high: float, default: float) -> dict[str, Any]:
+    return {"dtype": dtype, "low": low, "high": high, "default": default}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlanAccounts:
-    """One row per account, tenants one after the other. Built by `validate_accounts`."""
+    """One tenant's accounts, a row each. Built and checked by `validate_accounts`."""
 
-    looked: Column  # when last looked up: days since 1970; NEVER
+    looked: Column = field(
+        metadata=_column(np.float64, NEVER, 4e6, NEVER)
+    )  # when last: days since 1970
     surface: ChangeRates  # how often what any lookup refreshes changes
-    value: Column  # of what any lookup refreshes
-    deep_looked: Column
+    value: Column = field(
+        metadata=_column(np.float64, 0.0, 1e30, 1.0)
+    )  # of what any lookup refreshes
+    deep_looked: Column = field(metadata=_column(np.float64, NEVER, 4e6, NEVER))
     deep: ChangeRates  # how often what only a deep lookup refreshes changes
-    deep_value: Column  # 0: a deep lookup would bring nothing more
-    signals: Column  # strengths since the last lookup, together
-    tenant: Column  # numbers from 0 up, rising
-    connector: Column  # numbers from 0 up
-    domain: Column  # whatever tenants share, a site or a key; NO_DOMAIN
-    units: Column  # of a shallow lookup
-    deep_units: Column
-    tier: Column  # by rank
-    heat: Column
-    quiet: Column  # days in its tier
-    posture: Column
-    barred: Column  # what speaks against it before anything is weighed: one of BARS
+    deep_value: Column = field(
+        metadata=_column(np.float64, 0.0, 1e30, 0.0)
+    )  # 0: depth would bring nothing more
+    signals: Column = field(
+        metadata=_column(np.float32, 0.0, 1e6, 0.0)
+    )  # strengths since the last lookup
+    units: Column = field(metadata=_column(np.int32, 1, _MAX_UNITS, 1))  # of a shallow lookup
+    deep_units: Column = field(metadata=_column(np.int32, 1, _MAX_UNITS, 3))
+    tier: Column = field(metadata=_column(np.uint8, 0, len(BY_RANK) - 1, 0))  # by rank
+    heat: Column = field(metadata=_column(np.float32, 0.0, 1.0, 0.0))
+    quiet: Column = field(metadata=_column(np.float32, 0.0, np.inf, 0.0))  # days in its tier
+    posture: Column = field(metadata=_column(np.float32, 0.0, 1.0, 0.5))
+    barred: Column = field(
+        metadata=_column(np.uint8, 0, 255, Decision.FREE)
+    )  # what refuses it anyway: of BLOCKS
 
     def __len__(self) -> int:
         return len(self.looked)
 
     def select_rows(self, rows: Rows) -> PlanAccounts:
-        """Return some of the accounts, as they stand."""
+        """Return some of the accounts, as they are."""
         parts = {each.name: getattr(self, each.name) for each in fields(self)}
         for name, column in parts.items():
             if isinstance(column, ChangeRates):
@@ -166,33 +157,13 @@ class PlanAccounts:
         return PlanAccounts(**parts)
 
 
-# name, kind, least, most, and the default
-_COLUMNS: tuple[tuple[str, type[np.generic], float, float, float], ...] = (
-    ("looked", np.float64, NEVER, 4e6, NEVER),
-    ("value", np.float64, 0.0, 1e30, 1.0),
-    ("deep_looked", np.float64, NEVER, 4e6, NEVER),
-    ("deep_value", np.float64, 0.0, 1e30, 0.0),
-    ("signals", np.float32, 0.0, 1e6, 0.0),
-    ("tenant", np.int32, 0, 2**31 - 1, 0),
-    ("connector", np.int32, 0, 2**16 - 1, 0),
-    ("domain", np.int32, NO_DOMAIN, 2**31 - 1, NO_DOMAIN),
-    ("units", np.int32, 1, _MAX_UNITS, 1),
-    ("deep_units", np.int32, 1, _MAX_UNITS, 3),
-    ("tier", np.uint8, 0, len(BY_RANK) - 1, 0),
-    ("heat", np.float32, 0.0, 1.0, 0.0),
-    ("quiet", np.float32, 0.0, np.inf, 0.0),
-    ("posture", np.float32, 0.0, 1.0, 0.5),
-    ("barred", np.uint8, 0, 255, int(Decision.FREE)),
-)
-
-
 def validate_accounts(
     surface: ChangeRates, *, deep: ChangeRates | None = None, **given: ArrayLike
 ) -> PlanAccounts:
     """Return accounts of these columns; one number applies to every account.
 
     There are as many accounts as surface estimates; without deep estimates the deep level is the
-    same.
+    same. Raises ConfigError for numbers that make no sense.
     """
     size = len(surface.changes)
     if size >= _MAX_ACCOUNTS:
@@ -201,17 +172,17 @@ def validate_accounts(
     if len(deep.changes) != size:
         raise ConfigError(f"{size} accounts have {size} beliefs, not {len(deep.changes)}")
     columns: dict[str, Column] = {}
-    for name, kind, least, most, usual in _COLUMNS:
-        column = np.asarray(given.pop(name, usual))
-        if column.size and not (column.min() >= least and column.max() <= most):
-            raise ConfigError(f"an account's {name} is a number from {least:g} to {most:g}")
+    for name, is_ in ((each.name, each.metadata) for each in fields(PlanAccounts) if each.metadata):
+        column = np.asarray(given.pop(name, is_["default"]))
+        if column.size and not (column.min() >= is_["low"] and column.max() <= is_["high"]):
+            raise ConfigError(
+                f"an account's {name} is a number from {is_['low']:g} to {is_['high']:g}"
+            )
         if column.ndim and column.shape != (size,):
             raise ConfigError(f"{size} accounts have {size} numbers for {name}, not {column.shape}")
-        columns[name] = np.broadcast_to(column.astype(kind, copy=False), (size,))
+        columns[name] = np.broadcast_to(column.astype(is_["dtype"], copy=False), (size,))
     if given:
         raise ConfigError(f"accounts have no column {', '.join(sorted(given))}")
-    if (np.diff(columns["tenant"]) < 0).any():
-        raise ConfigError("the accounts of one tenant stand together, tenants rising")
     if (columns["deep_units"] < columns["units"]).any():
         raise ConfigError("a deep look costs no less than a shallow one")
     if not set(np.flatnonzero(np.bincount(columns["barred"]))) <= set(BLOCKS):
@@ -219,73 +190,24 @@ def validate_accounts(
     return PlanAccounts(surface=surface, deep=deep, **columns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PullLimits:
-    """The units of a day: per tenant; per tenant and connector; per domain for all together."""
+    """What one plan may spend. Raises ConfigError for numbers that make no sense."""
 
-    budget: Ints  # by tenant; UNREADABLE: nothing is spent
-    connector_cap: Ints  # by tenant and connector
-    domain_cap: Ints  # by domain
-    deep_cap: Ints  # by tenant: deep lookups; empty where they are not counted
-    deep_why: NDArray[
-        np.uint8
-    ]  # by tenant: the `Decision` of those that are not deep because of it
+    budget: int  # units; UNREADABLE: what is left is unknown, so nothing is spent
+    connector_cap: int = NO_CAP  # units of the connector that lookups go through
+    deep_cap: int | None = None  # deep lookups; None: they are not counted
+    deep_why: Decision = Decision.CAP_CONNECTOR_DAY  # why no more of them are deep
 
-    @property
-    def tenants(self) -> int:
-        """Return how many tenants there are."""
-        return len(self.budget)
-
-
-def validate_limits(
-    budget: ArrayLike,
-    *,
-    connector_cap: ArrayLike | None = None,
-    domain_cap: ArrayLike | None = None,
-    deep_cap: ArrayLike | None = None,
-    deep_why: ArrayLike = Decision.CAP_CONNECTOR_DAY,
-) -> PullLimits:
-    """Return these caps; -1 means no cap, and for a budget: unreadable.
-
-    One reason for fewer deep lookups applies to every tenant.
-    """
-    budgets = _validate_caps(budget, dimensions=1, what="budget")
-    connectors = np.zeros((len(budgets), 0), np.int64)
-    if connector_cap is not None:
-        connectors = _validate_caps(connector_cap, dimensions=2, what="cap of a connector")
-    if len(connectors) != len(budgets):
-        raise ConfigError(f"{len(budgets)} tenants have caps of connectors, not {len(connectors)}")
-    domains = np.zeros(0, np.int64)
-    if domain_cap is not None:
-        domains = _validate_caps(domain_cap, dimensions=1, what="cap of a domain")
-    deep = np.zeros(0, np.int64)
-    if deep_cap is not None:
-        deep = _validate_caps(deep_cap, dimensions=1, what="cap of deep looks")
-        if len(deep) != len(budgets):
-            raise ConfigError(f"{len(budgets)} tenants have caps of deep looks, not {len(deep)}")
-    why = np.asarray(deep_why).astype(np.uint8)
-    if not set(np.unique(why).tolist()) <= set(DEPTH_REFUSALS):
-        raise ConfigError("looks are not deep for one of the reasons for that")
-    return PullLimits(
-        budget=budgets,
-        connector_cap=np.where(connectors == UNCAPPED, NO_CAP, connectors),
-        domain_cap=np.where(domains == UNCAPPED, NO_CAP, domains),
-        deep_cap=np.where(deep == UNCAPPED, NO_CAP, deep),
-        deep_why=np.broadcast_to(why, (len(deep),)),
-    )
-
-
-def check_limits_cover(accounts: PlanAccounts, limits: PullLimits) -> None:
-    """Raise ConfigError for accounts whose tenant, connector or domain has no limits."""
-    if not len(accounts):
-        return
-    if int(accounts.tenant[-1]) >= limits.tenants:
-        raise ConfigError(f"there is no budget for tenant {int(accounts.tenant[-1])}")
-    connectors = limits.connector_cap.shape[1]
-    if connectors and int(accounts.connector.max()) >= connectors:
-        raise ConfigError(f"there are caps for {connectors} connectors only")
-    if len(limits.domain_cap) and int(accounts.domain.max()) >= len(limits.domain_cap):
-        raise ConfigError(f"there are caps for {len(limits.domain_cap)} domains only")
+    def __post_init__(self) -> None:
+        for name, least in (("budget", UNREADABLE), ("connector_cap", 0), ("deep_cap", 0)):
+            number = getattr(self, name)
+            if number is None and name == "deep_cap":
+                continue
+            if not isinstance(number, int) or not least <= number <= NO_CAP:
+                raise ConfigError(f"a plan's {name} is {least} to {NO_CAP}, not {number!r}")
+        if self.deep_why not in DEPTH_REFUSALS:
+            raise ConfigError("looks are not deep for one of the reasons for that")
 
 
 def compute_period_units(left: int, *, now: datetime, until: datetime, rule: PullRule) -> int:
@@ -307,17 +229,6 @@ def to_days(span: timedelta) -> float:
     return span / _DAY
 
 
-def _validate_caps(given: ArrayLike, *, dimensions: int, what: str) -> Ints:
-    column = np.asarray(given)
-    if column.size and column.dtype.kind not in "iu":
-        raise ConfigError(f"a {what} is whole units")
-    if column.ndim != dimensions:
-        raise ConfigError(f"a {what} comes in {dimensions} dimensions, not {column.ndim}")
-    if column.size and (column.min() < UNCAPPED or column.max() > NO_CAP):
-        raise ConfigError(f"a {what} is 0 to {NO_CAP} units, or -1")
-    return column.astype(np.int64)
-
-
 _NEUTRAL_POSTURE = 0.5
 
 
@@ -336,7 +247,7 @@ def compute_account_values(
 
     Tiers are ranks, `quiet` is days in the tier, costs are units of a shallow and a deep lookup.
     """
-    prior = beliefs.build_prior(tier)
+    prior = build_prior(beliefs, tier)
     every = compute_intervals(tier, heat, quiet, rule=rule.tiers)
     deep_every = np.where(tier == Tier.HOT.rank, every, to_days(rule.deep_again))
     bent = compute_posture_factor(posture, rule=rule)
@@ -351,18 +262,8 @@ def compute_posture_factor(posture: Column, *, rule: PullRule) -> Floats:
 
 
 def build_accounts(
+    stored: AccountColumns,
     *,
-    heat: Column,
-    posture: Column,
-    tier: Column,
-    tier_since: Floats,
-    surface_at: Floats,
-    surface_changes: Floats,
-    surface_days: Floats,
-    deep_at: Floats,
-    deep_changes: Floats,
-    deep_days: Floats,
-    signals: Column,
     now: float,
     units: int,
     deep_units: int,
@@ -370,42 +271,42 @@ def build_accounts(
     rule: PullRule,
     beliefs: ChangeRateRule,
 ) -> PlanAccounts:
-    """Return one tenant's accounts; times are days since 1970, -inf for never.
+    """Return the accounts of a plan at this moment (days since 1970) from the stored columns.
 
     `units` are those of a shallow and a deep lookup, `barred` applies to all accounts.
     """
-    prior = beliefs.build_prior(tier.astype(np.int64))
-    quiet = np.maximum(now - tier_since, 0.0)
-    shallow = np.full(len(tier), units, np.int32)
-    deep = np.full(len(tier), max(deep_units, units), np.int32)
+    prior = build_prior(beliefs, stored.tier.astype(np.int64))
+    quiet = np.maximum(now - stored.tier_since, 0.0)
+    shallow = np.full(len(quiet), units, np.int32)
+    deep = np.full(len(quiet), max(deep_units, units), np.int32)
     value, deep_value = compute_account_values(
-        tier=tier,
-        heat=heat,
+        tier=stored.tier,
+        heat=stored.heat,
         quiet=quiet,
-        posture=posture,
+        posture=stored.posture,
         units=shallow,
         deep_units=deep,
         rule=rule,
         beliefs=beliefs,
     )
 
-    def today(changes: Floats, days: Floats, seen: Floats) -> ChangeRates:
-        age = np.maximum(now - seen, 0.0)
+    def estimate(changes: Floats, days: Floats, seen_at: Floats) -> ChangeRates:
+        age = np.maximum(now - seen_at, 0.0)
         return estimate_rates(changes, days, age, prior=prior, half_life=beliefs.half_life)
 
     return validate_accounts(
-        today(surface_changes, surface_days, surface_at),
-        deep=today(deep_changes, deep_days, deep_at),
-        looked=surface_at,
-        deep_looked=deep_at,
+        estimate(stored.surface_changes, stored.surface_days, stored.surface_at),
+        deep=estimate(stored.deep_changes, stored.deep_days, stored.deep_at),
+        looked=stored.surface_at,
+        deep_looked=stored.deep_at,
         value=value,
         deep_value=deep_value,
-        signals=signals,
-        units=np.where(np.isfinite(deep_at), shallow, deep),
+        signals=stored.signals,
+        units=np.where(np.isfinite(stored.deep_at), shallow, deep),
         deep_units=deep,
-        tier=tier,
-        heat=heat,
+        tier=stored.tier,
+        heat=stored.heat,
         quiet=quiet,
-        posture=posture,
+        posture=stored.posture,
         barred=barred,
     )

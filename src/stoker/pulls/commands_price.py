@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from stoker.app import App
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
-    from stoker.pulls.plan_record import PlanSnapshot
-    from stoker.pulls.price_curve import BudgetPoint
+    from stoker.pulls.rates import BudgetPoint
 
 _HALF_TIMES, _ONCE, _MORE_TIMES = 0.5, 1.0, 1.1
 
@@ -77,7 +76,10 @@ def price(asked: CommandContext, tenant: str | None, picture: Path | None, as_js
 
 
 async def _build_price_report(asked: CommandContext, named: str | None) -> PriceReport:
-    from stoker.pulls.price_curve import TIMES, iterate_budget_points
+    import numpy as np
+
+    from stoker.pulls.columns import Decision
+    from stoker.pulls.rates import TIMES, iterate_budget_points
 
     async with asked.open_app(only_to_read=True) as app:
         tenant = choose_tenant(app.settings, named)
@@ -86,23 +88,26 @@ async def _build_price_report(asked: CommandContext, named: str | None) -> Price
             app.backend.tenant(tenant), now=now
         )
         budget = await _read_day_budget(app, tenant)
-    inputs = _remove_constraints(pulls.inputs, budget)
-    if not len(inputs.accounts):
+    accounts, rule = pulls.inputs.accounts, pulls.inputs.rule
+    # A whole day's budget, and nothing in its way.
+    accounts = replace(accounts, barred=np.full(len(accounts), Decision.FREE, np.uint8))
+    if not len(accounts):
         raise ConfigError(
             f"no account of {tenant} has a heat yet; give those that fit one with: "
             "stoker heat sweep"
         )
     found = []
-    for nth, point in enumerate(iterate_budget_points(inputs, now=now, times=TIMES), start=1):
+    points = iterate_budget_points(accounts, budget, now=now, rule=rule)
+    for nth, point in enumerate(points, start=1):
         found.append(point)
         if sys.stderr.isatty():
             ending = "\n" if nth == len(TIMES) else ""
             click.echo(f"\r{nth} of {len(TIMES)} budgets{ending}", nl=False, err=True)
     return PriceReport(
         tenant=tenant,
-        accounts=len(inputs.accounts),
+        accounts=len(accounts),
         budget=budget,
-        policy=inputs.rule.policy.value,
+        policy=rule.policy.value,
         points=tuple(found),
     )
 
@@ -126,20 +131,6 @@ async def _read_day_budget(app: App, tenant: TenantId) -> int:
         and not cap.shared
     ]
     return min([UNLIMITED, *limits])
-
-
-def _remove_constraints(inputs: PlanSnapshot, budget: int) -> PlanSnapshot:
-    """Return what a plan would be made of with a whole day's budget, and nothing in its way."""
-    import numpy as np
-
-    from stoker.pulls.columns import Decision, validate_limits
-
-    free = np.full(len(inputs.accounts), Decision.FREE, np.uint8)
-    return replace(
-        inputs,
-        accounts=replace(inputs.accounts, barred=free),
-        limits=validate_limits([budget]),
-    )
 
 
 def _print_price(found: PriceReport) -> None:
@@ -226,7 +217,7 @@ def _to_price_json(found: PriceReport) -> Json:
 
 
 def _write_chart(picture: Path, points: Sequence[BudgetPoint]) -> None:
-    from stoker.cli.export import create_file
+    from stoker.files.durable import create_file
     from stoker.simulation.chart import draw_bar_chart
 
     labels = [f"{each.times:g}" for each in points]

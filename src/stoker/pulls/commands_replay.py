@@ -135,7 +135,7 @@ async def _replay_run(
         iterate_differences,
         replay_plan,
     )
-    from stoker.pulls.saved_plans import find_ledger_digest, load_plan
+    from stoker.pulls.saved_plans import find_ledger_digest, load_plan, to_decisions
     from stoker.pulls.service import STEPS
 
     async with asked.open_app(only_to_read=True) as app:
@@ -151,9 +151,10 @@ async def _replay_run(
         kept = await load_plan(store, run)
         told = await find_ledger_digest(store, kept.record.run)
     now, inputs = kept.record.at, kept.inputs
-    plan, decided = replay_plan(inputs, now=now)
+    plan = replay_plan(inputs, now=now)
+    decided = to_decisions(plan)
     differs = tuple(iterate_differences(kept.decisions, decided))
-    as_it_was = compute_totals(inputs, plan, now=now)
+    as_it_was = compute_totals(plan)
     needs = list_vendor_needs(set(vendors), steps=STEPS)
     before = PlanSide(totals=as_it_was, quote=_build_quote(as_it_was, needs))
     if not caps and policy is None:
@@ -162,9 +163,9 @@ async def _replay_run(
         )
     what_if = _build_what_if(caps, policy)
     other = apply_what_if(inputs, what_if, needs=needs[Depth.DEEP])
-    changed, chosen = replay_plan(other, now=now)
-    comes_to = compute_totals(other, changed, now=now)
-    gained, lost = find_gained_and_lost(decided, chosen)
+    changed = replay_plan(other, now=now)
+    comes_to = compute_totals(changed)
+    gained, lost = find_gained_and_lost(decided, to_decisions(changed))
     return ReplayReport(
         tenant=whose,
         saved=kept,
@@ -178,8 +179,8 @@ async def _replay_run(
 
 
 def _build_what_if(caps: Mapping[str, int], policy: str | None) -> WhatIf:
-    from stoker.pulls.columns import Policy
     from stoker.pulls.replay import WhatIf
+    from stoker.pulls.settings import Policy
 
     return WhatIf(
         units=caps.get(_UNITS_CAP),

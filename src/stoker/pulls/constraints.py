@@ -22,8 +22,6 @@ from collections.abc import (
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-import numpy as np
-
 from stoker.base.errors import ConfigError
 from stoker.base.jsontools import get_object
 from stoker.base.types import Depth, Json, Step
@@ -36,14 +34,8 @@ from stoker.context import TenantStores
 from stoker.enrichment.forecast import VendorNeed
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
 from stoker.enrichment.vendor_needs import list_vendor_needs
-from stoker.pulls.capacity import NO_CAP
-from stoker.pulls.columns import (
-    Decision,
-    PullLimits,
-    PullRule,
-    compute_period_units,
-    validate_limits,
-)
+from stoker.pulls.columns import NO_CAP, Decision, PullLimits, compute_period_units
+from stoker.pulls.settings import PullRule
 from stoker.rate_limits.limiter import VendorLimits
 from stoker.rate_limits.rate_limit import Rate
 from stoker.vendors.attempts import MAX_RETRY_WAIT
@@ -221,12 +213,11 @@ def list_binding(
 
 
 def limit_deep_lookups(limits: PullLimits, constraints: Iterable[Constraint]) -> PullLimits:
-    """Return one tenant's limits with as many deep lookups as all constraints allow."""
+    """Return the limits with as many deep lookups as all constraints allow."""
     tightest = find_tightest(constraints)
-    if tightest is None or tightest.looks is None:
-        return replace(limits, deep_cap=np.zeros(0, np.int64), deep_why=np.zeros(0, np.uint8))
-    deep = validate_limits([0], deep_cap=[tightest.looks], deep_why=[tightest.why])
-    return replace(limits, deep_cap=deep.deep_cap, deep_why=deep.deep_why)
+    if tightest is None:
+        return replace(limits, deep_cap=None)
+    return replace(limits, deep_cap=tightest.looks, deep_why=tightest.why)
 
 
 def replace_call_caps(

@@ -20,39 +20,19 @@ from stoker.base.types import Json
 from stoker.heat.beliefs import Floats, compute_missed_changes, compute_stale_chance
 from stoker.heat.tiers import BY_RANK, compute_intervals
 from stoker.pulls.columns import (
+    CHOSEN_BECAUSE,
+    REASONS,
     Decision,
     PlanAccounts,
-    Policy,
     PullLimits,
-    PullRule,
     to_days,
     to_epoch_days,
 )
 from stoker.pulls.constraints import Constraint, find_tightest
-from stoker.pulls.flips import list_competitors
-from stoker.pulls.offers import compute_offers, make_offers
+from stoker.pulls.offers import LookupOffers, compute_offers, make_offers
 from stoker.pulls.planner import DEEP, NOT, PullPlan
 from stoker.pulls.selection import allocate_budget
-
-REASONS = {
-    Decision.FRESH_ENOUGH: Reason.FRESH_ENOUGH,
-    Decision.LOWER_VALUE: Reason.LOWER_VALUE,
-    Decision.CAP_TENANT_DAY: Reason.CAP_TENANT_DAY,
-    Decision.CAP_CONNECTOR_DAY: Reason.CAP_CONNECTOR_DAY,
-    Decision.CAP_SHARED_DAY: Reason.CAP_SHARED_DAY,
-    Decision.PAUSED: Reason.PAUSED,
-    Decision.COOLING_DOWN: Reason.COOLING_DOWN,
-    Decision.RATE_LIMIT: Reason.RATE_LIMIT,
-    Decision.BUDGET_UNREADABLE: Reason.BUDGET_UNREADABLE,
-    Decision.DUPLICATE_PULL_JOB_ID: Reason.DUPLICATE_PULL_JOB_ID,
-    Decision.STOPPED: Reason.STOPPED,
-}
-
-CHOSEN_BECAUSE = {
-    Decision.WORTH: "worth its price",
-    Decision.FLOOR: "it waited too long: no account waits longer than the floor",
-    Decision.SIGNAL: "worth its price because of signals since the last look",
-}
+from stoker.pulls.settings import Policy, PullRule
 
 _HALF_BUDGET, _TENTH_MORE = 0.5, 1.1  # times the budget
 
@@ -135,19 +115,19 @@ def explain(
         one = replace(one, deep_value=np.zeros(1))  # what it offered was a lookup without depth
     moment = to_epoch_days(now)
     age = max(moment - float(one.looked[0]), 0.0)
-    price = float(plan.price[one.tenant[0]])
-    if limits.budget[one.tenant[0]] <= 0:
-        price = math.inf  # with nothing to spend no lookup is worth it
+    price = plan.price if limits.budget > 0 else math.inf  # with no money none is worth it
     half, more = price, price
     if rule.policy is Policy.OPTIMAL:
-        half, more = compute_prices_at(
-            row, accounts, limits, now=now, rule=rule, plan=plan, times=(_HALF_BUDGET, _TENTH_MORE)
+        offers = make_offers(accounts, now=moment, rule=rule)
+        half, more = (
+            _compute_price_at(times, accounts, limits, offers, share=rule.share, price=plan.price)
+            for times in (_HALF_BUDGET, _TENTH_MORE)
         )
     every = _compute_interval(one, price, rule)
     late, score = age - every, float(plan.score[row])
     if rule.policy is Policy.OPTIMAL:
         score = float(_compute_offers_at_ages(one, np.zeros(1), moment, rule)[0])
-        late = _compute_lateness(one, price, moment, rule)
+        late = compute_lateness(one, price, moment, rule)
     explanation = Explanation(
         why=why,
         depth=int(plan.depth[row]),
@@ -165,38 +145,26 @@ def explain(
         constraint=_find_constraint(hindrances, why, withheld),
     )
     wanted = 0
-    if withheld:
-        others = (accounts.tenant == one.tenant[0]) & (plan.depth_refusal != Decision.FREE)
-        wanted = int(limits.deep_cap[one.tenant[0]] + others.sum())
+    if withheld and limits.deep_cap is not None:
+        wanted = limits.deep_cap + int((plan.depth_refusal != Decision.FREE).sum())
     return replace(explanation, message=_format_explanation(explanation, one, rule, name, wanted))
 
 
-def compute_prices_at(
-    row: int,
+def _compute_price_at(
+    times: float,
     accounts: PlanAccounts,
     limits: PullLimits,
+    offers: LookupOffers,
     *,
-    now: datetime,
-    rule: PullRule,
-    plan: PullPlan,
-    times: Sequence[float],
-) -> list[float]:
-    """Return the tenant's price with so many times its budget."""
-    some = accounts.select_rows(list_competitors(row, accounts, limits))
-    offers = make_offers(some, now=to_epoch_days(now), rule=rule)
-    tenant = int(accounts.tenant[row])
-    prices = []
-    for each in times:
-        budget = limits.budget.copy()
-        budget[tenant] = int(max(budget[tenant], 0) * each)
-        other = replace(limits, budget=budget)
-        if budget[tenant] == 0:
-            prices.append(math.inf)
-            continue
-        choice = allocate_budget(some, other, offers, share=rule.share, reference=plan.reference)
-        found, now_paid = float(choice.price[tenant]), float(plan.price[tenant])
-        prices.append(max(found, now_paid) if each < 1 else min(found, now_paid))
-    return prices
+    share: int,
+    price: float,
+) -> float:
+    """Return the price with so many times the budget; now it is `price`."""
+    budget = int(max(limits.budget, 0) * times)
+    if budget == 0:
+        return math.inf
+    found = allocate_budget(accounts, replace(limits, budget=budget), offers, share=share).price
+    return max(found, price) if times < 1 else min(found, price)
 
 
 def _compute_interval(one: PlanAccounts, price: float, rule: PullRule) -> float:
@@ -210,7 +178,7 @@ def _compute_interval(one: PlanAccounts, price: float, rule: PullRule) -> float:
     return max(reached + to_days(rule.tick) / 2, to_days(rule.tick))
 
 
-def _compute_lateness(one: PlanAccounts, price: float, now: float, rule: PullRule) -> float:
+def compute_lateness(one: PlanAccounts, price: float, now: float, rule: PullRule) -> float:
     """Return for how many days it has been worth the price; below 0: for how many it is not."""
     offered_now = float(_compute_offers_at_ages(one, np.zeros(1), now, rule)[0])
     if offered_now < price:

@@ -2,7 +2,6 @@
 
 The search uses the very functions that refused the account, so a stated change works and a smaller
 one on the same axis does not: exactly for units, to a thousandth for posture, to a minute for time.
-Everything else stays the same, including the prices that measured offers for shared caps.
 """
 
 from __future__ import annotations
@@ -14,31 +13,30 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from stoker.budgets.caps import Scope
-from stoker.pulls.capacity import NO_CAP, Flags, Ints, fill_caps, find_smallest_cap
 from stoker.pulls.columns import (
     UNREADABLE,
     Column,
     Decision,
     PlanAccounts,
-    Policy,
     PullLimits,
-    PullRule,
     compute_posture_factor,
     to_days,
     to_epoch_days,
 )
-from stoker.pulls.offers import LookupOffers, apply_deep_quota, build_depth_queue, make_offers
+from stoker.pulls.explain import compute_lateness
+from stoker.pulls.offers import LookupOffers, make_offers
 from stoker.pulls.planner import NOT, PullPlan
 from stoker.pulls.selection import (
-    Ranking,
     allocate_budget,
-    build_connector_queue,
-    build_shared_queue,
-    build_tenant_queue,
-    find_shared_fit,
-    rank_candidates,
+    apply_deep_quota,
+    build_budget_queue,
+    build_depth_queue,
+    fill_cap,
+    fill_connector_cap,
+    find_smallest_cap,
+    rank_offers,
 )
-from stoker.pulls.worth import compute_interval
+from stoker.pulls.settings import Policy, PullRule
 
 STEP = 0.001  # of posture, or of heat where the table decides
 
@@ -87,7 +85,6 @@ class Counterfactual:
 _SCOPE_TEXTS = {
     Scope.TENANT: "of the tenant's day",
     Scope.TENANT_CONNECTOR: "of the connector's day",
-    Scope.CONNECTOR: "of what tenants share",
 }
 
 
@@ -108,14 +105,24 @@ def find_counterfactual(
     plan: PullPlan,
 ) -> Counterfactual:
     """Return the smallest changes that get an account of a plan chosen that was not."""
-    chances = _FlipSearch(row, accounts, limits, now=to_epoch_days(now), rule=rule, plan=plan)
-    if plan.depth[row] != NOT or chances.hopeless:
+    barred = accounts.barred[row] != Decision.FREE
+    if plan.depth[row] != NOT or barred or limits.budget == UNREADABLE:
         return Counterfactual()
+    moment = to_epoch_days(now)
+    search = FlipSearch(
+        row=row,
+        accounts=accounts,
+        limits=limits,
+        now=moment,
+        rule=rule,
+        offers=make_offers(accounts, now=moment, rule=rule),
+        price=plan.price,
+    )
     return Counterfactual(
-        raises=chances.find_increases(),
-        posture=chances.find_posture(),
+        raises=find_increases(search),
+        posture=find_posture(search),
         by_heat=rule.policy is Policy.TIERS,
-        wait=chances.find_wait(),
+        wait=find_wait(search),
     )
 
 
@@ -156,243 +163,147 @@ def format_span(span: timedelta) -> str:
     return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 m"
 
 
-class _FlipSearch:
-    """One account among all that compete with it for the same caps."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FlipSearch:
+    """One refused account among all that compete with it for the same caps."""
 
-    def __init__(
-        self,
-        row: int,
-        accounts: PlanAccounts,
-        limits: PullLimits,
-        *,
-        now: float,
-        rule: PullRule,
-        plan: PullPlan,
-    ) -> None:
-        self.hopeless = (
-            accounts.barred[row] != Decision.FREE
-            or limits.budget[accounts.tenant[row]] == UNREADABLE
-        )
-        rows = list_competitors(row, accounts, limits)
-        self._accounts = accounts.select_rows(rows)
-        self._row = int(np.searchsorted(rows, row))
-        self._one = accounts.select_rows(slice(row, row + 1))
-        self._limits, self._now, self._rule = limits, now, rule
-        self._offers = make_offers(self._accounts, now=now, rule=rule)
-        self._reference = plan.reference
-        self._price = float(plan.price[accounts.tenant[row]])
+    row: int
+    accounts: PlanAccounts
+    limits: PullLimits
+    now: float  # days since 1970
+    rule: PullRule
+    offers: LookupOffers
+    price: float  # of a unit, under the plan
 
-    def find_increases(self) -> tuple[CapIncrease, ...] | None:
-        """Return by how much caps would have to be raised, one after the other as they refuse."""
-        if self._offers.look[self._row] <= 0:
-            return None
-        # Who has no units at all is not in line; with any, all of its accounts are.
-        accounts, limits = self._accounts, self._limits
-        tenant, connector = accounts.tenant[self._row], accounts.connector[self._row]
-        some = replace(
-            limits,
-            budget=_replace_value(limits.budget, tenant, max(limits.budget[tenant], 1)),
-            connector_cap=limits.connector_cap.copy(),
-            domain_cap=limits.domain_cap.copy(),
-            deep_cap=limits.deep_cap.copy(),
-        )
-        needed: list[CapIncrease] = []
-        offers = self._raise_depth(some, needed)
-        if offers is None:
-            return None
-        if some.connector_cap.shape[1]:
-            cap = some.connector_cap[tenant, connector]
-            some.connector_cap[tenant, connector] = max(cap, 1)
-        line = rank_candidates(accounts, some, offers)
-        place = int(np.flatnonzero((line.account == self._row) & ~line.deeper)[0])
-        self._raise_shared(line, place, some, needed)
-        shared = find_shared_fit(line, accounts, some, self._reference)
-        own = np.flatnonzero(shared & (line.tenant == tenant))
-        granted = np.ones(len(line), np.bool_)
-        if limits.connector_cap.shape[1]:
-            own = self._raise_connector(line, place, own, granted, some, needed)
-        queue = build_tenant_queue(line, own, granted, self._rule.share)
-        at = int(np.searchsorted(own, place))
-        budget = int(limits.budget[tenant])
-        if not fill_caps(queue, np.maximum(limits.budget, 0))[0][at]:
-            enough = find_smallest_cap(queue, at, least=budget + 1)
-            needed.append(CapIncrease(scope=Scope.TENANT, units=enough - budget))
-        return tuple(needed)
+    @property
+    def account(self) -> PlanAccounts:
+        """Return the account alone."""
+        return self.accounts.select_rows(slice(self.row, self.row + 1))
 
-    def find_posture(self) -> float | None:
-        """Return the smallest posture above its own that gets it chosen."""
-        tiers = self._rule.policy is Policy.TIERS
-        column = self._accounts.heat if tiers else self._accounts.posture
-        before = float(column[self._row])
-        steps = int((1.0 - before) / STEP)
-
-        def changed(step: int) -> PlanAccounts:
-            other = before + step * STEP
-            return replace_posture(self._one, 0, other, rule=self._rule)
-
-        step = self._find_first_step(changed, steps, guess=self._guess_posture(before))
-        return None if step is None else before + step * STEP
-
-    def find_wait(self) -> timedelta | None:
-        """Return the shortest further wait that gets it chosen."""
-
-        def changed(step: int) -> PlanAccounts:
-            return add_wait(self._one, 0, step * MINUTE)
-
-        step = self._find_first_step(changed, _MAX_WAIT // MINUTE, guess=self._guess_wait())
-        return None if step is None else step * MINUTE
-
-    def _raise_depth(self, some: PullLimits, needed: list[CapIncrease]) -> LookupOffers | None:
-        """Raise the number of deep lookups if necessary; return the offers then.
-
-        None where no number helps: a vendor that is stopped or backing off is not called more
-        often.
-        """
-        accounts, share = self._accounts, self._rule.share
-        tenant = int(accounts.tenant[self._row])
-        offers = apply_deep_quota(accounts, some, self._offers, share=share).offers
-        if offers.look[self._row] > 0:
-            return offers
-        if some.deep_why[tenant] in (Decision.PAUSED, Decision.COOLING_DOWN):
-            return None
-        rows = np.flatnonzero((self._offers.deeper > 0) & (accounts.tenant == tenant))
-        order, queue = build_depth_queue(rows, accounts, self._offers, share)
-        at, cap = int(np.flatnonzero(order == self._row)[0]), int(some.deep_cap[tenant])
-        enough = find_smallest_cap(queue, at, least=cap + 1)
-        needed.append(CapIncrease(scope=Scope.TENANT_CONNECTOR, units=enough - cap, deep=True))
-        some.deep_cap[tenant] = enough
-        return apply_deep_quota(accounts, some, self._offers, share=share).offers
-
-    def _raise_shared(
-        self, line: Ranking, place: int, some: PullLimits, needed: list[CapIncrease]
-    ) -> None:
-        domain = int(self._accounts.domain[self._row])
-        if domain < 0 or not len(some.domain_cap):
-            return
-        there = np.flatnonzero(self._accounts.domain[line.account] == domain)
-        order, queue = build_shared_queue(line, there, self._accounts, self._reference)
-        at = int(np.flatnonzero(order == place)[0])
-        cap = int(some.domain_cap[domain])
-        if not fill_caps(queue, some.domain_cap)[0][at]:
-            enough = find_smallest_cap(queue, at, least=cap + 1)
-            needed.append(CapIncrease(scope=Scope.CONNECTOR, units=enough - cap))
-            some.domain_cap[domain] = enough
-
-    def _raise_connector(
-        self,
-        line: Ranking,
-        place: int,
-        own: Ints,
-        granted: Flags,
-        some: PullLimits,
-        needed: list[CapIncrease],
-    ) -> Ints:
-        """Raise the connector's cap if it must be; return who gets past their connectors then."""
-        tenant = self._accounts.tenant[self._row]
-        connector = self._accounts.connector[self._row]
-        real = self._limits.connector_cap[tenant, connector]
-        some.connector_cap[tenant, connector] = real
-        rule, accounts = self._rule, self._accounts
-        order, queue = build_connector_queue(line, own, accounts, some, rule.share)
-        at = int(np.flatnonzero(order == place)[0])
-        if not fill_caps(queue, some.connector_cap.ravel())[0][at]:
-            group = queue.group == queue.group[at]
-            alone = replace(
-                queue,
-                group=queue.group[group],
-                cost=queue.cost[group],
-                size=queue.size[group],
-                waited=None if queue.waited is None else queue.waited[group],
-            )
-            enough = find_smallest_cap(alone, int(group[:at].sum()), least=int(real) + 1)
-            needed.append(CapIncrease(scope=Scope.TENANT_CONNECTOR, units=enough - int(real)))
-            some.connector_cap[tenant, connector] = enough
-        caps = some.connector_cap.ravel()
-        inside, early = fill_caps(queue, caps)
-        granted[order] = early | (caps[queue.group] == NO_CAP)
-        return np.sort(order[inside])
-
-    def _find_first_step(
-        self, changed: Callable[[int], PlanAccounts], most: int, *, guess: int
-    ) -> int | None:
-        """Return the first of so many steps that gets it chosen, looking around a guess."""
-
-        def chosen(step: int) -> bool:
-            return self._is_chosen(changed(step))
-
-        if most < 1 or not chosen(most):
-            return None
-        low, high, reach = 0, most, 1
-        at = min(max(guess, 1), most)
-        while high - low > 1:
-            if chosen(at):
-                high = at
-                at = max(at - reach, (low + high) // 2) if low == 0 else (low + high) // 2
-            else:
-                low = at
-                at = min(at + reach, (low + high) // 2) if high == most else (low + high) // 2
-            reach *= 8
-            at = min(max(at, low + 1), high - 1)
-        return high
-
-    def _is_chosen(self, other: PlanAccounts) -> bool:
+    def is_chosen(self, account: PlanAccounts) -> bool:
         """Say whether it would be chosen if it were this one."""
-        one = make_offers(other, now=self._now, rule=self._rule)
+        one = make_offers(account, now=self.now, rule=self.rule)
         if one.look[0] <= 0:
             return False
-        offers = LookupOffers(
-            look=_replace_value(self._offers.look, self._row, one.look[0]),
-            deeper=_replace_value(self._offers.deeper, self._row, one.deeper[0]),
-            shallow_only=_replace_value(self._offers.shallow_only, self._row, one.shallow_only[0]),
-            recent=self._offers.recent,
-            waited=_replace_value(self._offers.waited, self._row, one.waited[0]),
+        offers = replace(
+            self.offers,
+            look=_replace_value(self.offers.look, self.row, one.look[0]),
+            deeper=_replace_value(self.offers.deeper, self.row, one.deeper[0]),
+            shallow_only=_replace_value(self.offers.shallow_only, self.row, one.shallow_only[0]),
+            waited=_replace_value(self.offers.waited, self.row, one.waited[0]),
         )
-        choice = allocate_budget(
-            self._accounts, self._limits, offers, share=self._rule.share, reference=self._reference
-        )
-        line = choice.ranking
-        return bool(choice.chosen[(line.account == self._row) & ~line.deeper].any())
-
-    def _guess_posture(self, before: float) -> int:
-        look = float(self._offers.look[self._row])
-        if look <= 0 or self._price <= 0 or self._rule.value_spread <= 1:
-            return 1
-        if self._rule.policy is Policy.TIERS:
-            return int(min((self._price - look) / STEP, 1 / STEP)) + 1
-        more = np.log(self._price / look) / (2 * np.log(self._rule.value_spread))
-        return int(min(more / STEP, 1 / STEP)) + 1
-
-    def _guess_wait(self) -> int:
-        one, rule = self._one, self._rule
-        age = self._now - float(one.looked[0])
-        guess = to_days(_MAX_WAIT)
-        if rule.share and rule.floor is not None:
-            guess = to_days(rule.floor) - to_days(rule.tick) - age
-        if self._price > 0 and one.value[0] > 0 and rule.policy is Policy.OPTIMAL:
-            due = compute_interval(
-                one.surface, self._price * one.units / one.value, objective=rule.objective
-            )
-            older = to_days(rule.tick) / 2 + rule.signal_changes * float(one.signals[0]) * float(
-                one.surface.days_between[0]
-            )
-            guess = min(guess, float(due[0]) - age - older)
-        return int(min(max(guess, 0.0) * _MINUTES_PER_DAY, _MAX_WAIT / MINUTE)) + 1
+        choice = allocate_budget(self.accounts, self.limits, offers, share=self.rule.share)
+        ranking = choice.ranking
+        return bool(choice.chosen[(ranking.account == self.row) & ~ranking.deeper].any())
 
 
-def list_competitors(row: int, accounts: PlanAccounts, limits: PullLimits) -> Ints:
-    """Return the rows of the account's tenant, and of every account in a domain it shares.
+def find_increases(search: FlipSearch) -> tuple[CapIncrease, ...] | None:
+    """Return by how much caps would have to be raised, one after the other as they refuse.
 
-    Where deep lookups are counted, of all accounts of these tenants, since they share that cap.
+    None where no number helps: a vendor that is stopped or backing off is not called more often.
     """
-    own = accounts.tenant == accounts.tenant[row]
-    if len(limits.domain_cap):
-        touched = np.zeros(len(limits.domain_cap), np.bool_)
-        touched[accounts.domain[own & (accounts.domain >= 0)]] = True
-        touched &= limits.domain_cap < NO_CAP
-        own = own | ((accounts.domain >= 0) & touched[np.maximum(accounts.domain, 0)])
-        if len(limits.deep_cap):
-            own = np.isin(accounts.tenant, np.unique(accounts.tenant[own]))
-    return np.flatnonzero(own)
+    accounts, row, share = search.accounts, search.row, search.rule.share
+    if search.offers.look[row] <= 0:
+        return None
+    increases: list[CapIncrease] = []
+    # With no units at all nobody is ranked; with any, all accounts are.
+    limits = replace(
+        search.limits,
+        budget=max(search.limits.budget, 1),
+        connector_cap=max(search.limits.connector_cap, 1),
+    )
+    offers = apply_deep_quota(accounts, limits, search.offers, share=share).offers
+    if limits.deep_cap is not None and offers.look[row] <= 0:
+        if limits.deep_why in (Decision.PAUSED, Decision.COOLING_DOWN):
+            return None
+        order, queue = build_depth_queue(accounts, search.offers, share)
+        place = int(np.flatnonzero(order == row)[0])
+        enough = find_smallest_cap(queue, place, least=limits.deep_cap + 1)
+        increases.append(
+            CapIncrease(scope=Scope.TENANT_CONNECTOR, units=enough - limits.deep_cap, deep=True)
+        )
+        limits = replace(limits, deep_cap=enough)
+        offers = apply_deep_quota(accounts, limits, search.offers, share=share).offers
+    ranking = rank_offers(accounts, limits, offers, share=share)
+    place = int(np.flatnonzero((ranking.account == row) & ~ranking.deeper)[0])
+    cap, budget = search.limits.connector_cap, search.limits.budget
+    if not fill_connector_cap(ranking, cap)[0][place]:
+        enough = find_smallest_cap(ranking.queue, place, least=cap + 1)
+        increases.append(CapIncrease(scope=Scope.TENANT_CONNECTOR, units=enough - cap))
+        cap = enough
+    passed, granted = fill_connector_cap(ranking, cap)
+    places = np.flatnonzero(passed)
+    queue = build_budget_queue(ranking, places, granted)
+    at = int(np.searchsorted(places, place))
+    if not fill_cap(queue, max(budget, 0))[0][at]:
+        enough = find_smallest_cap(queue, at, least=budget + 1)
+        increases.append(CapIncrease(scope=Scope.TENANT, units=enough - budget))
+    return tuple(increases)
+
+
+def find_posture(search: FlipSearch) -> float | None:
+    """Return the smallest posture above its own that gets it chosen; heat under the tiers."""
+    rule, account = search.rule, search.account
+    tiers = rule.policy is Policy.TIERS
+    before = float((account.heat if tiers else account.posture)[0])
+
+    def is_chosen(step: int) -> bool:
+        return search.is_chosen(replace_posture(account, 0, before + step * STEP, rule=rule))
+
+    step = _find_first_step(
+        is_chosen, int((1.0 - before) / STEP), guess=_guess_posture_steps(search)
+    )
+    return None if step is None else before + step * STEP
+
+
+def find_wait(search: FlipSearch) -> timedelta | None:
+    """Return the shortest further wait that gets it chosen."""
+    account = search.account
+
+    def is_chosen(step: int) -> bool:
+        return search.is_chosen(add_wait(account, 0, step * MINUTE))
+
+    step = _find_first_step(is_chosen, _MAX_WAIT // MINUTE, guess=_guess_wait_minutes(search))
+    return None if step is None else step * MINUTE
+
+
+def _find_first_step(is_chosen: Callable[[int], bool], most: int, *, guess: int) -> int | None:
+    """Return the first of so many steps that gets it chosen, by bisection around a guess."""
+    if most < 1 or not is_chosen(most):
+        return None
+    low, high, reach = 0, most, 1
+    at = min(max(guess, 1), most)
+    while high - low > 1:
+        if is_chosen(at):
+            high = at
+            at = max(at - reach, (low + high) // 2) if low == 0 else (low + high) // 2
+        else:
+            low = at
+            at = min(at + reach, (low + high) // 2) if high == most else (low + high) // 2
+        reach *= 8
+        at = min(max(at, low + 1), high - 1)
+    return high
+
+
+def _guess_posture_steps(search: FlipSearch) -> int:
+    look, rule = float(search.offers.look[search.row]), search.rule
+    if look <= 0 or search.price <= 0 or rule.value_spread <= 1:
+        return 1
+    if rule.policy is Policy.TIERS:
+        return int(min((search.price - look) / STEP, 1 / STEP)) + 1
+    more = np.log(search.price / look) / (2 * np.log(rule.value_spread))
+    return int(min(more / STEP, 1 / STEP)) + 1
+
+
+def _guess_wait_minutes(search: FlipSearch) -> int:
+    one, rule = search.account, search.rule
+    age = search.now - float(one.looked[0])
+    guess = to_days(_MAX_WAIT)
+    if rule.share and rule.floor is not None:
+        guess = to_days(rule.floor) - to_days(rule.tick) - age
+    if search.price > 0 and rule.policy is Policy.OPTIMAL:
+        guess = min(guess, -compute_lateness(one, search.price, search.now, rule))
+    return int(min(max(guess, 0.0) * _MINUTES_PER_DAY, _MAX_WAIT / MINUTE)) + 1
 
 
 def _replace_value(column: Column, at: int, value: float) -> Column:

@@ -2,32 +2,20 @@
 
 Policy `optimal`: the value grows with the age of our data, and signals since the last lookup make
 it older. Policy `tiers`: an account that is due is worth its heat. Either way an account offers a
-lookup and, at no better a rate, more depth. Where only some lookups may be deep, the best offers of
-depth come first, with the share of the longest waiting as under every cap. An account that gets no
-depth offers a shallow lookup, or none where a shallow one would cost as much as a deep one.
+lookup and, at no better a rate, more depth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from stoker.heat.beliefs import ChangeRates, Floats
 from stoker.heat.tiers import Tier, compute_intervals
-from stoker.pulls.capacity import (
-    Flags,
-    Floats32,
-    Ints,
-    OfferQueue,
-    build_sort_keys,
-    fill_caps,
-    find_full_groups,
-    get_ids,
-    sort_by_group,
-)
-from stoker.pulls.columns import PlanAccounts, Policy, PullLimits, PullRule, to_days
+from stoker.pulls.columns import Flags, Floats32, PlanAccounts, to_days
+from stoker.pulls.settings import Policy, PullRule
 from stoker.pulls.worth import compute_refresh_value
 
 _MAX_OFFER_AGE = (
@@ -146,67 +134,3 @@ def _compute_aged_value(
 
 def _to_float32(column: Floats) -> Floats32:
     return np.minimum(column, _MAX_SCORE).astype(np.float32)
-
-
-def find_deep_only(accounts: PlanAccounts, offers: LookupOffers) -> Flags:
-    """Return which accounts take a deep lookup or none, because a shallow one costs as much."""
-    found: Flags = (accounts.units == accounts.deep_units) & (offers.deeper > 0)
-    return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DeepQuota:
-    """The offers once only so many lookups may be deep. Flags are by account."""
-
-    offers: LookupOffers
-    refused: Flags  # it wanted depth, and gets none
-    granted_early: Flags  # it gets depth before better ones, as it had waited too long
-
-
-def apply_deep_quota(
-    accounts: PlanAccounts, limits: PullLimits, offers: LookupOffers, *, share: int
-) -> DeepQuota:
-    """Return which accounts may be looked up deeply, and the offers then."""
-    size = len(accounts)
-    withheld, out_of_turn = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-    if not len(limits.deep_cap):
-        return DeepQuota(offers=offers, refused=withheld, granted_early=out_of_turn)
-    rows = np.flatnonzero(offers.deeper > 0)
-    one = np.ones(len(rows), np.int64)
-    full = find_full_groups(accounts.tenant[rows], one, one, limits.deep_cap)
-    order, queue = build_depth_queue(rows[full[accounts.tenant[rows]]], accounts, offers, share)
-    if not len(order):
-        return DeepQuota(offers=offers, refused=withheld, granted_early=out_of_turn)
-    inside, early = fill_caps(queue, limits.deep_cap)
-    refused, ahead = np.flatnonzero(~inside), np.flatnonzero(early)
-    first = np.full(limits.tenants, len(order))
-    first[queue.group[refused[::-1]]] = refused[::-1]  # from behind: the first is written last
-    withheld[order[refused]] = True
-    out_of_turn[order[ahead[ahead > first[queue.group[ahead]]]]] = True
-    without = np.where(find_deep_only(accounts, offers), np.float32(0), offers.shallow_only)
-    look = np.where(withheld, without, offers.look)
-    left = replace(
-        offers,
-        look=look,
-        deeper=np.where(withheld, np.float32(0), offers.deeper),
-        waited=np.where(look > 0, offers.waited, np.float32(0)),
-    )
-    return DeepQuota(offers=left, refused=withheld, granted_early=out_of_turn)
-
-
-def build_depth_queue(
-    rows: Ints, accounts: PlanAccounts, offers: LookupOffers, share: int
-) -> tuple[Ints, OfferQueue]:
-    """Return these accounts in the order in which they are given depth, tenant by tenant."""
-    order = get_ids(np.sort(build_sort_keys(offers.deeper[rows], rows)))
-    order = order[sort_by_group(accounts.tenant[order].astype(np.int64))]
-    one = np.ones(len(order), np.int64)
-    # A lookup that can do without depth is made in its turn anyway, however long it waited.
-    needed = find_deep_only(accounts, offers)[order]
-    return order, OfferQueue(
-        group=accounts.tenant[order].astype(np.int64),
-        cost=one,
-        size=one,
-        waited=np.where(needed, offers.waited[order], np.float32(0)),
-        share=share,
-    )

@@ -1,39 +1,71 @@
-"""Compute how often each account should be looked up, given its change rate and the budget.
+"""Compute how often each account should be looked up in the long run, and what a budget buys.
 
-At the best rates the last call spent on every account buys the same: one price per tenant, higher
-where a tenant's cap with a connector is tight, plus a price for what tenants share. Every plan
-carries Lagrange's bound: what the given prices make the best of, less what is left unspent at its
-price. It holds for any prices, so a plan proves its own gap, however its prices were found.
+At the best rates the last call spent on every account buys the same: its price. The price at which
+lookups cost exactly the budget is found by Newton's method on logarithms inside a bracket, and
+represented by its square root, which rates are proportional to. Every plan carries Lagrange's
+bound: what its price makes the best of, less what is left unspent at that price. It holds for any
+price, so a plan proves its own gap, however its price was found.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from stoker.base.errors import ConfigError
 from stoker.heat.beliefs import Floats, validate_column
-from stoker.pulls.rate_problem import RateDemand, RateLimits, RateProblem, validate_problem
-from stoker.pulls.shadow_prices import (
-    MAX_ROOT,
-    MIN_ROOT,
-    GroupIds,
-    PriceRows,
-    add_to_groups,
-    find_price_roots,
-    iterate_chunks,
-)
-from stoker.pulls.spacing import LookupSpacing, get_spacing
-from stoker.pulls.worth import Objective
+from stoker.pulls.columns import NO_CAP, Decision, PlanAccounts, PullLimits, to_days
+from stoker.pulls.planner import plan_pulls
+from stoker.pulls.settings import Objective, PullRule
+from stoker.pulls.worth import LookupSpacing, compute_stale_share, get_spacing
 
-_FIT_ROUNDING = 1e-8  # of penalties, and of spending at its price: tables are off by less
-
-_PLAN_SUM_TOLERANCE = 1e-12  # of a cap: more than sums differ by when their order does
-
+_MIN_NUMBER, _MAX_NUMBER = 1e-30, 1e30  # what is less is nothing, what is more is a mistake
 _MIN_LOOKUP_RATE = 1e-200  # lookups a day
+_CHUNK_ROWS = 32_768  # accounts at a time: what is worked on fits a processor's cache
+
+_MAX_ROOT, _MIN_ROOT = 1e100, 1e-100  # roots of prices: nothing is spent; everything there is
+_ROOT_TOLERANCE = 1e-7  # of a budget: so little may stay unspent
+_ROOT_EPSILON = 4e-16  # roots this close have no float to speak of between them
+_SUM_TOLERANCE = 1e-12  # of a budget: more than sums differ by when their order does
+_BOUND_ROUNDING = 1e-8  # of penalties, and of spending at its price: tables are off by less
+_MAX_STEPS = 200
+_NEWTON_STEPS = 8  # Newton alone is nearly always there by then
+_MAX_LOG_STEP = 4.0  # of a root's logarithm
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RateProblem:
+    """Columns of accounts, and what may be spent on them in calls a day.
+
+    Raises ConfigError for wrong numbers or lengths.
+    """
+
+    value: Floats
+    changes: Floats  # a day
+    cost: Floats  # calls for one lookup
+    budget: float
+    rate_max: float = 1.0  # lookups a day
+
+    def __post_init__(self) -> None:
+        value = _validate_numbers(self.value, what="an account's value")
+        changes = _validate_numbers(self.changes, what="a rate of changes")
+        cost = _validate_numbers(self.cost, what="the cost of a look")
+        if value.ndim != 1 or value.shape != changes.shape or value.shape != cost.shape:
+            raise ConfigError("values, rates of changes and costs are columns of equal length")
+        if cost.size and cost.min() == 0.0:
+            raise ConfigError("a look costs more than nothing; give it a cost of at least 1 call")
+        for name, column in (("value", value), ("changes", changes), ("cost", cost)):
+            object.__setattr__(self, name, column)
+        _validate_numbers(self.rate_max, what="a highest rate")
+        budget = float(validate_column(self.budget, what="a budget", most=np.inf))
+        object.__setattr__(self, "budget", budget if budget >= _MIN_NUMBER else 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RatePlan:
     """How often to look up each account, the cost, the penalty left, and the bound.
 
@@ -42,210 +74,206 @@ class RatePlan:
     """
 
     rate: Floats  # lookups a day, by account
-    price: Floats  # by tenant
-    connector_price: Floats | None  # by tenant and connector, on top of the tenant's
-    shared_price: Floats | None  # by what is shared, on top of both
-    spend: Floats  # calls a day, by tenant
-    penalty: Floats  # by tenant: value times the penalty of its copies, averaged over time
-    bound: Floats  # by tenant: no rates within its limits leave less, what is shared aside
-    unused: float  # of shared caps, at their prices; it counts against the bound of all together
-    met_share: Floats  # by tenant: which share of its least rates there is room for
-
-    @property
-    def least_penalty(self) -> float:
-        """Return the penalty that no plan within these limits can go below."""
-        return float(self.bound.sum()) - self.unused
+    price: float
+    spend: float  # calls a day
+    penalty: float  # value times the penalty of copies, averaged over time
+    bound: float  # no rates within the budget leave less
 
     @property
     def gap(self) -> float:
         """Return the share of the penalty that a better plan could avoid, at most."""
-        penalty = float(self.penalty.sum())
-        return max(penalty - self.least_penalty, 0.0) / penalty if penalty > 0.0 else 0.0
-
-    @property
-    def tenant_gap(self) -> Floats:
-        """Return the same by tenant, what is shared aside."""
-        some = self.penalty > 0.0
-        more = np.maximum(self.penalty - self.bound, 0.0)
-        return np.where(some, more / np.where(some, self.penalty, 1.0), 0.0)
-
-
-def build_rate_plan(
-    asked: RateProblem, rows: PriceRows, own: Floats, *, spacing: LookupSpacing
-) -> RatePlan:
-    """Return the plan at these prices (roots, by tenant), cut where it would not fit."""
-    fits = None
-    if rows.other is not None:
-        fits = _compute_fitting_share(rows.other, asked.shared_cap, rows, own, spacing)
-    wanted, spend, penalty, bound = (np.zeros(len(own)) for _ in range(4))
-    by_leaf, by_shared = (np.zeros(_count_groups(each)) for each in (rows.at_least, rows.beside))
-    rate = np.empty(len(asked.value))
-    for part in iterate_chunks(len(rate)):
-        root, above, _ = rows.compute_spending(own, spacing, part)
-        above[root >= 0.5 * MAX_ROOT] = 0.0
-        group, least, cost = rows.group[part], rows.compute_minimum(part), asked.cost[part]
-        amounts = least + above
-        rate[part] = amounts / cost
-        best = left = _compute_penalty(asked, rate, part, spacing)
-        add_to_groups(wanted, group, amounts)
-        if rows.leaf is not None:
-            add_to_groups(by_leaf, rows.leaf[part], amounts)
-        if rows.other is not None and fits is not None:
-            add_to_groups(by_shared, rows.other[part], amounts)
-            amounts = least + above * fits[rows.other[part]]
-            rate[part] = amounts / cost
-            left = _compute_penalty(asked, rate, part, spacing)
-        add_to_groups(spend, group, amounts)
-        add_to_groups(penalty, group, left)
-        add_to_groups(bound, group, best - _FIT_ROUNDING * (best + (root * root) * above))
-    price = _to_price(own)
-    bound += _compute_unused(price, wanted, asked.budget)
-    connector_price = shared_price = None
-    unused = 0.0
-    if asked.connector_groups is not None and rows.at_least is not None:
-        owner = asked.connector_groups.owner
-        held = rows.at_least > own[owner]
-        extra = np.zeros(len(owner))
-        extra[held] = _to_price(rows.at_least[held]) - price[owner[held]]
-        np.add.at(bound, owner, _compute_unused(extra, by_leaf, asked.connector_groups.cap))
-        connector_price = extra.reshape(len(own), -1)
-    if rows.beside is not None:
-        shared_price = _to_price(np.sqrt(rows.beside))
-        unused = -float(_compute_unused(shared_price, by_shared, asked.shared_cap).sum())
-    return RatePlan(
-        rate=rate,
-        price=price,
-        connector_price=connector_price,
-        shared_price=shared_price,
-        spend=spend,
-        penalty=penalty,
-        bound=bound,
-        unused=unused,
-        met_share=asked.met_share,
-    )
-
-
-def _compute_penalty(
-    asked: RateProblem, rate: Floats, part: slice, spacing: LookupSpacing
-) -> Floats:
-    between = asked.changes[part] / np.maximum(rate[part], _MIN_LOOKUP_RATE)
-    return asked.value[part] * spacing.compute_penalty(between)
-
-
-def _compute_fitting_share(
-    shared: GroupIds, cap: Floats, rows: PriceRows, own: Floats, spacing: LookupSpacing
-) -> Floats:
-    """Return which share of what is asked above the least what is shared has room for.
-
-    With prices that add up, shared caps are met only about, until the last of many turns.
-    """
-    above, least = np.zeros(len(cap)), np.zeros(len(cap))
-    for part in iterate_chunks(len(shared)):
-        add_to_groups(above, shared[part], rows.compute_spending(own, spacing, part)[1])
-        add_to_groups(least, shared[part], rows.compute_minimum(part))
-    left = np.maximum(cap - least, 0.0) * (1.0 - _PLAN_SUM_TOLERANCE)
-    share = np.ones(len(cap))
-    over = above > left
-    share[over] = left[over] / above[over]
-    return share
-
-
-def _to_price(root: Floats) -> Floats:
-    price = np.where(root <= MIN_ROOT, 0.0, root * root)
-    return np.where(root >= 0.5 * MAX_ROOT, np.inf, price)
-
-
-def _compute_unused(price: Floats, spent: Floats, limit: Floats) -> Floats:
-    """Return the price of what is over or, below 0, left; nothing where no price is set or paid."""
-    counts = (price > 0.0) & (price < np.inf)
-    unused = np.zeros(len(price))
-    unused[counts] = price[counts] * (spent[counts] - limit[counts])
-    return unused
-
-
-def _count_groups(columns: Floats | None) -> int:
-    return 0 if columns is None else len(columns)
-
-
-_MAX_SWEEPS = 60  # between tenants' prices and those of what they share
-
-_TARGET_GAP, _ACCEPTED_GAP = (
-    1e-6,
-    2e-5,
-)  # gaps: one to stop at, one to stop at when turns bring no more
-
-_MIN_PROGRESS = 0.95  # of the gap before
+        return max(self.penalty - self.bound, 0.0) / self.penalty if self.penalty > 0.0 else 0.0
 
 
 def compute_rate_plan(
-    demand: RateDemand,
-    limits: RateLimits,
+    problem: RateProblem,
     *,
     objective: Objective = Objective.HARMONIC,
-    price0: Floats | None = None,
+    start_price: float | None = None,
 ) -> RatePlan:
-    """Return the rates that leave the least penalty within the limits, none of them exceeded.
+    """Return the rates that leave the least penalty within the budget, which is never exceeded.
 
-    `price0` are prices by tenant from an earlier plan: they save time and move nothing by more
-    than the plan's gap. Least rates that a limit has no room for are cut, all under that limit by
-    the same share.
+    `start_price` is the price of an earlier plan: it saves time and moves nothing by more than the
+    plan's gap.
     """
-    asked, spaced = validate_problem(demand, limits), get_spacing(objective)
-    start = None
-    if price0 is not None:
-        start = np.sqrt(
-            np.minimum(validate_column(price0, what="a price", most=np.inf), MAX_ROOT**2)
-        )
-    if asked.shared is None:
-        rows, own = _find_tenant_roots(asked, asked.rows, start, spaced)
-        return build_rate_plan(asked, rows, own, spacing=spaced)
-    return _plan_shared(asked, asked.shared, start, spaced)
+    spending = build_spending(problem, get_spacing(objective))
+    return build_rate_plan(problem, spending, _find_root(spending, problem.budget, start_price))
 
 
-def _find_tenant_roots(
-    asked: RateProblem, rows: PriceRows, start: Floats | None, spaced: LookupSpacing
-) -> tuple[PriceRows, Floats]:
-    """Return the roots of tenants' prices, and rows that know those of their leaves."""
-    if asked.connector_groups is not None:
-        # What a connector's accounts cost when its cap is just met: they never cost less.
-        leaf = asked.connector_groups.leaf
-        alone = replace(rows, group=leaf, leaf=None, at_least=None)
-        roots = find_price_roots(
-            alone, asked.connector_groups.cap, spacing=spaced, start=rows.at_least
-        )
-        rows = replace(rows, leaf=leaf, at_least=roots)
-    return rows, find_price_roots(rows, asked.budget, spacing=spaced, start=start)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spending:
+    """Columns of accounts: what is spent on them, in calls a day, at which price."""
+
+    pace: Floats  # sqrt(cost x changes / value)
+    scale: Floats  # sqrt(cost x changes x value)
+    most: Floats  # calls a day, at the highest rate
+    spacing: LookupSpacing
+
+    def iterate_chunks(self) -> Iterator[slice]:
+        for start in range(0, len(self.pace), _CHUNK_ROWS):
+            yield slice(start, start + _CHUNK_ROWS)
+
+    def compute(self, root: float, part: slice) -> tuple[Floats, Floats]:
+        """Return what is spent at a price, and how fast that falls with the root's logarithm."""
+        scale, pace, most = self.scale[part], self.pace[part], self.most[part]
+        looks, slope = self.spacing.compute_frequency(pace * root)
+        spent = scale * (looks / root)
+        falls = (spent - scale * (pace * slope)) * ((spent > 0.0) & (spent < most))
+        return np.minimum(np.maximum(spent, 0.0), most), falls
 
 
-def _plan_shared(
-    asked: RateProblem, shared: GroupIds, start: Floats | None, spaced: LookupSpacing
-) -> RatePlan:
-    # Tenants' prices and those of what they share, in turn, each exact given the others. That
-    # only ever raises the bound, and it is over when the bound says so.
-    rows = replace(asked.rows, other=shared, beside=np.zeros(len(asked.shared_cap)))
-    roots: Floats | None = None
-    rows, start = _find_tenant_roots(asked, rows, start, spaced)
-    best = build_rate_plan(asked, rows, start, spacing=spaced)
-    for _ in range(_MAX_SWEEPS):
-        if best.gap <= _TARGET_GAP:
+def build_spending(problem: RateProblem, spacing: LookupSpacing) -> Spending:
+    heft = problem.cost * problem.changes
+    return Spending(
+        pace=np.sqrt(heft / np.maximum(problem.value, _MIN_NUMBER)),
+        scale=np.sqrt(heft * problem.value),
+        most=problem.cost * problem.rate_max,
+        spacing=spacing,
+    )
+
+
+def build_rate_plan(problem: RateProblem, spending: Spending, root: float) -> RatePlan:
+    """Return the plan at the price of this root."""
+    price = np.inf if root >= 0.5 * _MAX_ROOT else root * root if root > _MIN_ROOT else 0.0
+    spend = penalty = bound = 0.0
+    rate = np.zeros(len(problem.value))
+    for part in spending.iterate_chunks():
+        spent = spending.compute(root, part)[0] if price < np.inf else rate[part]
+        rate[part] = spent / problem.cost[part]
+        between = problem.changes[part] / np.maximum(rate[part], _MIN_LOOKUP_RATE)
+        left = problem.value[part] * spending.spacing.compute_penalty(between)
+        spend += float(spent.sum())
+        penalty += float(left.sum())
+        paid = price * spent if price < np.inf else 0.0
+        bound += float((left - _BOUND_ROUNDING * (left + paid)).sum())
+    if 0.0 < price < np.inf:
+        bound += price * (spend - problem.budget)  # what is left unspent, at its price
+    return RatePlan(rate=rate, price=price, spend=spend, penalty=penalty, bound=bound)
+
+
+def _find_root(spending: Spending, budget: float, start_price: float | None) -> float:
+    """Return the root at which the budget is spent, to a ten-millionth, and never more."""
+    if budget <= 0.0:
+        return _MAX_ROOT
+    if budget >= float((spending.most * (spending.scale > 0.0)).sum()):
+        return _MIN_ROOT
+    # If changes were rare, lookups would cost sqrt(1/2) of the scale over the root.
+    root = np.sqrt(0.5) * float(spending.scale.sum()) / budget
+    if start_price is not None and _MIN_ROOT**2 < start_price < _MAX_ROOT**2:
+        root = np.sqrt(start_price)
+    root = float(np.clip(root, _MIN_ROOT, _MAX_ROOT))
+    low, high = _MIN_ROOT, _MAX_ROOT
+    for turn in range(_MAX_STEPS):
+        spent = falls = 0.0
+        for part in spending.iterate_chunks():
+            amounts, slopes = spending.compute(root, part)
+            spent += float(amounts.sum())
+            falls += float(slopes.sum())
+        fits = spent <= (1.0 - _SUM_TOLERANCE) * budget
+        low, high = (low, root) if fits else (root, high)
+        if fits and spent >= (1.0 - _ROOT_TOLERANCE) * budget:
             break
-        other, ground = rows.group, start
-        if asked.connector_groups is not None and rows.at_least is not None:
-            other = asked.connector_groups.leaf
-            ground = np.maximum(start[asked.connector_groups.owner], rows.at_least)
-        theirs = replace(asked.rows, group=shared, other=other, beside=_to_prices(ground))
-        roots = find_price_roots(theirs, asked.shared_cap, spacing=spaced, start=roots)
-        # Tenants last: with few accounts each, they are the ones that rates are hard to fit to.
-        rows, start = _find_tenant_roots(
-            asked, replace(rows, beside=_to_prices(roots)), start, spaced
-        )
-        plan = build_rate_plan(asked, rows, start, spacing=spaced)
-        stuck = plan.gap > _MIN_PROGRESS * best.gap and best.gap <= _ACCEPTED_GAP
-        best = min(best, plan, key=lambda each: each.gap)
-        if stuck:
+        if high <= low * (1.0 + _ROOT_EPSILON):
             break
-    return best
+        root = _choose_next_root(
+            root, low, high, spent=spent, falls=falls, budget=budget, turn=turn
+        )
+    return high
 
 
-def _to_prices(roots: Floats) -> Floats:
-    return np.where(roots <= MIN_ROOT, 0.0, roots * roots)
+def _choose_next_root(
+    root: float, low: float, high: float, *, spent: float, falls: float, budget: float, turn: int
+) -> float:
+    """Return Newton's next root where it is inside the bracket, and one that narrows it if not."""
+    # Where one account's lookups end all at once, Newton would creep: halving does not.
+    if spent > 0.0 and falls > 0.0 and (turn < _NEWTON_STEPS or turn % 2 == 0):
+        # A hair under the budget, so that the last step ends on the side that fits.
+        step = np.log(spent / ((1.0 - 0.5 * _ROOT_TOLERANCE) * budget)) * (spent / falls)
+        newton = root * float(np.exp(np.clip(step, -_MAX_LOG_STEP, _MAX_LOG_STEP)))
+        if low < newton < high:
+            return newton
+    if low > _MIN_ROOT and high < _MAX_ROOT:
+        return float(np.sqrt(low) * np.sqrt(high))
+    stride = float(np.exp((1.0 if root == low else -1.0) * 2.0 ** min(turn, 6)))
+    return min(max(root * stride, _MIN_ROOT), _MAX_ROOT)
+
+
+def _validate_numbers(numbers: ArrayLike, *, what: str) -> Floats:
+    column = validate_column(numbers, what=what, most=_MAX_NUMBER)
+    tiny = (column < _MIN_NUMBER) & (column > 0.0)
+    return np.where(tiny, 0.0, column) if tiny.any() else column
+
+
+TIMES = (0.25, 0.5, 0.75, 1.0, 1.1, 1.5, 2.0, 3.0, 4.0)
+
+_MIN_RATE = 1e-9  # lookups a day; whatever is rarer is as good as never
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetPoint:
+    """What so many times the budget buys.
+
+    Lookups are those of one plan now. Freshness, price and interval are the steady state of the
+    best plan, if today's estimates are right.
+    """
+
+    times: float
+    units: int  # a day
+    looks: int  # of one plan now that may spend them all
+    price: float  # of a unit, in the long run; 0: there is more money than lookups
+    freshness: float  # share of time up to date, by value
+    every: float  # days between lookups of half of all accounts, or fewer; infinite for never
+    gap: float  # no rates of lookups leave this share less
+
+
+def iterate_budget_points(
+    accounts: PlanAccounts,
+    budget: int,
+    *,
+    now: datetime,
+    rule: PullRule,
+    times: Sequence[float] = TIMES,
+) -> Iterator[BudgetPoint]:
+    """Yield what each multiple of a budget of units a day buys, under no other cap."""
+    free = int((accounts.barred == Decision.FREE).sum())
+    start_price = None
+    for each in times:
+        units = min(int(budget * each), NO_CAP)
+        today = plan_pulls(accounts, PullLimits(budget=units), now=now, rule=rule)
+        problem = to_rate_problem(accounts, units, rule=rule)
+        steady = compute_rate_plan(problem, objective=rule.objective, start_price=start_price)
+        start_price = steady.price if 0.0 < steady.price < np.inf else None
+        value = problem.value.sum()
+        stale = compute_stale_share(problem.changes / np.maximum(steady.rate, _MIN_RATE))
+        fresh = float((problem.value * (1.0 - stale)).sum() / value) if value > 0 else 0.0
+        middle = float(np.median(steady.rate[:free])) if free else 0.0
+        yield BudgetPoint(
+            times=each,
+            units=units,
+            looks=len(today.chosen),
+            price=steady.price,
+            freshness=fresh,
+            every=1.0 / middle if middle > _MIN_RATE else np.inf,
+            gap=steady.gap,
+        )
+
+
+def to_rate_problem(accounts: PlanAccounts, budget: int, *, rule: PullRule) -> RateProblem:
+    """Return the long-run problem of these accounts, with a budget of units a day.
+
+    The deep level of an account is a row of its own, at the cost of the depth, so the bound allows
+    slightly more than is possible.
+    """
+    free = np.flatnonzero(accounts.barred == Decision.FREE)
+    more = accounts.deep_units - accounts.units
+    deep = free[(accounts.deep_value[free] > 0) & (more[free] > 0)]
+    between = np.concatenate(
+        [accounts.surface.days_between[free], accounts.deep.days_between[deep]]
+    )
+    return RateProblem(
+        value=np.concatenate([accounts.value[free], accounts.deep_value[deep]]),
+        changes=1.0 / between,
+        cost=np.concatenate([accounts.units[free], more[deep]]).astype(np.float64),
+        budget=budget,
+        rate_max=1.0 / to_days(rule.tick),
+    )

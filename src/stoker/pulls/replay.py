@@ -15,18 +15,11 @@ import numpy as np
 from stoker.base.errors import ConfigError
 from stoker.enrichment.forecast import VendorNeed
 from stoker.heat.beliefs import compute_stale_chance
-from stoker.pulls.columns import (
-    Column,
-    Decision,
-    PlanAccounts,
-    Policy,
-    PullLimits,
-    to_epoch_days,
-    validate_limits,
-)
+from stoker.pulls.columns import Column, Decision, PlanAccounts, to_epoch_days
 from stoker.pulls.constraints import limit_deep_lookups, replace_call_caps
-from stoker.pulls.plan_record import PlanDecisions, PlanSnapshot, to_decisions
-from stoker.pulls.planner import DEEP, NOT, PullPlan, plan_pulls
+from stoker.pulls.planner import DEEP, NOT, plan_pulls
+from stoker.pulls.saved_plans import PlanDecisions, PlanningResult, PlanSnapshot
+from stoker.pulls.settings import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +54,10 @@ class DecisionDiff:
     depth_after: int
 
 
-def replay_plan(inputs: PlanSnapshot, *, now: datetime) -> tuple[PullPlan, PlanDecisions]:
-    """Return the plan of these inputs at this moment, and its decisions."""
+def replay_plan(inputs: PlanSnapshot, *, now: datetime) -> PlanningResult:
+    """Return the plan of these inputs at this moment."""
     plan = plan_pulls(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
-    decided = to_decisions(plan, inputs.accounts, inputs.ids, tenant=0, now=to_epoch_days(now))
-    return plan, decided
+    return PlanningResult(at=now, inputs=inputs, plan=plan)
 
 
 def apply_what_if(
@@ -77,13 +69,9 @@ def apply_what_if(
         if units is not None and units < 0:
             raise ConfigError(f"a cap is a whole number from 0 up, not {units}")
     if what_if.units is not None:
-        limits = _replace_budget(limits, what_if.units)
+        limits = replace(limits, budget=what_if.units)
     if what_if.connector_units is not None:
-        wide = int(inputs.accounts.connector.max(initial=0)) + 1
-        caps = np.full((1, max(limits.connector_cap.shape[1], wide)), what_if.connector_units)
-        limits = replace(
-            limits, connector_cap=validate_limits([0], connector_cap=caps).connector_cap
-        )
+        limits = replace(limits, connector_cap=what_if.connector_units)
     if what_if.policy is not None:
         rule = replace(rule, policy=what_if.policy)
     if what_if.calls:
@@ -92,14 +80,17 @@ def apply_what_if(
     return replace(inputs, limits=limits, rule=rule, constraints=hindrances)
 
 
-def compute_totals(inputs: PlanSnapshot, plan: PullPlan, *, now: datetime) -> PlanTotals:
+def compute_totals(pulls: PlanningResult) -> PlanTotals:
     """Return a plan's totals."""
+    plan = pulls.plan
     return PlanTotals(
         looks=len(plan.chosen),
         deep=int((plan.depth == DEEP).sum()),
-        units=int(plan.spent.sum()),
-        price=float(plan.price[0]),
-        freshness=compute_fresh_share(inputs.accounts, plan.depth, now=to_epoch_days(now)),
+        units=plan.spent,
+        price=plan.price,
+        freshness=compute_fresh_share(
+            pulls.inputs.accounts, plan.depth, now=to_epoch_days(pulls.at)
+        ),
     )
 
 
@@ -146,7 +137,3 @@ def find_gained_and_lost(
         elif each.depth_after == NOT < each.depth_before:
             lost.append(each.account)
     return gained, lost
-
-
-def _replace_budget(limits: PullLimits, units: int) -> PullLimits:
-    return replace(limits, budget=np.full(len(limits.budget), units, np.int64))

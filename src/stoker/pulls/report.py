@@ -9,14 +9,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stoker.calendar.timezones import format_duration
+from stoker.base.formats import format_duration
 from stoker.cli.output import print_table, print_text
 from stoker.nightly.report import format_amount, format_history
 
 if TYPE_CHECKING:
     from stoker.base.types import Json, TenantId
     from stoker.enrichment.forecast import Quote
-    from stoker.pulls.service import PlanningResult
+    from stoker.pulls.saved_plans import PlanningResult
 
 _DECISION_TEXTS = {
     "WORTH": "looked at: worth its price",
@@ -37,8 +37,9 @@ class PlannedPulls:
 
 def print_pulls(planned: PlannedPulls) -> None:
     """Print a plan in one screen."""
-    from stoker.pulls.columns import Policy
-    from stoker.pulls.service import NO_ACCOUNTS, list_active_constraints
+    from stoker.pulls.saved_plans import list_active_constraints
+    from stoker.pulls.service import NO_ACCOUNTS
+    from stoker.pulls.settings import Policy
 
     told = to_pulls_json(planned)
     rule = planned.pulls.inputs.rule
@@ -74,7 +75,7 @@ def print_pulls(planned: PlannedPulls) -> None:
     print_text(
         f"  price of a unit {told['price']:.3g}; at most {told['gap']:.2%} from the best plan"
     )
-    if planned.pulls.plan.overdue.sum():
+    if planned.pulls.plan.overdue:
         print_text(
             f"  {told['overdue']} accounts waited too long; {told['unkept']} of them still wait"
         )
@@ -90,23 +91,20 @@ def print_pulls(planned: PlannedPulls) -> None:
 
 def to_pulls_json(planned: PlannedPulls) -> dict[str, Json]:
     """Return a plan for programs."""
-    from stoker.pulls.plan_record import summarize_plan
     from stoker.pulls.planner import DEEP, SHALLOW
-    from stoker.pulls.service import list_active_constraints
+    from stoker.pulls.saved_plans import list_active_constraints, summarize_plan
 
     pulls = planned.pulls
-    plan, inputs, quote = pulls.plan, pulls.inputs, planned.quote
+    plan, quote = pulls.plan, planned.quote
     codes: dict[str, Json] = dict(count_reasons(planned))
     return {
         "tenant": planned.tenant,
         "run": planned.run or None,
         "at": pulls.at.isoformat(),
-        "accounts": len(inputs.ids),
         "selected": len(plan.chosen),
         "shallow": int((plan.depth == SHALLOW).sum()),
         "deep": int((plan.depth == DEEP).sum()),
-        **summarize_plan(plan, inputs.limits, inputs.rule, tenant=0),
-        "unkept": len(plan.floor_missed),
+        **summarize_plan(pulls),
         "withheld": int((plan.depth_refusal != 0).sum()),
         "hindrances": [each.as_json() for each in list_active_constraints(pulls)],
         "reasons": codes,

@@ -7,10 +7,12 @@ spends. Pulls are carried out by `NightlyRun`; only the planner differs.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +21,9 @@ from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import CompanyId
 from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError
-from stoker.base.types import Depth, Json, PullJobId, Step, TenantId
+from stoker.base.types import Depth, PullJobId, Step, TenantId, to_utc
 from stoker.budgets.caps import Cap
-from stoker.budgets.gate import BudgetService
+from stoker.budgets.service import BudgetService
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.context import Backend, TenantStores
 from stoker.crm.export import ExporterFactory
@@ -30,9 +32,8 @@ from stoker.enrichment.model import COMPANY_STEPS, WorkItem
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS, is_paid
 from stoker.enrichment.recent_runs import add_first_lookup_shares
 from stoker.enrichment.vendor_needs import list_vendor_needs
-from stoker.heat.beliefs import ChangeRateRule
-from stoker.heat.model import AccountColumns, PlanRecord, PullStore
-from stoker.ledger.chain import NewEntry
+from stoker.heat.model import AccountColumns, PullStore
+from stoker.heat.settings import ChangeRateRule
 from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlan
 from stoker.nightly.resume import find_unfinished_work
 from stoker.nightly.service import NightlyRun
@@ -45,38 +46,19 @@ from stoker.nightly.setup import (
 )
 from stoker.nightly.targets import UNLIMITED
 from stoker.pulls.columns import (
-    UNCAPPED,
+    CHOSEN_BECAUSE,
+    NO_CAP,
+    REASONS,
     Decision,
-    Policy,
-    PullRule,
+    PullLimits,
     build_accounts,
     compute_period_units,
     to_epoch_days,
-    validate_limits,
 )
-from stoker.pulls.constraints import (
-    Constraint,
-    ConstraintReader,
-    is_stopped,
-    limit_deep_lookups,
-    list_binding,
-)
-from stoker.pulls.explain import CHOSEN_BECAUSE, REASONS
-from stoker.pulls.jobs import build_pull_job_id
-from stoker.pulls.plan_record import (
-    PlanSnapshot,
-    compute_columns_digest,
-    count_decisions,
-    encode_columns,
-    encode_decisions,
-    summarize_plan,
-    to_decision_columns,
-    to_decisions,
-    to_input_columns,
-    to_limits_json,
-    to_rule_json,
-)
+from stoker.pulls.constraints import ConstraintReader, is_stopped, limit_deep_lookups
 from stoker.pulls.planner import DEEP, PullPlan, list_in_order, plan_pulls
+from stoker.pulls.saved_plans import PlanningResult, PlanSnapshot, save_plan
+from stoker.pulls.settings import Policy, PullRule
 from stoker.rate_limits.limiter import VendorLimits
 from stoker.runs.model import Run, RunState
 from stoker.runs.service import RunHandle, RunResult
@@ -88,20 +70,6 @@ if TYPE_CHECKING:
 
 KIND = "pulls"
 
-PLAN_ENTRY = "PLAN"  # the ledger's kind of entries about plans
-_ENTRY_FIELDS = (  # of a plan's header, repeated in its ledger entry
-    "policy",
-    "budget",
-    "spent",
-    "price",
-    "gap",
-    "accounts",
-    "counts",
-    "unkept",
-    "digest",
-    "inputs_digest",
-)
-
 NO_ACCOUNTS = (
     "no account that fits has a heat yet; find who fits with: stoker nightly --plan, "
     "and give them one with: stoker heat sweep"
@@ -110,6 +78,10 @@ NO_ACCOUNTS = (
 PAGE_SIZE = 65_536
 
 CANDIDATES_PAGE = 10_000
+
+_MIN_BUCKET = timedelta(minutes=1)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _COLUMNS = tuple(each.name for each in fields(AccountColumns) if each.name != "accounts")
 
@@ -122,15 +94,6 @@ class PullOptions:
     beliefs: ChangeRateRule
     units: int = 1  # of a shallow lookup
     deep_units: int = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlanningResult:
-    """A plan, and its inputs."""
-
-    at: datetime
-    inputs: PlanSnapshot
-    plan: PullPlan
 
 
 class PullPlanner:
@@ -214,7 +177,6 @@ class PullPlanner:
     ) -> PlanSnapshot:
         columns, order = await self._read_columns(store), self._order
         day = compute_window(WindowKind.DAY, now, reset=self._night.reset)
-        known = {name: getattr(columns, name) for name in _COLUMNS}
         constraints = await self._constraint_reader.list_constraints(
             store, now=now, rule=order.rule, units=order.units
         )
@@ -223,12 +185,12 @@ class PullPlanner:
             return compute_period_units(left, now=now, until=day.end, rule=order.rule)
 
         looks = capacity.connector_units
-        limits = validate_limits(
-            [of_tick(capacity.tenant_units)],
-            connector_cap=[[of_tick(looks) if looks < UNLIMITED else UNCAPPED]],
+        limits = PullLimits(
+            budget=of_tick(capacity.tenant_units),
+            connector_cap=of_tick(looks) if looks < UNLIMITED else NO_CAP,
         )
         accounts = build_accounts(
-            **known,
+            columns,
             now=to_epoch_days(now),
             units=order.units,
             deep_units=order.deep_units,
@@ -339,61 +301,15 @@ class SavePlanJob:
 def to_work_items(pulls: PlanningResult) -> tuple[WorkItem, ...]:
     """Return the chosen lookups in order, each with its reason."""
     inputs, plan = pulls.inputs, pulls.plan
-    price = float(plan.price[0]) if len(plan.price) else 0.0
     return tuple(
         WorkItem(
             company=CompanyId(inputs.ids[row]),
             rank=place,
             depth=Depth.DEEP if plan.depth[row] == DEEP else Depth.SHALLOW,
-            reason=_format_reason(plan, row, price),
+            reason=_format_reason(plan, row),
         )
         for place, row in enumerate(list_in_order(plan).tolist())
     )
-
-
-def list_active_constraints(pulls: PlanningResult) -> list[Constraint]:
-    """Return the constraints that refused lookups of a plan."""
-    refused = {Decision(each) for each in np.unique(pulls.plan.why).tolist()}
-    withheld = bool((pulls.plan.depth_refusal != Decision.FREE).any())
-    return list_binding(pulls.inputs.constraints, refused, withheld=withheld)
-
-
-async def save_plan(store: TenantStores, run: str, pulls: PlanningResult) -> None:
-    """Save a run's plan: every decision, all its inputs, and an entry in the ledger. Atomic.
-
-    Saving the same plan again changes nothing. Raises ConflictError for another plan of the run.
-    """
-    inputs, plan = pulls.inputs, pulls.plan
-    made_of = to_input_columns(inputs)
-    decided = to_decisions(plan, inputs.accounts, inputs.ids, tenant=0, now=to_epoch_days(pulls.at))
-    parts, columns = encode_decisions(decided), encode_columns(made_of)
-    header: dict[str, Json] = {
-        **summarize_plan(plan, inputs.limits, inputs.rule, tenant=0),
-        "accounts": len(inputs.ids),
-        "counts": count_decisions(decided),
-        "unkept": len(plan.floor_missed),
-        "digest": compute_columns_digest(to_decision_columns(decided)),
-        "inputs_digest": compute_columns_digest(made_of),
-        "decision_parts": len(parts),
-        "input_parts": len(columns),
-        "limits": to_limits_json(inputs.limits),
-        "rule": to_rule_json(inputs.rule),
-        "hindrances": [each.as_json() for each in inputs.constraints],
-    }
-    record = PlanRecord(run=run, at=pulls.at, policy=inputs.rule.policy.value, header=header)
-    active: list[Json] = [each.as_json() for each in list_active_constraints(pulls)]
-    entry = NewEntry(
-        at=pulls.at,
-        kind=PLAN_ENTRY,
-        subject=run,
-        reason="",
-        data={
-            "run": run,
-            "hindrances": active,
-            **{name: header[name] for name in _ENTRY_FIELDS},
-        },
-    )
-    await store.attention.insert_plan(record, [*parts, *columns], entry=entry)
 
 
 async def _read_all_columns(attention: PullStore) -> AccountColumns:
@@ -409,12 +325,36 @@ async def _read_all_columns(attention: PullStore) -> AccountColumns:
     )
 
 
-def _format_reason(plan: PullPlan, row: int, price: float) -> str:
+def _format_reason(plan: PullPlan, row: int) -> str:
     why, withheld = Decision(int(plan.why[row])), Decision(int(plan.depth_refusal[row]))
     sentence = CHOSEN_BECAUSE[why]
-    if why is not Decision.FLOOR and 0 < price < np.inf:
-        sentence = f"{sentence}, {float(plan.score[row]) / price:.1f} times as much"
+    if why is not Decision.FLOOR and 0 < plan.price < np.inf:
+        sentence = f"{sentence}, {float(plan.score[row]) / plan.price:.1f} times as much"
     return f"{sentence}; not deep: {REASONS[withheld].message}" if withheld else sentence
+
+
+def to_time_bucket(at: datetime, *, bucket: timedelta) -> datetime:
+    """Return the start of the stretch of time, counted from 1970, that this moment falls in."""
+    if bucket < _MIN_BUCKET:
+        raise ConfigError(f"pulls are the same within a minute or longer, not {bucket}")
+    at = to_utc(at, what="the time of a pull")
+    return at - (at - _EPOCH) % bucket
+
+
+def build_pull_job_id(
+    *,
+    tenant: TenantId,
+    account: CompanyId,
+    connector: str,
+    depth: Depth,
+    at: datetime,
+    bucket: timedelta,
+) -> PullJobId:
+    """Return the id of a pull: the same for the same pull in the same stretch of time, always."""
+    start = to_time_bucket(at, bucket=bucket)
+    # As JSON, so that no two different pulls can read the same.
+    named = json.dumps([tenant, account, connector, depth.value, start.isoformat()])
+    return PullJobId(hashlib.sha256(named.encode()).hexdigest()[:32])
 
 
 STEPS = (*COMPANY_STEPS, Step.EXPORT)
@@ -422,10 +362,10 @@ STEPS = (*COMPANY_STEPS, Step.EXPORT)
 
 def build_pull_options(own: Settings, *, policy: str | None = None) -> PullOptions:
     """Return how a tenant's lookups are chosen, by its settings and the given policy."""
-    rule = own.pulls.rule(tiers=own.heat.tiers())
+    rule = replace(own.pulls, tiers=own.heat)
     return PullOptions(
         rule=replace(rule, policy=Policy(policy)) if policy else rule,
-        beliefs=own.pulls.beliefs(),
+        beliefs=own.pulls,
         units=own.get_pull_units("crawl", deep=False),
         deep_units=own.get_pull_units("crawl", deep=True),
     )

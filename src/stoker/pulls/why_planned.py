@@ -58,7 +58,7 @@ async def find_pull_report(
     row = saved.decisions.find_row(company.id)
     if row is None:
         return PullReport(run=record.run, at=record.at, policy=record.policy)
-    plan, _ = replay_plan(inputs, now=record.at)
+    plan = replay_plan(inputs, now=record.at).plan
     accounts, limits = inputs.accounts, inputs.limits
     explained = explain(
         row,

@@ -35,7 +35,7 @@ from stoker.rate_limits.rate_limit import (
 )
 
 if TYPE_CHECKING:
-    from stoker.budgets.model import SharedStore
+    from stoker.rate_limits.store import RateStore
 
 
 class FairQueue:
@@ -108,7 +108,7 @@ class VendorLimits:
         self,
         way: Callable[[str], VendorLimit],
         *,
-        shared: SharedStore | None,
+        shared: RateStore | None,
         owner: str,
         clock: Clock,
         weights: Mapping[TenantId, int] | None = None,
@@ -218,7 +218,7 @@ class QueueHead:
 
 
 class CallLimiter:
-    """One tenant's ways to vendors: `gate.pay_for(request, step, passage=passages.through(…))`."""
+    """One tenant's way to vendors: `budget.spend(request, call, slot=limiter.acquire_slot(…))`."""
 
     def __init__(self, traffic: VendorLimits, tenant: TenantId, *, clock: Clock) -> None:
         self._limits = traffic

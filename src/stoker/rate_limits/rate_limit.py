@@ -13,15 +13,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from itertools import count
 from math import ceil
 from typing import TYPE_CHECKING, Protocol
 
 from stoker.base.clock import CLOCK_TOLERANCE, Clock
 from stoker.base.errors import ConfigError, StokerError
+from stoker.base.heartbeat import send_heartbeats
 
 if TYPE_CHECKING:
-    from stoker.budgets.model import SharedStore
+    from stoker.rate_limits.store import RateStore
 
 MAX_DELAY = timedelta(hours=1)  # then we call again, whatever the vendor asked
 
@@ -196,7 +198,7 @@ class SharedRateLimiter:
     Raises the store's errors: without its answer, no call goes.
     """
 
-    def __init__(self, key: str, rate: Rate, *, shared: SharedStore, clock: Clock) -> None:
+    def __init__(self, key: str, rate: Rate, *, shared: RateStore, clock: Clock) -> None:
         self._key = key
         self._rate = rate
         self._shared = shared
@@ -247,7 +249,7 @@ class ConcurrencyLimiter:
         name: str,
         places: int,
         *,
-        shared: SharedStore,
+        shared: RateStore,
         owner: str,
         clock: Clock,
         lease: timedelta = timedelta(seconds=60),
@@ -267,26 +269,20 @@ class ConcurrencyLimiter:
     async def acquire(self) -> AsyncIterator[None]:
         """Wait for a slot, in the order of asking; inside, heartbeats keep it."""
         holder = f"{self._owner}/{next(self._numbers)}"
-        heartbeats: asyncio.Task[None] | None = None
         try:
             async with self._order_lock:
                 while not await self._acquire_slot(holder):
                     await self._clock.sleep(POLL_INTERVAL)
-            stopping = asyncio.Event()
-            heartbeats = asyncio.create_task(self._run_heartbeats(holder, stopping))
-            try:
+            async with send_heartbeats(
+                partial(self._acquire_slot, holder), every=self._lease / HEARTBEATS_PER_LEASE
+            ):
                 yield
-            finally:
-                stopping.set()
         finally:
             # Also after a cancelled acquire: the store may have granted it. If it cannot be
             # released, the lease ends.
-            await asyncio.shield(self._release_slot(holder, heartbeats))
+            await asyncio.shield(self._release_slot(holder))
 
-    async def _release_slot(self, holder: str, heartbeats: asyncio.Task[None] | None) -> None:
-        # A heartbeat under way ends first: written after the release, it would be a new slot.
-        if heartbeats is not None:
-            await asyncio.wait({heartbeats})
+    async def _release_slot(self, holder: str) -> None:
         with suppress(StokerError):
             await self._shared.release_slot(self._name, owner=holder)
 
@@ -295,14 +291,6 @@ class ConcurrencyLimiter:
         return await self._shared.acquire_slot(
             self._name, places=self._max_slots, owner=holder, until=now + self._lease, now=now
         )
-
-    async def _run_heartbeats(self, holder: str, stopping: asyncio.Event) -> None:
-        # Real seconds, not the injected clock's: a heartbeat is for other processes.
-        pause = self._lease.total_seconds() / HEARTBEATS_PER_LEASE
-        stopped = asyncio.ensure_future(stopping.wait())
-        while not (await asyncio.wait({stopped}, timeout=pause))[0]:
-            with suppress(StokerError):  # the next heartbeat tries again
-                await self._acquire_slot(holder)
 
 
 @asynccontextmanager

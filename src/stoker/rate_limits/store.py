@@ -43,13 +43,17 @@ WHERE places.until_at < excluded.until_at
 DELETE_SLOT = "DELETE FROM places WHERE name = :name AND owner = :owner AND owner <> ''"
 
 
-class SqlRateStore:
+class RateStore:
     """Rates and slots in the tables `rates` and `places`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def acquire_call(self, key: str, rate: Rate, *, now: datetime) -> RateDecision:
+        """Return whether a call may go now, and count it if so. Atomic across workers.
+
+        As `rate_limit.check_rate`: a stored time that no correct clock can have written is ignored.
+        """
         key, now = validate_name(key, what="a rate's key"), to_utc(now)
 
         def take(tx: Transaction) -> RateDecision:
@@ -69,16 +73,29 @@ class SqlRateStore:
         return await self._database.write(take)
 
     async def delay_until(self, key: str, *, until: datetime) -> None:
+        """Allow no call under this key before then; it never allows one sooner.
+
+        For a rate with a burst, `until` is from `compute_postponed_until`: otherwise the burst
+        would come early. A time further off than `acquire_call` accepts is ignored.
+        """
         key, next_at = validate_name(key, what="a rate's key"), to_db_time(until)
         await self._database.write(lambda tx: tx.execute(DELAY_RATE, key=key, next_at=next_at))
 
     async def find_next_at(self, key: str) -> datetime | None:
+        """Return what is remembered of a key for `rate_limit.check_rate`, using nothing up.
+
+        None when nothing ever went under it.
+        """
         key = validate_name(key, what="a rate's key")
         return await self._database.read(lambda tx: _find_next_at(tx, key))
 
     async def acquire_slot(
         self, name: str, *, places: int, owner: str, until: datetime, now: datetime
     ) -> bool:
+        """Acquire one of so many slots, if one is free or its owner's lease has ended.
+
+        An owner has at most one slot of a name; acquiring it again lengthens its lease.
+        """
         name, owner = validate_name(name, what="a slot's name"), validate_owner(owner)
         began, end = to_db_time(now), to_db_time(until)
 
@@ -94,6 +111,7 @@ class SqlRateStore:
         return await self._database.write(take)
 
     async def release_slot(self, name: str, *, owner: str) -> None:
+        """Release the owner's slot. Safe to repeat."""
         name, owner = validate_name(name, what="a slot's name"), validate_owner(owner)
         await self._database.write(lambda tx: tx.execute(DELETE_SLOT, name=name, owner=owner))
 

@@ -15,14 +15,12 @@ from hashlib import sha256
 
 from stoker.base.errors import PermanentError
 from stoker.base.types import clean_text
+from stoker.files.tables import MAX_COLUMNS, normalize_column
 from stoker.registry.model import Entity
 from stoker.registry.releases import find_uen_problem
 
 EMPTY_VALUE = "na"  # what the register writes where there is nothing; a name may well be NA
-
 MAX_CELL_LENGTH = 5_000  # characters; the longest real one, an activity, has some hundred
-
-MAX_COLUMNS = 500
 
 # Without an industry or a date in a file, a load would empty those of everybody.
 REQUIRED_COLUMNS = (
@@ -35,9 +33,7 @@ REQUIRED_COLUMNS = (
 )
 
 _FORMER = re.compile(r"former_entity_name([0-9]{1,3})")
-
 _UEN = re.compile(r"[A-Z0-9]{8,12}")
-
 _DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[T ].*)?")
 
 _CLOSED = (
@@ -80,7 +76,7 @@ class AcraColumns:
 
     def __init__(self, header: Sequence[str]) -> None:
         """Raises PermanentError, naming what is missing, unless this can be the register's."""
-        names = [_normalize_column(cell) for cell in header[:MAX_COLUMNS]]
+        names = [normalize_column(cell) for cell in header[:MAX_COLUMNS]]
         if missing := [name for name in REQUIRED_COLUMNS if name not in names]:
             raise PermanentError(
                 f"this is not ACRA's file of entities: its first line has no {', '.join(missing)}; "
@@ -96,7 +92,6 @@ class AcraColumns:
 
     @property
     def width(self) -> int:
-        """How many cells a row has."""
         return len(self._at)
 
     def parse_row(self, cells: Sequence[str]) -> ParsedRow | str:
@@ -172,10 +167,6 @@ def _build_entity(raw: Mapping[str, str], former: Sequence[str]) -> ParsedRow | 
         digest=_compute_digest(raw),
     )
     return ParsedRow(entity, tuple(doubts))
-
-
-def _normalize_column(cell: str) -> str:
-    return re.sub(r"[\s-]+", "_", clean_text(cell[:100]).strip().casefold())
 
 
 def _compute_digest(raw: Mapping[str, str]) -> str:

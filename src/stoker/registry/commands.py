@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import hide_command
+from stoker.cli.options import aliased_option, hide_command, sandbox_option
 from stoker.cli.output import (
     Exit,
     json_option,
@@ -43,8 +43,10 @@ if TYPE_CHECKING:
 
 _MAX_ERRORS_SHOWN = 10
 
-_version_option = click.option(
-    "--version",
+_version_option = aliased_option(
+    "--edition",
+    "version",
+    aliases=["--version"],
     type=click.Choice(VERSIONS),
     default=VERSIONS[0],
     show_default=True,
@@ -120,13 +122,19 @@ async def _list_codes(asked: CommandContext, version: str) -> list[IndustryCode]
     "--release", metavar="DATE", help="The release the files are of. Default: the date in a name."
 )
 @click.option("--part", metavar="LETTER", help="The part of the register the file is: A to Others.")
-@click.option("--again", is_flag=True, help="Read also what was read to its end before.")
-@click.option("--force", is_flag=True, help="Read also an older release, or half a part.")
-@click.option(
-    "--sandbox",
-    metavar="HOST:PORT",
-    help="Where names ending in .test lead. Default: sandbox.address.",
+@aliased_option(
+    "--reread",
+    is_flag=True,
+    aliases=["--again"],
+    help="Read also what was read to its end before.",
 )
+@aliased_option(
+    "--allow-older",
+    is_flag=True,
+    aliases=["--force"],
+    help="Read also an older release, or half a part.",
+)
+@sandbox_option
 @json_option
 @pass_context
 def import_files(
@@ -136,8 +144,8 @@ def import_files(
     letters: str | None,
     release: str | None,
     part: str | None,
-    again: bool,
-    force: bool,
+    reread: bool,
+    allow_older: bool,
     sandbox: str | None,
     as_json: bool,
 ) -> Exit:
@@ -160,8 +168,8 @@ def import_files(
     wanted = ImportOptions(
         release=None if release is None else parse_release(release),
         part=None if part is None else find_part(part),
-        again=again,
-        force=force,
+        again=reread,
+        force=allow_older,
     )
     outcome = ImportOutcome()
     try:

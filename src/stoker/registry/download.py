@@ -34,28 +34,19 @@ from stoker.http.api_client import (
     check_api_key,
     check_health,
 )
-from stoker.http.client import HttpClient, Request, Response
+from stoker.http.client import HttpClient, Request, Response, is_temporary
 from stoker.http.url import Url, parse_url
 from stoker.registry.releases import find_part_in_name, find_release_in_name
 
 NAME = "data.gov.sg"
-
 LIST_URL = "https://api-production.data.gov.sg"
-
 DOWNLOAD_URL = "https://api-open.data.gov.sg"
-
 COLLECTION = 2  # ACRA Information on Corporate Entities
-
 MAX_FILE_BYTES = 300_000_000  # bytes of one file; the largest has 76 MB
-
 ATTEMPTS, MAX_POLLS = 5, 60
-
 MIN_WAIT = timedelta(seconds=10)  # it never says how long; its limits are per 10 seconds
-
 _CALL_TIMEOUT, _FILE_TIMEOUT = timedelta(seconds=30), timedelta(minutes=10)
-
 _ID = re.compile(r"d_[0-9a-f]{8,64}")
-
 _BY_HAND = "or download the files in a browser and give them to: stoker registry import"
 
 FAILURES: Mapping[int, StatusMeaning] = {
@@ -77,13 +68,9 @@ class PublishedFile:
 class CallRate(Protocol):
     """The pace that calls are held to."""
 
-    async def acquire(self) -> None:
-        """Wait until a call may go."""
-        ...
+    async def acquire(self) -> None: ...
 
-    async def delay_until(self, *, until: datetime) -> None:
-        """Let nothing go before then."""
-        ...
+    async def delay_until(self, *, until: datetime) -> None: ...
 
 
 class DataGov:
@@ -208,7 +195,7 @@ async def fetch_file(http: HttpClient, url: str, *, to: Path, most: int = MAX_FI
     try:
         with coming.open("wb") as file:
             reply = await _stream_to_file(http, url, file, most=most)
-        if reply.status in (408, 425, 429) or reply.status >= 500:
+        if is_temporary(reply.status):
             raise TransientError(f"{address.netloc} has no file for us right now ({reply.status})")
         if reply.status != 200:
             raise PermanentError(f"{address.netloc} does not give out the file ({reply.status})")
@@ -255,7 +242,7 @@ async def _stream_to_file(http: HttpClient, url: str, file: BinaryIO, *, most: i
 def _require_https(url: str) -> Url:
     """Return an address whose files nobody on the way can have changed."""
     address = parse_url(url)
-    if address.scheme != "https" and not address.host.endswith(".test"):
+    if not address.is_private:
         raise PermanentError(f"{address.netloc} offers the file without https; it is not taken")
     return address
 

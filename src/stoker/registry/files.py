@@ -64,15 +64,10 @@ def read_industry_codes(path: Path, *, version: str) -> CodeFile:
 
 
 MAX_BYTES = 4_000_000_000  # unpacked; the whole register has a sixth of it
-
 MAX_FILES = 100  # in one archive
-
 _SAMPLE_ROWS = 200  # rows whose names tell which letter's file it is
-
 _CHUNK_BYTES = 1024 * 1024
-
 _GZIP, _ZIP = b"\x1f\x8b", b"PK"
-
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
 
 _DAMAGE_ERRORS = (
@@ -96,7 +91,6 @@ class CheckedFile:
 
     @property
     def name(self) -> str:
-        """Its name as a person knows it."""
         return f"{self.path.name}:{self.member}" if self.member else self.path.name
 
     def iter_rows(self) -> Iterator[ParsedRow | RejectedRow]:

@@ -28,11 +28,8 @@ from stoker.registry.releases import (
 )
 
 BATCH_SIZE = 2_000  # rows in one transaction
-
 MAX_REJECTS = 10_000  # kept of one file; the rest is counted
-
 _RECENT_LOADS = 10_000  # loads
-
 Row = ParsedRow | RejectedRow
 
 
@@ -45,8 +42,6 @@ class RegistrySource(RegistryFile):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """How the reading of a file went."""
-
     load: Load
     is_repeat: bool = False  # it had been read already, and nothing was done
     duration: timedelta = timedelta(0)

@@ -81,8 +81,6 @@ class Reject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndustryCode:
-    """One entry of a classification of industries."""
-
     version: str  # of the classification, e.g. 2020
     code: str
     title: str
@@ -145,17 +143,13 @@ class RegistryStore(Protocol):
         """
         ...
 
-    async def list_loads(self, *, limit: int = 100) -> list[Load]:
-        """Return loads, newest first."""
-        ...
+    async def list_loads(self, *, limit: int = 100) -> list[Load]: ...
 
     async def list_rejects(self, *, after: int = 0, limit: int = 1000) -> list[Reject]:
         """Return one page of the rows that could not be read, oldest first."""
         ...
 
-    async def find_entity(self, uen: str) -> Entity | None:
-        """Return an entity by its number."""
-        ...
+    async def find_entity(self, uen: str) -> Entity | None: ...
 
     async def list_changed_entities(
         self, *, since: datetime | None = None, after: str = "", limit: int = 1000

@@ -19,9 +19,7 @@ from stoker.base.reasons import Reason
 from stoker.registry.model import PARTS, Load
 
 _BUSINESS = re.compile(r"[0-9]{8}[A-Z]")
-
 _COMPANY = re.compile(r"[0-9]{9}[A-Z]")
-
 _OTHER = re.compile(r"[RST][0-9]{2}([A-HJ-NP-X]{2})[0-9]{4}[A-Z]")
 
 _PART = re.compile(

@@ -15,7 +15,6 @@ from stoker.base.types import clean_text
 from stoker.registry.model import IndustryCode
 
 VERSIONS = ("2020", "2025")
-
 _LEVELS = {1: "section", 2: "division", 3: "group", 4: "class", 5: "subclass"}
 
 _SECTIONS_2020 = {
@@ -105,7 +104,6 @@ INDUSTRIES: Mapping[str, tuple[str, ...]] = {
 }
 
 _CODE = re.compile(r"[0-9]{1,5}")
-
 _MAX_TITLE_LENGTH = 500
 
 

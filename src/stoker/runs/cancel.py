@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from stoker.base.errors import ConflictError
-from stoker.budgets.reserver import expire_reservations
+from stoker.budgets.service import expire_reservations
 from stoker.context import TenantStores
 from stoker.runs import leases
 from stoker.runs.model import CancelRequest, Run, RunState

@@ -1,94 +1,111 @@
-"""`stoker runs` and `stoker prune`: what ran, how it went, what may be forgotten.
-
-Doing a run again and asking one to stop are files of their own, `rerun` and `cancel`.
-"""
+"""`stoker runs`: what ran and how it went; repeat, cancel and prune runs."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
 
-from stoker.base.errors import ConfigError
-from stoker.cli.options import choose_tenant, choose_tenants, tenant_option, tenants_option
+from stoker.base.errors import ConfigError, ConflictError
+from stoker.base.formats import (
+    format_amount,
+    format_count,
+    format_duration,
+    format_few,
+    format_time,
+)
+from stoker.cli.options import (
+    choose_tenant,
+    choose_tenants,
+    limit_option,
+    tenant_option,
+    tenants_option,
+)
 from stoker.cli.output import (
     json_option,
     pass_context,
+    print_fields,
     print_json,
     print_table,
     print_text,
     run_async,
 )
-from stoker.runs.commands_cancel import cancel
-from stoker.runs.commands_rerun import START_COMMANDS, rerun
-from stoker.runs.run_argument import get_run_or_exit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from stoker.base.types import Json, TenantId
-    from stoker.cli.output import CommandContext
-    from stoker.runs.model import Run, StorageSize
+    from stoker.cli.output import CommandContext, Exit
+    from stoker.context import TenantStores
+    from stoker.runs.cancel import CancelResult
+    from stoker.runs.model import CancelRequest, Run, StorageSize
     from stoker.runs.retention import RetentionDecision
 
-_MAX_SHOWN = 5  # of many companies
+NIGHTLY = "nightly"  # the kind of run; importing it from its room would load the vendors
+START_COMMANDS = {  # by kind of run: the command that starts one now
+    NIGHTLY: "stoker.nightly.commands:nightly",
+    "pulls": "stoker.pulls.commands:run",
+    "plan": "stoker.pulls.commands:plan",
+    "discovery": "stoker.discovery.commands:discover",
+    "sweep": "stoker.heat.commands:sweep",
+    "upkeep": "stoker.scheduling.commands:upkeep",
+}
 
 
 @click.group()
 def runs() -> None:
-    """List, show, compare, repeat and stop runs."""
+    """List, show, compare, repeat, cancel and prune runs."""
 
 
 @runs.command("list")
 @tenants_option
 @click.option("--kind", metavar="KIND", help="Only runs of this kind of work.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100_000),
-    default=20,
-    show_default=True,
-    help="Show at most this many.",
-)
+@limit_option
 @json_option
 @pass_context
 def list_runs(
-    asked: CommandContext, tenants: tuple[str, ...], kind: str | None, limit: int, as_json: bool
+    asked: CommandContext,
+    tenants: tuple[str, ...],
+    kind: str | None,
+    limit: int | None,
+    as_json: bool,
 ) -> None:
     """Show runs, newest first."""
-    run_async(_list_runs(asked, tenants, kind=kind, limit=limit, as_json=as_json))
 
+    async def read() -> list[tuple[TenantId, Run]]:
+        async with asked.open_app(only_to_read=True) as app:
+            return [
+                (tenant, run)
+                for tenant in choose_tenants(app.settings, tenants)
+                for run in await app.backend.tenant(tenant).runs.list_runs(kind=kind, limit=limit)
+            ]
 
-async def _list_runs(
-    asked: CommandContext, tenants: tuple[str, ...], *, kind: str | None, limit: int, as_json: bool
-) -> None:
-    found: list[tuple[TenantId, Run]] = []
-    async with asked.open_app(only_to_read=True) as app:
-        for tenant in choose_tenants(app.settings, tenants):
-            there = await app.backend.tenant(tenant).runs.list_runs(kind=kind, limit=limit)
-            found += [(tenant, run) for run in there]
+    found = sorted(run_async(read()), key=lambda pair: (pair[1].at, pair[0]), reverse=True)
     if kind is not None and not found and kind not in START_COMMANDS:
         raise ConfigError(
             f"there is no kind of run {kind!r}; there are: {', '.join(START_COMMANDS)}"
         )
-    found.sort(key=lambda pair: (pair[1].at, pair[0]), reverse=True)
     if as_json:
+        from stoker.runs.model import to_run_view
+
         print_json([to_run_view(tenant, run) for tenant, run in found[:limit]])
         return
     print_table(
-        ["run", "tenant", "kind", "state", "took", "due", "reason"],
+        ["run", "tenant", "kind", "state", "took", "trigger", "reason"],
         [
             (
                 run.name,
                 tenant,
                 run.kind,
                 run.state.value,
-                _format_duration(run),
-                _format_trigger(run),
+                _format_took(run),
+                _format_trigger(run).split()[0],
                 run.reason,
             )
             for tenant, run in found[:limit]
         ],
-        empty=f"no runs of kind {kind} yet" if kind else "no runs yet; do one with: stoker upkeep",
+        empty=f"No {kind} runs yet." if kind else "No runs yet; start one: stoker db maintain",
     )
 
 
@@ -99,64 +116,96 @@ async def _list_runs(
 @pass_context
 def show_run(asked: CommandContext, name: str, tenant: str | None, as_json: bool) -> None:
     """Show one run and its manifest. RUN looks like 20260207_013000, or is `latest`."""
-    run_async(_show_run(asked, name, tenant=tenant, as_json=as_json))
 
+    async def read() -> tuple[TenantId, Run, CancelRequest | None]:
+        async with asked.open_app(only_to_read=True) as app:
+            store = app.backend.tenant(choose_tenant(app.settings, tenant))
+            run = await get_run(store, name)
+            return store.tenant, run, await store.runs.find_cancel_request(run.at)
 
-async def _show_run(asked: CommandContext, name: str, *, tenant: str | None, as_json: bool) -> None:
-    async with asked.open_app(only_to_read=True) as app:
-        whose = choose_tenant(app.settings, tenant)
-        store = app.backend.tenant(whose)
-        run = await get_run_or_exit(store, name)
-        request = await store.runs.find_cancel_request(run.at)
+    owner, run, request = run_async(read())
     if as_json:
+        from stoker.runs.model import to_run_view
+
         asked_by = {"by": request.by, "at": request.at.isoformat()} if request else None
-        print_json({**to_run_view(whose, run), "cancel_request": asked_by})
+        print_json({**to_run_view(owner, run), "cancel_request": asked_by})
         return
+    _print_run(owner, run, request)
+
+
+def _print_run(tenant: TenantId, run: Run, request: CancelRequest | None) -> None:
     manifest = run.manifest
-    print_text(f"run {run.name} of {whose}: {run.kind}, {run.state.value}")
-    if run.reason:
-        print_text(f"  because {run.reason}")
-    began = f"due {_format_trigger(run)} UTC" if run.instant else f"started {_format_trigger(run)}"
-    took = f"took {_format_duration(run)}" if run.ended_at else "not ended yet"
-    print_text(f"  {began}; {took}; settings {manifest.config_hash}")
-    if request is not None and run.ended_at is None:
-        print_text(f"  asked to stop by {request.by} at {request.at:%Y-%m-%d %H:%M:%S} UTC")
-    for reason in manifest.reasons:
-        print_text(f"  {reason}")
-    if manifest.remaining:
-        print_text(f"  {len(manifest.remaining)} remain: {_format_few(manifest.remaining)}")
-    if manifest.lacking:
-        print_text(
-            f"  {len(manifest.lacking)} were not worked on wholly: {_format_few(manifest.lacking)}"
-        )
-        print_text(f"  what each did without: stoker why {whose}/{manifest.lacking[0]}")
-    if manifest.resume_at:
-        print_text(f"  can go on at {manifest.resume_at:%Y-%m-%d %H:%M} UTC")
-    print_table(
-        ["step", "seconds", "items"],
-        [(step.step, f"{step.seconds:.3f}", step.items) for step in manifest.steps],
-        empty="no steps",
+    print_text(f"{tenant}: {run.kind} {run.name} {run.state.value}")
+    is_cancelling = request is not None and run.ended_at is None
+    unfinished, incomplete = manifest.remaining, manifest.lacking
+    why = f" (stoker why {tenant}/{incomplete[0]})" if incomplete else ""
+    print_fields(
+        [
+            ("Reason", run.reason),
+            ("Trigger", _format_trigger(run)),
+            ("Took", _format_took(run) or "still running"),
+            (
+                "Cancel",
+                f"requested by {request.by} at {format_time(request.at, seconds=True)}"
+                if request and is_cancelling
+                else "",
+            ),
+            *(("Why", reason) for reason in manifest.reasons),
+            ("Unfinished", _format_list(unfinished)),
+            ("Incomplete", _format_list(incomplete) + why),
+            ("Continues", manifest.resume_at and format_time(manifest.resume_at)),
+            ("Settings", manifest.config_hash),
+        ]
     )
-    if manifest.counts:
-        print_table(["counted", "number"], sorted(manifest.counts.items()))
-    if manifest.cost:
-        print_table(["cost", "amount"], sorted(manifest.cost.items()))
-    if manifest.caps:
-        print_table(["cap at the start", "limit"], sorted(manifest.caps.items()))
-    if manifest.rule:
+    if manifest.steps:
+        # Companies are worked on side by side, so the work can take longer than the run.
+        print_text("\nWork, in seconds over all workers:")
         print_table(
-            ["rule", "wanted"],
-            [(what, _format_value(said)) for what, said in manifest.rule.items()],
+            ["step", "seconds", "items"],
+            [(step.step, f"{step.seconds:.1f}", step.items) for step in manifest.steps],
+            right=("seconds",),
         )
+    _print_numbers("Counted", manifest.counts)
+    if manifest.cost:
+        cost = {name: amount for name, amount in manifest.cost.items() if amount}
+        print_text("\nCost:")
+        print_fields(
+            (name.partition("/")[0], format_amount(name.partition("/")[2], amount))
+            for name, amount in sorted(cost.items())
+        )
+    _print_numbers("Caps at the start", manifest.caps)
+    if manifest.rule:
+        print_text("\nICP:")
+        print_fields((what, _format_value(value)) for what, value in manifest.rule.items())
 
 
-def _format_value(said: Json) -> str:
-    return ", ".join(map(str, said)) or "any" if isinstance(said, list) else str(said)
+def _format_list(companies: Sequence[str]) -> str:
+    return f"{len(companies)}: {format_few(companies)}" if companies else ""
 
 
-def _format_few(companies: Sequence[str]) -> str:
-    more = len(companies) - _MAX_SHOWN
-    return ", ".join(companies[:_MAX_SHOWN]) + (f", … {more} more: --json" if more > 0 else "")
+def _print_numbers(title: str, numbers: Mapping[str, int]) -> None:
+    """Print what is not zero; `--json` has the rest."""
+    filled = {name: number for name, number in sorted(numbers.items()) if number}
+    if filled:
+        print_text(f"\n{title}:")
+        print_fields((name, f"{number:,}") for name, number in filled.items())
+
+
+def _format_value(value: Json) -> str:
+    return ", ".join(map(str, value)) or "any" if isinstance(value, list) else str(value)
+
+
+def _format_trigger(run: Run) -> str:
+    from stoker.runs.model import format_run_name
+
+    if run.instant is not None:
+        return f"scheduled for {format_time(run.instant)}"
+    dead = run.manifest.goes_on_with
+    return "manual" if dead is None else f"resumed {format_run_name(dead)}"
+
+
+def _format_took(run: Run) -> str:
+    return format_duration(run.ended_at - run.at) if run.ended_at else ""
 
 
 @runs.command("compare")
@@ -169,18 +218,14 @@ def compare_runs(
     asked: CommandContext, one: str, other: str, tenant: str | None, as_json: bool
 ) -> None:
     """Show in what two runs differ: settings, counts, cost, timings, reasons."""
-    run_async(_compare_runs(asked, one, other, tenant=tenant, as_json=as_json))
-
-
-async def _compare_runs(
-    asked: CommandContext, one: str, other: str, *, tenant: str | None, as_json: bool
-) -> None:
     from stoker.runs.compare import diff_runs
 
-    async with asked.open_app(only_to_read=True) as app:
-        whose = choose_tenant(app.settings, tenant)
-        store = app.backend.tenant(whose)
-        left, right = await get_run_or_exit(store, one), await get_run_or_exit(store, other)
+    async def read() -> tuple[Run, Run]:
+        async with asked.open_app(only_to_read=True) as app:
+            store = app.backend.tenant(choose_tenant(app.settings, tenant))
+            return await get_run(store, one), await get_run(store, other)
+
+    left, right = run_async(read())
     differences = diff_runs(left, right)
     if as_json:
         print_json([{"what": d.what, "one": d.one, "other": d.other} for d in differences])
@@ -188,111 +233,228 @@ async def _compare_runs(
     print_table(
         ["what", left.name, right.name],
         [(d.what, d.one, d.other) for d in differences],
-        empty="the two runs do not differ",
+        empty="The two runs do not differ.",
     )
 
 
-runs.add_command(rerun)
+@runs.command()
+@click.argument("name", metavar="RUN")
+@click.option("--again", is_flag=True, help="Of a nightly run, also the companies that were done.")
+@tenant_option
+@json_option
+@pass_context
+@click.pass_context
+def rerun(
+    ctx: click.Context,
+    asked: CommandContext,
+    name: str,
+    again: bool,
+    tenant: str | None,
+    as_json: bool,
+) -> Exit | None:
+    """Repeat a run as a new run now. RUN looks like 20260207_013000, or is `latest`.
 
-runs.add_command(cancel)
+    A nightly run: exactly the companies it selected, without those that were done; nothing is paid
+    for twice. Any other kind is started again for the tenant by its own command, with that
+    command's output and exit code.
+    """
+    owner, run = run_async(_get_run_to_repeat(asked, name, tenant=tenant))
+    if run.kind not in START_COMMANDS:
+        raise ConfigError(f"run {run.name} is of kind {run.kind}, which no command starts")
+    if again and run.kind != NIGHTLY:
+        raise ConfigError(
+            f"--again is for nightly runs, and run {run.name} is of kind {run.kind}; leave it out"
+        )
+    module, command = START_COMMANDS[run.kind].split(":")
+    chosen = {"from_run": run.name, "again": again} if run.kind == NIGHTLY else {}
+    ended: Exit | None = ctx.invoke(
+        getattr(import_module(module), command), tenants=(owner,), as_json=as_json, **chosen
+    )
+    return ended
 
 
-@click.command()
+async def _get_run_to_repeat(
+    asked: CommandContext, name: str, *, tenant: str | None
+) -> tuple[TenantId, Run]:
+    """Return a run that has ended, and its tenant. Raises for one that cannot be repeated."""
+    from stoker.runs.model import RunState
+
+    async with asked.open_app(only_to_read=True) as app:
+        store = app.backend.tenant(choose_tenant(app.settings, tenant))
+        run, owner = await get_run(store, name), store.tenant
+        if run.state is RunState.RUNNING:
+            raise ConflictError(
+                f"run {run.name} of {owner} is still running; cancel it first: "
+                f"stoker runs cancel {run.name} --tenant {owner}"
+            )
+        if run.kind == NIGHTLY and not await store.nights.count_items(run.name):
+            raise ConfigError(
+                f"run {run.name} of {owner} selected no companies, so there are none to repeat; "
+                f"start a new run: stoker nightly --tenant {owner}"
+            )
+    return owner, run
+
+
+@runs.command()
+@click.argument("name", metavar="RUN")
+@tenant_option
+@json_option
+@pass_context
+def cancel(asked: CommandContext, name: str, tenant: str | None, as_json: bool) -> None:
+    """Ask a run to stop. RUN looks like 20260207_013000, or is `latest`.
+
+    The process that works on it, on any machine, notices within seconds: it begins nothing new,
+    finishes calls already paid for, then ends CANCELLED and lists unfinished companies. A run whose
+    process died, 90 seconds after its last heartbeat, is CANCELLED at once. A run that has ended
+    stays as it is.
+    """
+    owner, result = run_async(_request_cancel(asked, name, tenant=tenant))
+    run, request = result.run, result.request
+    if as_json:
+        print_json(
+            {
+                "tenant": owner,
+                "run": run.name,
+                "kind": run.kind,
+                "state": run.state.value,
+                "reason": run.reason,
+                "asked_by": request.by if request else None,
+                "asked_at": request.at.isoformat() if request else None,
+                "process_gone": result.process_died,
+                "remaining": list(run.manifest.remaining),
+            }
+        )
+        return
+    title = f"Run {run.name} of {owner}"
+    if result.process_died:
+        left = len(run.manifest.remaining)
+        unfinished = f"; {format_count(left, 'company', 'companies')} unfinished" if left else ""
+        print_text(f"{title} is CANCELLED: its process had died{unfinished}.")
+        print_text(f"Continue with: stoker runs rerun {run.name} --tenant {owner}")
+    elif run.ended_at is not None or request is None:
+        print_text(f"{title} has already ended as {run.state.value}; nothing was changed.")
+    else:
+        at = format_time(request.at, seconds=True)
+        print_text(
+            f"{title}: {request.by} asked it to stop at {at}. It begins nothing new and ends once "
+            "paid calls are settled."
+        )
+        print_text(f"See it end: stoker runs show {run.name} --tenant {owner}")
+        print_text("If its process was killed, cancel again in 90 seconds.")
+
+
+async def _request_cancel(
+    asked: CommandContext, name: str, *, tenant: str | None
+) -> tuple[TenantId, CancelResult]:
+    from stoker.enrichment.summary import summarize_partial_run
+    from stoker.runs.cancel import request_cancel
+    from stoker.runs.service import Runner
+
+    async with asked.open_app() as app:
+        store = app.backend.tenant(choose_tenant(app.settings, tenant))
+        run = await get_run(store, name)
+        runner = Runner(clock=app.clock, observer=app.observer, summarize=summarize_partial_run)
+        return store.tenant, await request_cancel(store, run, by=_get_user(), runner=runner)
+
+
+def _get_user() -> str:
+    """Return the account this process runs under, and its machine."""
+    import os
+    import pwd
+    import socket
+
+    from stoker.base.types import clean_text
+
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may have no name for its user
+        name = f"user {os.getuid()}"
+    return clean_text(f"{name}@{socket.gethostname()}")
+
+
+@runs.command()
 @tenants_option
-@click.option("--dry-run", is_flag=True, help="Say what would go and why the rest stays.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted and why the rest stays.")
 @json_option
 @pass_context
 def prune(asked: CommandContext, tenants: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
-    """Forget the runs that retention lets go.
+    """Delete the runs that retention releases.
 
-    Never the latest ones, never the last that ended well, never one that is running.
+    Never the latest ones, never the last that ended DONE, never one that is running.
     """
-    run_async(_prune_runs(asked, tenants, dry_run=dry_run, as_json=as_json))
+    answers = run_async(_prune_runs(asked, tenants, dry_run=dry_run))
+    if as_json:
+        print_json(
+            [
+                {
+                    "tenant": tenant,
+                    "dry_run": dry_run,
+                    "runs": size.runs,
+                    "rows": size.rows,
+                    "bytes": size.bytes,
+                    "verdicts": [
+                        {"run": each.run.name, "goes": each.is_deleted, "because": each.reason}
+                        for each in decisions
+                    ],
+                }
+                for tenant, decisions, size in answers
+            ]
+        )
+        return
+    verb = "would delete" if dry_run else "deleted"
+    for tenant, decisions, size in answers:
+        print_text(
+            f"{tenant}: {verb} {size.runs} of {format_count(len(decisions), 'run')}, "
+            f"{format_count(size.rows, 'row')}, {format_count(size.bytes, 'byte')}"
+        )
+        if dry_run and decisions:
+            print_table(
+                ["run", "state", "deleted", "why"],
+                [
+                    (each.run.name, each.run.state.value, each.is_deleted, each.reason)
+                    for each in decisions
+                ],
+            )
 
 
 async def _prune_runs(
-    asked: CommandContext, tenants: tuple[str, ...], *, dry_run: bool, as_json: bool
-) -> None:
+    asked: CommandContext, tenants: tuple[str, ...], *, dry_run: bool
+) -> list[tuple[TenantId, list[RetentionDecision], StorageSize]]:
     from stoker.policies import build_retention_rule
-    from stoker.runs import retention
-    from stoker.runs.prune import delete_old_runs
+    from stoker.runs.prune import prune_runs
 
     settings = asked.read_settings()
     if not settings.retention.enabled and not dry_run:
         raise ConfigError(
             f"retention.enabled is false ({settings.get_origin('retention.enabled')}); set it to "
-            f"true, "
-            "or look at what would go with: stoker prune --dry-run"
+            "true, or see what would be deleted: stoker runs prune --dry-run"
         )
-    answers: list[tuple[TenantId, list[RetentionDecision], StorageSize]] = []
+    answers = []
     async with asked.open_app(only_to_read=dry_run) as app:
         for tenant in choose_tenants(app.settings, tenants):
             own = app.settings.for_tenant(tenant)
-            now = app.clock.now()
-            store = app.backend.tenant(tenant)
-            verdicts = retention.decide_retention(
-                await store.runs.list_runs(),
+            decisions, size = await prune_runs(
+                app.backend.tenant(tenant),
                 rule=build_retention_rule(own),
-                now=now,
-                current=None,
-                window_since=retention.compute_longest_window_start(now, own.scheduling.timezone),
+                zone=own.scheduling.timezone,
+                now=app.clock.now(),
+                dry_run=dry_run,
             )
-            going = [verdict.run.at for verdict in verdicts if verdict.is_deleted]
-            weight = await (
-                store.runs.measure_runs(going) if dry_run else delete_old_runs(store, going)
-            )
-            answers.append((tenant, verdicts, weight))
-    if as_json:
-        print_json([_to_prune_json(*answer, dry_run=dry_run) for answer in answers])
-        return
-    would = "would remove" if dry_run else "removed"
-    for tenant, verdicts, weight in answers:
-        print_text(
-            f"{tenant}: {would} {weight.runs} of {len(verdicts)} runs, {weight.rows} rows, "
-            f"{weight.bytes} bytes"
+            answers.append((tenant, decisions, size))
+    return answers
+
+
+async def get_run(store: TenantStores, name: str) -> Run:
+    """Return the run of this name, or the newest for `latest`. Raises ConfigError without one."""
+    from stoker.runs.model import parse_run_name
+
+    if name == "latest":
+        newest = await store.runs.list_runs(limit=1)
+        run = newest[0] if newest else None
+    else:
+        run = await store.runs.find_run(parse_run_name(name))
+    if run is None:
+        raise ConfigError(
+            f"{store.tenant} has no run {name}; list them: stoker runs list --tenant {store.tenant}"
         )
-        if dry_run and verdicts:
-            print_table(
-                ["run", "state", "goes", "why"],
-                [
-                    (v.run.name, v.run.state.value, "yes" if v.is_deleted else "no", v.reason)
-                    for v in verdicts
-                ],
-            )
-
-
-def to_run_view(tenant: TenantId, run: Run) -> dict[str, Json]:
-    """Return a run as programs are shown it: by its name, with everything its manifest has."""
-    from stoker.runs.model import to_run_json
-
-    return {"tenant": tenant, "run": run.name, **to_run_json(run)}
-
-
-def _format_trigger(run: Run) -> str:
-    from stoker.runs.model import format_run_name
-
-    if run.instant is not None:
-        return f"{run.instant:%Y-%m-%d %H:%M}"
-    dead = run.manifest.goes_on_with
-    return "by hand" if dead is None else f"to go on with {format_run_name(dead)}"
-
-
-def _format_duration(run: Run) -> str:
-    from stoker.calendar.timezones import format_duration
-
-    return format_duration(run.ended_at - run.at) if run.ended_at else ""
-
-
-def _to_prune_json(
-    tenant: TenantId, verdicts: list[RetentionDecision], weight: StorageSize, *, dry_run: bool
-) -> Json:
-    return {
-        "tenant": tenant,
-        "dry_run": dry_run,
-        "runs": weight.runs,
-        "rows": weight.rows,
-        "bytes": weight.bytes,
-        "verdicts": [
-            {"run": v.run.name, "goes": v.is_deleted, "because": v.reason} for v in verdicts
-        ],
-    }
+    return run

@@ -19,9 +19,8 @@ from stoker.base.cancellation import cancel_and_wait
 from stoker.base.clock import Clock
 from stoker.base.errors import ConflictError, StokerError, UncertainError
 from stoker.base.events import LeaseLost, Observer
-from stoker.base.types import TenantId, to_utc
+from stoker.base.types import TenantId
 from stoker.context import TenantStores
-from stoker.db.codec import validate_text
 
 MAX_CLOCK_SKEW = timedelta(
     minutes=1
@@ -194,10 +193,3 @@ class LeaseHolder:
 
 def _is_same_holder(current: Lease, held: Lease) -> bool:
     return (current.owner, current.fencing_token) == (held.owner, held.fencing_token)
-
-
-def validate_lease(lease: Lease) -> Lease:
-    """Return the lease as a store gives it back."""
-    for text in (lease.name, lease.owner, lease.task):
-        validate_text(text, what="a lease")
-    return replace(lease, until=to_utc(lease.until, what="a lease's end"))

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from stoker.base.errors import ConfigError, ConflictError
 from stoker.base.jsontools import compact_json
-from stoker.base.types import EnrichedJob, Job, JobScore, Json, to_utc
+from stoker.base.types import EnrichedJob, Job, JobScore, Json, TenantId, to_utc
 from stoker.db.codec import _to_optional_utc, validate_json, validate_text
 
 PROCESS_DIED = "its process stopped without a word and its lease lapsed"
@@ -317,6 +317,11 @@ def to_run_json(run: Run) -> dict[str, Json]:
         "reason": run.reason,
         "manifest": to_manifest_json(run.manifest),
     }
+
+
+def to_run_view(tenant: TenantId, run: Run) -> dict[str, Json]:
+    """Return a run as programs are shown it: by its name, with everything its manifest has."""
+    return {"tenant": tenant, "run": run.name, **to_run_json(run)}
 
 
 def parse_run(data: Any) -> Run:

@@ -9,7 +9,7 @@ from stoker.base.events import RunsPruned
 from stoker.context import TenantStores
 from stoker.runs import retention
 from stoker.runs.model import StorageSize
-from stoker.runs.retention import RetentionRule
+from stoker.runs.retention import RetentionDecision, RetentionRule
 from stoker.runs.service import RunHandle
 
 ALL_PLANS = 1_000_000  # more than any retention keeps
@@ -27,6 +27,23 @@ async def delete_old_runs(store: TenantStores, ats: Sequence[datetime]) -> Stora
         there = {run.name for run in await store.runs.list_runs()}
         await store.attention.delete_plans([run for run in planned if run not in there])
     return size
+
+
+async def prune_runs(
+    store: TenantStores, *, rule: RetentionRule, zone: str, now: datetime, dry_run: bool
+) -> tuple[list[RetentionDecision], StorageSize]:
+    """Delete the runs that a rule releases, or only measure them; return each run's decision."""
+    decisions = retention.decide_retention(
+        await store.runs.list_runs(),
+        rule=rule,
+        now=now,
+        current=None,
+        window_since=retention.compute_longest_window_start(now, zone),
+    )
+    going = [each.run.at for each in decisions if each.is_deleted]
+    if dry_run:
+        return decisions, await store.runs.measure_runs(going)
+    return decisions, await delete_old_runs(store, going)
 
 
 async def apply_retention(

@@ -12,7 +12,6 @@ MAX_KEY_LENGTH = 300
 
 
 def is_valid_key(key: str, *, prefix: str = "") -> bool:
-    """Say whether a vendor takes this key."""
     return (
         len(prefix) + 4 <= len(key) <= MAX_KEY_LENGTH
         and key.startswith(prefix)
@@ -21,7 +20,6 @@ def is_valid_key(key: str, *, prefix: str = "") -> bool:
 
 
 def parse_bearer(header: str) -> str:
-    """Return the key of an Authorization header, or an empty text."""
     scheme, _, key = header.partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
 
@@ -40,7 +38,6 @@ class Credits:
         return -(-listed * percent // 100)
 
     def get_used(self, key: str) -> int:
-        """Return what this key has used."""
         return self._tallies.get_charged(self._vendor, unit=self._unit, key=key)
 
     def get_limit(self, key: str, *, otherwise: int) -> int:
@@ -49,12 +46,10 @@ class Credits:
         return max(otherwise, self.get_used(key)) if granted < 0 else granted
 
     def can_pay(self, key: str, listed: int) -> bool:
-        """Say whether a key can pay for something."""
         granted = self._dials.get_settings(self._vendor).credits
         return granted < 0 or self.get_used(key) + self.compute_price(listed) <= granted
 
     def charge(self, key: str, listed: int) -> int:
-        """Charge a key for something; return what was charged."""
         cost = self.compute_price(listed)
         if cost:
             self._tallies.charge(self._vendor, cost, unit=self._unit, key=key)

@@ -11,14 +11,13 @@ GET  /company       one company (?domain=…, ?uen=… or ?index=N)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, fields
-from itertools import islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from stoker.base.errors import ConfigError
 from stoker.sandbox.http import Handler, Request, Response, to_json_response, to_text_response
-from stoker.sandbox.world.register import RELEASES, iterate_lines
+from stoker.sandbox.world.register import RELEASES, iterate_lines, iterate_pieces
 
 if TYPE_CHECKING:
     from stoker.base.types import Json
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 
 def build_control_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
-    """Return the handler of `sandbox.test`."""
-
     def handle(request: Request) -> Response:
         match request.method, request.path:
             case "GET", "/":
@@ -56,10 +53,7 @@ def build_control_handler(world: World, dials: FaultSettingsTable, meter: Meter)
 
 
 def _list_requests(request: Request, meter: Meter) -> Json:
-    after, limit = (
-        _parse_number(request.get_argument("after"), 0),
-        _parse_number(request.get_argument("limit"), 1000),
-    )
+    after, limit = request.get_number("after", 0), request.get_number("limit", 1000)
     host = request.get_argument("host")
     seen = [each for each in meter.log if each.number > after and host in ("", each.host)]
     return [asdict(each) for each in seen[: max(limit, 0)]]
@@ -94,7 +88,7 @@ def _change_setting(request: Request, dials: FaultSettingsTable) -> Response:
 
 
 def _serve_register(request: Request, world: World) -> Response:
-    rows, release = _parse_number(request.get_argument("rows"), -1), request.get_argument("release")
+    rows, release = request.get_number("rows", -1), request.get_argument("release")
     if request.get_argument("rows") and not 0 <= rows <= world.size:
         error = f"rows is a number from 0 to {world.size}, which is how many companies there are"
         return to_json_response({"error": error}, status=400)
@@ -103,19 +97,12 @@ def _serve_register(request: Request, world: World) -> Response:
         wanted = iterate_lines(
             world, rows=rows, release=release or RELEASES[0], part=request.get_argument("part")
         )
-        first = next(wanted)
+        lines = chain([next(wanted)], wanted)
     except ConfigError as error:
         return to_json_response({"error": str(error)}, status=400)
     return Response(
-        headers={"content-type": "text/csv; charset=utf-8"}, stream=_iterate_pieces(first, wanted)
+        headers={"content-type": "text/csv; charset=utf-8"}, stream=iterate_pieces(lines)
     )
-
-
-def _iterate_pieces(first: str, wanted: Iterator[str]) -> Iterator[bytes]:
-    yield first.encode()
-    # Small pieces: while one is being made, no other request is answered.
-    while piece := "".join(islice(wanted, 50)):
-        yield piece.encode()
 
 
 def _describe_company(request: Request, world: World) -> Response:
@@ -125,7 +112,7 @@ def _describe_company(request: Request, world: World) -> Response:
     elif uen := request.get_argument("uen"):
         company = world.find_by_uen(uen)
     else:
-        index = _parse_number(request.get_argument("index"), -1)
+        index = request.get_number("index", -1)
         company = world.get_company(index) if 0 <= index < world.size else None
     if company is None:
         return to_json_response({"error": "there is no such company"}, status=404)
@@ -135,7 +122,3 @@ def _describe_company(request: Request, world: World) -> Response:
     return to_json_response(
         {**values, "incorporated": company.incorporated.isoformat(), "people": people}
     )
-
-
-def _parse_number(text: str, default: int) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else default

@@ -20,7 +20,6 @@ from stoker.sandbox.meter import Meter
 from stoker.sandbox.random import Draws, draw_number
 
 SITES = "sites"
-
 _NONE = timedelta(0)
 
 
@@ -43,8 +42,6 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSettings:
-    """The fault settings of one vendor."""
-
     latency_low: timedelta = _NONE
     latency_high: timedelta = _NONE
     calls: int = 0  # how many calls per window are let through; 0 is any number
@@ -78,7 +75,6 @@ class FaultSettingsTable:
             self.set_value(name, value)
 
     def get_settings(self, vendor: str) -> FaultSettings:
-        """Return where a vendor's dials stand."""
         return self._settings.get(vendor, _DEFAULTS)
 
     def set_value(self, name: str, value: str | float | timedelta) -> None:
@@ -191,22 +187,10 @@ def _to_typed_values(dial: FaultSettings) -> dict[str, str]:
 BuildRefusal = Callable[[int], Response]
 """How a vendor words a refusal with this status: 429, 500 or 503."""
 
-_CHARGED_FAULTS = frozenset(
-    (
-        Fault.ERROR_CHARGED,
-        Fault.HANG,
-        Fault.CLOSE,
-        Fault.RESET,
-        Fault.TRUNCATED,
-        Fault.CUT_JSON,
-        Fault.GARBAGE,
-        Fault.DRIP,
-    )
-)
+_FREE_FAULTS = frozenset({Fault.BUSY, Fault.UNAVAILABLE, Fault.ERROR, Fault.REFUSED})
 
 
 def build_plain_refusal(status: int) -> Response:
-    """Return a refusal in no particular vendor's format."""
     return to_json_response({"error": {"status": status, "message": "refused"}}, status=status)
 
 
@@ -236,7 +220,7 @@ def wrap_with_faults(
         draws = Draws(seed, vendor, content, meter.count_request(content))
         wait = _draw_latency(draws, dial)
         fault = _draw_fault(draws, dial)
-        response = answer(request) if fault is None or fault in _CHARGED_FAULTS else Response()
+        response = Response() if fault in _FREE_FAULTS else answer(request)
         if fault is not None:
             response = _apply_fault(response, fault, dial, refused)
         return (

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from hashlib import sha256
 from http import HTTPStatus
 from itertools import islice
 from urllib.parse import parse_qs
@@ -26,8 +28,6 @@ from stoker.base.types import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request as received."""
-
     method: str
     host: str  # lower case, without a port
     path: str  # as it stood, still quoted
@@ -38,12 +38,14 @@ class Request:
 
     @property
     def query(self) -> Mapping[str, list[str]]:
-        """What stood behind the question mark, by name."""
         return parse_qs(self.search, keep_blank_values=True, max_num_fields=1000)
 
     def get_argument(self, name: str, default: str = "") -> str:
-        """Return the first value of a name behind the question mark."""
         return self.query.get(name, [default])[0]
+
+    def get_number(self, name: str, default: int) -> int:
+        text = self.get_argument(name)
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else default
 
     def parse_json(self) -> Json:
         """Return the body as JSON; ValueError when it is none."""
@@ -56,8 +58,6 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One response and its faults. Without faults it is a correct one."""
-
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
@@ -70,7 +70,6 @@ class Response:
     lying_length: int | None = None  # what Content-Length says instead
 
     def replace_fields(self, **changes: object) -> Response:
-        """Return the same answer with something changed."""
         return replace(self, **changes)  # type: ignore[arg-type]  # named by the caller, checked there
 
 
@@ -81,7 +80,6 @@ Handler = Callable[[Request], Response]
 def to_json_response(
     data: Json, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return an answer that is JSON."""
     return Response(
         status=status,
         headers={"content-type": "application/json", **(headers or {})},
@@ -93,7 +91,6 @@ def to_json_response(
 
 
 def to_page_response(markup: str | bytes, *, status: int = 200, charset: str = "utf-8") -> Response:
-    """Return an answer that is a web page."""
     body = markup if isinstance(markup, bytes) else markup.encode(charset, "xmlcharrefreplace")
     return Response(
         status=status, headers={"content-type": f"text/html; charset={charset}"}, body=body
@@ -101,19 +98,43 @@ def to_page_response(markup: str | bytes, *, status: int = 200, charset: str = "
 
 
 def to_text_response(text: str, *, status: int = 200) -> Response:
-    """Return an answer that is plain text."""
     return Response(
         status=status, headers={"content-type": "text/plain; charset=utf-8"}, body=text.encode()
     )
 
 
-_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+def hash_body(response: Response) -> str:
+    """Return a strong ETag of a response."""
+    return f'"{sha256(response.body).hexdigest()[:32]}"'
 
+
+def answer_unless_known(
+    request: Request, response: Response, validators: Mapping[str, str]
+) -> Response:
+    """Return the response with these validators, or 304 to a client that has seen exactly this."""
+    known, etag = request.headers.get("if-none-match"), validators.get("etag")
+    since, changed = request.headers.get("if-modified-since"), validators.get("last-modified")
+    if known is not None:
+        same = etag is not None and (known == "*" or etag.removeprefix("W/") in known)
+    else:
+        same = since is not None and changed is not None and _is_not_later(changed, since)
+    if same:
+        return Response(status=304, headers=validators)
+    return response.replace_fields(headers={**response.headers, **validators})
+
+
+def _is_not_later(changed: str, since: str) -> bool:
+    try:
+        return parsedate_to_datetime(changed) <= parsedate_to_datetime(since)
+    except (ValueError, TypeError):  # a date that is none, or one without a zone
+        return False
+
+
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _BODILESS = frozenset((204, 304))
 
 
 def build_head(response: Response, *, close: bool) -> bytes:
-    """Return the head of an answer: status line, headers, and how its body ends."""
     lines = [f"HTTP/1.1 {response.status} {_PHRASES.get(response.status, 'Answer')}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in response.headers.items()]
     if response.stream is not None and response.lying_length is None:
@@ -126,47 +147,23 @@ def build_head(response: Response, *, close: bool) -> bytes:
 
 
 def has_body(response: Response, method: str) -> bool:
-    """Say whether anything follows the head."""
     return method != "HEAD" and response.status not in _BODILESS
 
 
 MAX_HEAD_BYTES = 64 * 1024
-
 MAX_BODY_BYTES = 16 * 1024 * 1024
-
 _MAX_PIPELINED = 16  # requests of one connection that may wait; then it is not read any further
-
 _PIECE_BYTES = 64 * 1024
-
 _PIECES_PER_WRITE = 16  # pieces of a stream before others have their turn
-
 _LINGER_RESET = struct.pack("ii", 1, 0)  # linger on, for no time at all: closing sends a reset
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection."""
-
     __slots__ = (
-        "_answering",
-        "_body",
-        "_body_size",
-        "_connections",
-        "_ended",
-        "_fields",
-        "_handler",
-        "_head_size",
-        "_keep_alive",
-        "_loop",
-        "_parser",
-        "_reading",
-        "_stream",
-        "_timer",
-        "_transport",
-        "_url",
-        "_waiting",
-        "_writable",
-        "_writing",
-    )
+        "_answering", "_body", "_body_size", "_connections", "_ended", "_fields", "_handler",
+        "_head_size", "_keep_alive", "_loop", "_parser", "_reading", "_stream", "_timer",
+        "_transport", "_url", "_waiting", "_writable", "_writing",
+    )  # fmt: skip
 
     def __init__(self, handler: Handler, lines: set[HttpConnection]) -> None:
         self._handler, self._connections = handler, lines
@@ -217,7 +214,6 @@ class HttpConnection(asyncio.Protocol):
             self._write_pieces()
 
     def close(self) -> None:
-        """Close at once, whatever is under way."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -404,5 +400,4 @@ async def open_server(handler: Handler, *, port: int) -> tuple[asyncio.Server, s
 
 
 def get_port(server: asyncio.Server) -> int:
-    """Return the port a server got."""
     return int(next(islice(server.sockets, 1)).getsockname()[1])

@@ -14,16 +14,12 @@ from hashlib import sha256
 from stoker.sandbox.http import Request
 
 MAX_LOGGED_REQUESTS = 10_000
-
 _MAX_COUNTED_CONTENTS = 50_000
-
 _SECRET = re.compile(r"(?i)((?:^|&)(?:api_?key|key|token|secret|password)=)[^&]*")
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
-    """One request, as it is remembered."""
-
     number: int
     method: str
     host: str
@@ -44,7 +40,6 @@ class Meter:
 
     @property
     def log(self) -> list[LoggedRequest]:
-        """The last requests, oldest first."""
         return list(self._log)
 
     @property
@@ -65,7 +60,6 @@ class Meter:
         return split
 
     def charge(self, vendor: str, amount: int, *, unit: str = "credits", key: str = "") -> int:
-        """Put an amount on a vendor's bill for a key; return what that key has used in all."""
         place = (vendor, compute_fingerprint(key), unit)
         self._charges[place] += amount
         return self._charges[place]
@@ -77,7 +71,6 @@ class Meter:
         return self.charges.get(vendor, {}).get(unit, 0)
 
     def log_request(self, request: Request, *, group: str, status: int) -> None:
-        """Remember a request and what it got."""
         self.by_host[group] += 1
         self.by_status[status] += 1
         search = _SECRET.sub(r"\1…", request.search) if request.search else ""

@@ -8,14 +8,12 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from itertools import accumulate
 from typing import Generic, TypeVar
 
 Thing = TypeVar("Thing")
-
 _WHOLE = float(1 << 64)
-
 _EIGHT = struct.Struct(">8Q")
 
 
@@ -73,6 +71,12 @@ class Draws:
         self._block += 1
         self._left = list(_EIGHT.unpack(digest))
         return self._left
+
+
+def to_uuid(*what: object) -> str:
+    """Return what looks like a random UUID, the same for the same things."""
+    digest = sha256("|".join(map(str, what)).encode("utf-8", "replace")).hexdigest()
+    return "-".join((digest[:8], digest[8:12], "4" + digest[13:16], digest[16:20], digest[20:32]))
 
 
 def draw_number(*name: object) -> int:

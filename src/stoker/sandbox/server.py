@@ -38,7 +38,9 @@ from stoker.sandbox.vendors.tavily import build_directory_handler, build_tavily_
 from stoker.sandbox.vendors.zerobounce import build_zerobounce_handler
 from stoker.sandbox.world.companies import World
 
-VENDOR_HANDLERS: Mapping[str, Callable[[World, FaultSettingsTable, Meter], Handler]] = {
+HandlerFactory = Callable[[World, FaultSettingsTable, Meter], Handler]
+
+VENDOR_HANDLERS: Mapping[str, HandlerFactory] = {
     "tavily.test": build_tavily_handler,
     "lusha.test": build_lusha_handler,
     "zerobounce.test": build_zerobounce_handler,
@@ -53,34 +55,19 @@ VENDOR_HANDLERS: Mapping[str, Callable[[World, FaultSettingsTable, Meter], Handl
     "news.test": build_directory_handler,
 }
 
+_OWN_DIALS = VENDOR_HANDLERS.keys() - {"news.test"}  # from the same house as the directory
 FAULT_TARGETS = (
     SITES,
-    "ashby",
-    "data_gov",
-    "directory",  # and the news, which come from the same house
-    "feeds",
-    "greenhouse",
-    "lever",
-    "lusha",
-    "odoo",
-    "openai",
-    "tavily",
-    "zerobounce",
+    *(host.removesuffix(".test").replace("-", "_") for host in sorted(_OWN_DIALS)),
 )
 """Whose dials can be turned, by the name that stands before the point."""
 
-HandlerFactory = Callable[[World, FaultSettingsTable, Meter], Handler]
-"""Makes the handler of one host."""
-
 CONTROL = "sandbox.test"
-
 HANDLERS: Mapping[str, HandlerFactory] = {CONTROL: build_control_handler, **VENDOR_HANDLERS}
 """Who answers for which host; every other name is a company's own site, or unknown."""
 
 
 class Sandbox:
-    """A fake internet, as an async context manager."""
-
     def __init__(
         self,
         *,
@@ -104,17 +91,14 @@ class Sandbox:
 
     @property
     def address(self) -> str:
-        """Where it listens, as `127.0.0.1:port`."""
         return f"127.0.0.1:{self._port}"
 
     @property
     def log(self) -> list[LoggedRequest]:
-        """The last requests, oldest first."""
         return self.meter.log
 
     @property
     def charges(self) -> dict[str, dict[str, int]]:
-        """What every vendor charged, by vendor and unit."""
         return self.meter.charges
 
     async def __aenter__(self) -> Sandbox:

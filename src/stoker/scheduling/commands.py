@@ -14,8 +14,11 @@ from stoker.cli.options import (
     choose_active_tenants,
     choose_tenants,
     filter_active,
+    parse_period,
     parse_time,
+    since_option,
     tenants_option,
+    until_option,
 )
 from stoker.cli.output import (
     Exit,
@@ -29,8 +32,7 @@ from stoker.cli.output import (
     to_run_exit,
 )
 from stoker.enrichment.model import KIND
-from stoker.runs.commands import to_run_view
-from stoker.runs.model import Run, RunState
+from stoker.runs.model import Run, RunState, to_run_view
 
 if TYPE_CHECKING:
     from stoker.app import App
@@ -175,25 +177,26 @@ async def _run_once(
     show_default=True,
     help="How many instants per tenant.",
 )
-@click.option("--after", metavar="TIME", help="Preview from this moment on instead of from now.")
+@since_option("Preview from this time on. Default: now.", aliases=["--after"])
 @json_option
 @pass_context
 def list_next(
-    asked: CommandContext, tenants: tuple[str, ...], count: int, after: str | None, as_json: bool
+    asked: CommandContext, tenants: tuple[str, ...], count: int, since: str | None, as_json: bool
 ) -> None:
     """Show when each tenant's next runs are due."""
-    run_async(_list_next(asked, tenants, count=count, after=after, as_json=as_json))
+    run_async(_list_next(asked, tenants, count=count, since=since, as_json=as_json))
 
 
 async def _list_next(
-    asked: CommandContext, tenants: tuple[str, ...], *, count: int, after: str | None, as_json: bool
+    asked: CommandContext, tenants: tuple[str, ...], *, count: int, since: str | None, as_json: bool
 ) -> None:
     from stoker.calendar.recurrence import list_upcoming
     from stoker.calendar.timezones import format_clock_note, format_local_time
 
     rows: list[tuple[TenantId, str, datetime, str, str]] = []
     async with asked.open_app(only_to_read=True) as app:
-        now = parse_time(after, what="--after") if after else app.clock.now()
+        now = app.clock.now()
+        now = parse_time(since, what="--since", now=now) if since else now
         for tenant in choose_tenants(app.settings, tenants):
             zone = app.settings.for_tenant(tenant).scheduling.timezone
             for kind, its in (await _read_schedules(app, tenant)).items():
@@ -238,8 +241,8 @@ async def _read_schedules(app: App, tenant: TenantId) -> dict[str, Schedule]:
 
 @schedule.command("audit")
 @tenants_option
-@click.option("--from", "since", metavar="TIME", help="Default: seven days ago.")
-@click.option("--to", "until", metavar="TIME", help="Default: now.")
+@since_option("Default: seven days ago.", aliases=["--from"])
+@until_option("Default: now.", aliases=["--to"])
 @json_option
 @pass_context
 def audit_schedule(
@@ -272,10 +275,10 @@ async def _audit_schedule(
 
     async with asked.open_app(only_to_read=True) as app:
         now = app.clock.now()
-        to = parse_time(until, what="--to") if until else now + timedelta(microseconds=1)
-        start = parse_time(since, what="--from") if since else now - AUDIT_PERIOD
+        start, to = parse_period(since, until, now=now)
+        start, to = start or now - AUDIT_PERIOD, to or now + timedelta(microseconds=1)
         if start >= to:
-            raise ConfigError(f"--from {start.isoformat()} is not before --to {to.isoformat()}")
+            raise ConfigError(f"--since {start.isoformat()} is not before --until {to.isoformat()}")
         found: list[tuple[TenantId, str, AuditLine]] = []
         for tenant in choose_tenants(app.settings, tenants):
             store = app.backend.tenant(tenant)

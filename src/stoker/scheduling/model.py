@@ -7,16 +7,13 @@ resumes a dead one has no occurrence of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import takewhile
-from typing import Protocol
 
 from stoker.base.types import to_utc
-from stoker.db.codec import _to_optional_utc, validate_text
 from stoker.ledger.chain import NewEntry
-from stoker.runs.leases import Lease
 from stoker.runs.model import PROCESS_DIED, Run, RunState, format_run_name
 
 
@@ -54,47 +51,6 @@ def build_occurrence_entry(slot: OccurrenceResult, *, latest: datetime | None = 
     )
 
 
-class ScheduleStore(Protocol):
-    """One tenant's record of what was due, and who acts on it."""
-
-    async def find_lease(self, name: str) -> Lease | None:
-        """Return the lease of this name as it is now."""
-        ...
-
-    async def swap_lease(self, seen: Lease | None, wanted: Lease) -> bool:
-        """Replace the lease by the new one if it is still exactly `seen`; return whether it was.
-
-        Atomic: of many callers that saw the same lease, one gets True. `seen` None means that there
-        was none.
-        """
-        ...
-
-    async def record_result(self, slot: OccurrenceResult, *, fence: Lease | None) -> bool:
-        """Record the result of an occurrence with its ledger entry, unless it is recorded already.
-
-        Atomic. True for the caller whose record it is, else False. With a fence, raises
-        ConflictError and writes nothing unless the lease still has the fence's owner and fencing
-        token.
-        """
-        ...
-
-    async def list_results(
-        self, schedule: str, *, since: datetime | None = None, until: datetime | None = None
-    ) -> list[OccurrenceResult]:
-        """Return decided occurrences with since <= occurrence < until, oldest first."""
-        ...
-
-    async def find_last_result(
-        self, schedule: str, *, until: datetime | None = None
-    ) -> OccurrenceResult | None:
-        """Return the latest decided occurrence, at or before `until` if that is given."""
-        ...
-
-    async def find_latest_entry_at(self) -> datetime | None:
-        """Return the time of the newest ledger entry: time has been this late before."""
-        ...
-
-
 def build_clock_accepted_entry(now: datetime, *, latest: datetime) -> NewEntry:
     """Build the entry with which a person accepts the clock; time counts from it again."""
     return NewEntry(
@@ -102,18 +58,6 @@ def build_clock_accepted_entry(now: datetime, *, latest: datetime) -> NewEntry:
         kind="CLOCK_ACCEPTED",
         subject="clock",
         reason=f"an operator vouched for the clock; {latest.isoformat()} was recorded before",
-    )
-
-
-def validate_occurrence_result(slot: OccurrenceResult) -> OccurrenceResult:
-    """Return the decided occurrence as a store gives it back."""
-    validate_text(slot.schedule, what="a schedule's name")
-    validate_text(slot.reason, what="a slot's reason")
-    return replace(
-        slot,
-        due_at=to_utc(slot.due_at, what="a slot's instant"),
-        decided_at=to_utc(slot.decided_at, what="a slot's decision"),
-        run_at=_to_optional_utc(slot.run_at, what="a slot's run"),
     )
 
 

@@ -318,7 +318,7 @@ def _write_plot(
 ) -> None:
     if plot is None:
         return
-    from stoker.cli.export import create_file
+    from stoker.files.durable import create_file
     from stoker.simulation.chart import draw_bar_chart
 
     with create_file(plot, replace=True) as stream:

@@ -188,7 +188,7 @@ def _print_comparison(
 
 
 def _write_comparison(picture: Path, found: PolicyComparison) -> None:
-    from stoker.cli.export import create_file
+    from stoker.files.durable import create_file
     from stoker.simulation.chart import draw_bar_chart
 
     labels = [_SHORT_NAMES[each.policy] for each in found.policies]

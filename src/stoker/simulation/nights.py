@@ -16,25 +16,31 @@ import numpy as np
 from stoker.accounts.model import Candidate, CompanyId
 from stoker.base.types import Depth
 from stoker.budgets.caps import Cap, CapChange, Scope, compute_effective_limit
-from stoker.budgets.charges import Charge, Refusal, SpendRequest, Totals, find_refusal
-from stoker.budgets.gate import BudgetState as MoneyStanding
-from stoker.budgets.gate import evaluate_request
+from stoker.budgets.charges import BudgetState as MoneyStanding
+from stoker.budgets.charges import (
+    Charge,
+    Refusal,
+    SpendRequest,
+    Totals,
+    evaluate_request,
+    find_refusal,
+)
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window, parse_window
 from stoker.calendar.recurrence import Cron, DueOccurrences, Schedule, compute_due
 from stoker.enrichment.forecast import choose_items_to_drop, project_finish
 from stoker.enrichment.model import WorkItem
-from stoker.heat.beliefs import ChangeRateRule, ChangeRates, Floats, decay_to_prior, update_rates
-from stoker.heat.tiers import TierRule
+from stoker.heat.beliefs import ChangeRates, Floats, build_prior, decay_to_prior, update_rates
+from stoker.heat.settings import ChangeRateRule, TierRule
 from stoker.nightly.targets import DepthRule, choose_targets
 from stoker.pulls.columns import (
     PlanAccounts,
-    PullRule,
+    PullLimits,
     compute_account_values,
     to_epoch_days,
     validate_accounts,
-    validate_limits,
 )
 from stoker.pulls.planner import DEEP, PullPlan, list_in_order, plan_pulls
+from stoker.pulls.settings import PullRule
 from stoker.rate_limits.rate_limit import (
     Rate,
     check_rate,
@@ -183,7 +189,7 @@ class _TenantSimulation:
         self._next_at: datetime | None = None
         self._beliefs = ChangeRateRule()
         self._rank = _to_ranks(self._world.posture)
-        prior = self._beliefs.build_prior(self._rank)
+        prior = build_prior(self._beliefs, self._rank)
         self._changes, self._days = prior.changes.copy(), prior.days.copy()
         self._looked: list[datetime] = []
         self._deep_looked: list[datetime] = []
@@ -261,7 +267,7 @@ class _TenantSimulation:
 
     def _plan_pulls(self, now: datetime) -> tuple[WorkItem, ...]:
         accounts = self._build_accounts(now)
-        limits = validate_limits(np.array([self._compute_left(now)], np.int64))
+        limits = PullLimits(budget=self._compute_left(now))
         plan = self._practice.plan(accounts, limits, now=now, rule=self._order.rule)
         self._said = frozenset(self._ids[row] for row in plan.floor_missed.tolist())
         self._tally.said += len(self._said)
@@ -293,7 +299,7 @@ class _TenantSimulation:
         known = decay_to_prior(
             ChangeRates(changes=self._changes, days=self._days),
             np.maximum(to_epoch_days(now) - looked, 0.0),
-            prior=self._beliefs.build_prior(self._rank),
+            prior=build_prior(self._beliefs, self._rank),
             half_life=self._beliefs.half_life,
         )
         return validate_accounts(
@@ -401,7 +407,7 @@ class _TenantSimulation:
             found,
             age=age,
             elapsed=age,
-            prior=self._beliefs.build_prior(self._rank[one]),
+            prior=build_prior(self._beliefs, self._rank[one]),
             half_life=self._beliefs.half_life,
         )
         self._changes[row], self._days[row] = after.changes[0], after.days[0]

@@ -14,16 +14,18 @@ from typing import Protocol
 import numpy as np
 
 from stoker.heat.beliefs import (
-    ChangeRateRule,
     ChangeRates,
     Flags,
     Floats,
     Ints,
+    build_prior,
     estimate_rates,
     update_rates,
 )
-from stoker.pulls.columns import PullRule, to_epoch_days, validate_accounts, validate_limits
+from stoker.heat.settings import ChangeRateRule
+from stoker.pulls.columns import PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import DEEP, plan_pulls
+from stoker.pulls.settings import PullRule
 from stoker.simulation.world import SimWorld
 
 START = datetime(2026, 1, 5, tzinfo=UTC)  # the first day, midnight
@@ -190,7 +192,7 @@ class ProductPolicy:
             heat=sight.heat,
             posture=self.world.posture,
         )
-        plan = plan_pulls(accounts, validate_limits(np.array([budget])), now=now, rule=self.rule)
+        plan = plan_pulls(accounts, PullLimits(budget=budget), now=now, rule=self.rule)
         return ChosenLookups(accounts=plan.chosen, deep=plan.depth[plan.chosen] == DEEP)
 
     def estimate_today(self, sight: DayObservation) -> list[ChangeRates]:
@@ -204,7 +206,7 @@ class ProductPolicy:
                 )
                 for each in rates
             ]
-        prior = self.beliefs.build_prior(sight.rank)
+        prior = build_prior(self.beliefs, sight.rank)
         return [
             estimate_rates(
                 self._changes[nth],
@@ -221,7 +223,7 @@ class ProductPolicy:
     ) -> None:
         looked = (chosen.accounts, chosen.accounts[chosen.deep])
         for nth, found in enumerate(changed):
-            rows, prior = looked[nth], self.beliefs.build_prior(sight.rank[looked[nth]])
+            rows, prior = looked[nth], build_prior(self.beliefs, sight.rank[looked[nth]])
             age = (sight.age, sight.deep_age)[nth][rows]
             after = update_rates(
                 self._get_rates_before(nth, rows, prior),

@@ -12,19 +12,18 @@ from datetime import timedelta
 
 import numpy as np
 
-from stoker.heat.beliefs import ChangeRateRule
-from stoker.heat.tiers import BY_RANK, Tier, TierRule
+from stoker.heat.beliefs import build_prior
+from stoker.heat.settings import ChangeRateRule, TierRule
+from stoker.heat.tiers import BY_RANK, Tier
 from stoker.pulls.columns import (
-    PullRule,
+    PullLimits,
     compute_account_values,
     to_epoch_days,
     validate_accounts,
-    validate_limits,
 )
 from stoker.pulls.planner import plan_pulls
-from stoker.pulls.rate_problem import RateDemand, RateLimits
-from stoker.pulls.rates import compute_rate_plan
-from stoker.pulls.worth import Objective
+from stoker.pulls.rates import RateProblem, compute_rate_plan
+from stoker.pulls.settings import Objective, PullRule
 from stoker.simulation import policies as pull_policies
 from stoker.simulation.policies import (
     START,
@@ -101,16 +100,15 @@ def compute_bounds(
         return None
     number = len(world)
     prices = (costs.shallow, costs.deep - costs.shallow)[: len(world.levels)]
-    demand = RateDemand(
+    problem = RateProblem(
         value=np.concatenate([facet.value for facet in world.levels]),
         changes=np.concatenate([facet.changes.rates for facet in world.levels]),
         cost=np.repeat(np.array(prices, np.float64), number),
-        tenant=np.zeros(number * len(prices), np.int32),
+        budget=budget * number,
     )
-    limits = RateLimits(budget=np.array([budget * number]))
     least = {
-        objective: compute_rate_plan(demand, limits, objective=objective).least_penalty
-        / float(demand.value.sum())
+        objective: compute_rate_plan(problem, objective=objective).bound
+        / float(problem.value.sum())
         for objective in Objective
     }
     return Bounds(freshness=1 - least[Objective.FRESHNESS], harmonic=least[Objective.HARMONIC])
@@ -193,9 +191,9 @@ def compute_prior_intervals(
         today = to_epoch_days(START) + day
         plan = plan_pulls(
             validate_accounts(
-                believed.build_prior(rank), looked=looked + today - day, value=value, tier=rank
+                build_prior(believed, rank), looked=looked + today - day, value=value, tier=rank
             ),
-            validate_limits(np.array([int((day + 1) * need) - int(day * need)])),
+            PullLimits(budget=int((day + 1) * need) - int(day * need)),
             now=START + timedelta(days=day),
             rule=rule,
         )

@@ -13,10 +13,15 @@ from zoneinfo import ZoneInfo
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.retry import parse_retry_after
-from stoker.files.tables import Readable, read_csv
-from stoker.http.client import MAX_REDIRECTS, HttpClient, Request
+from stoker.files.tables import Readable, read_table
+from stoker.http.client import MAX_REDIRECTS, HttpClient, Request, is_temporary
 from stoker.http.url import parse_url
-from stoker.touches.profiles import ParsedProfiles, parse_profiles, to_csv_export_url
+from stoker.touches.profiles import (
+    PROFILE_COLUMNS,
+    ParsedProfiles,
+    parse_profiles,
+    to_csv_export_url,
+)
 
 MAX_BYTES = 200_000_000  # a million profiles have about 100 MB
 
@@ -61,7 +66,7 @@ async def fetch_profiles(
     except UncertainError as error:
         raise TransientError(f"{error}; it is safe to ask again") from error
     where = parse_url(address).display_text
-    if reply.status == 429 or reply.status >= 500:
+    if is_temporary(reply.status):
         wait = parse_retry_after(reply.headers)
         raise TransientError(
             f"{where} cannot be had now ({reply.status}); try again later", retry_after=wait
@@ -80,6 +85,7 @@ async def fetch_profiles(
 
 def _parse_table(stream: Readable, *, zone: ZoneInfo, now: datetime, where: str) -> ParsedProfiles:
     try:
-        return parse_profiles(read_csv(stream), zone=zone, now=now)
+        rows = read_table(stream, PROFILE_COLUMNS, required=("url",))
+        return parse_profiles(rows, zone=zone, now=now)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error

@@ -6,16 +6,16 @@ Every row becomes a profile or a bad row with a reason; no row stops the others.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 from zoneinfo import ZoneInfo
 
 from stoker.accounts.model import CompanyId, CompanyRecord
-from stoker.base.errors import ConfigError, PermanentError
+from stoker.base.errors import PermanentError
 from stoker.base.types import clean_text, to_utc
+from stoker.files.tables import TableRow
 from stoker.http.url import parse_url
 from stoker.touches.model import Profile, ProfileStatus
 
@@ -32,25 +32,12 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SHEET_PATH = re.compile(r"/spreadsheets/d/([A-Za-z0-9_-]{10,200})(?:/.*)?")
 
 # What people call the columns; the first that is there counts.
-_COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
+PROFILE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "url": ("url", "profile_url", "link", "profile", "linkedin_url", "website"),
     "name": ("name", "full_name", "company", "company_name"),
     "last_done_at": ("last_done_at", "last_done", "last_touched_at", "last_touch", "last_contact"),
     "status": ("status", "state"),
 }
-
-
-class Row(Protocol):
-    """One record of a table: where it stands, its cells, or what is wrong with it."""
-
-    @property
-    def line(self) -> int: ...
-
-    @property
-    def cells(self) -> Sequence[str]: ...
-
-    @property
-    def wrong(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,35 +56,23 @@ class ParsedProfiles:
     bad_rows: tuple[BadRow, ...]
 
 
-def parse_profiles(rows: Iterable[Row], *, zone: ZoneInfo, now: datetime) -> ParsedProfiles:
-    """Return the profiles of a table whose first row names its columns.
+def parse_profiles(rows: Iterable[TableRow], *, zone: ZoneInfo, now: datetime) -> ParsedProfiles:
+    """Return the profiles of a table's rows.
 
     A date without a time is that day's beginning in `zone`. Of rows with the same address the
-    first counts. Raises ConfigError when no column has the addresses.
+    first counts.
     """
     found: dict[str, Profile] = {}
     bad: list[BadRow] = []
-    columns: dict[str, int] | None = None
     for row in rows:
-        where = f"line {row.line}"
-        if columns is None:
-            columns = _find_columns(row)
-        elif row.wrong:
-            bad.append(BadRow(where=where, reason=row.wrong))
+        cells = {name: str(cell) for name, cell in row.cells.items()}
+        parsed = row.wrong or _parse_profile(cells, zone=zone, now=now)
+        if isinstance(parsed, Profile) and parsed.url in found:
+            parsed = "its url stands in an earlier row"
+        if isinstance(parsed, Profile):
+            found[parsed.url] = parsed
         else:
-            parsed = _parse_profile(
-                {n: row.cells[at] for n, at in columns.items()}, zone=zone, now=now
-            )
-            if isinstance(parsed, str):
-                bad.append(BadRow(where=where, reason=parsed))
-            elif parsed.url in found:
-                bad.append(BadRow(where=where, reason="its url stands in an earlier row"))
-            else:
-                found[parsed.url] = parsed
-    if columns is None:
-        raise ConfigError(
-            f"the table is empty; its first row names its columns, {_format_wanted_columns()}"
-        )
+            bad.append(BadRow(where=f"line {row.line}", reason=parsed))
     return ParsedProfiles(profiles=tuple(found.values()), bad_rows=tuple(bad))
 
 
@@ -168,24 +143,6 @@ def to_csv_export_url(url: str) -> str:
     if not re.fullmatch(r"[0-9]{1,20}", page):
         raise PermanentError("the page of this sheet (gid) is not a number")
     return f"https://docs.google.com/spreadsheets/d/{sheet[1]}/export?format=csv&gid={page}"
-
-
-def _find_columns(header: Row) -> dict[str, int]:
-    headers = [re.sub(r"[\s-]+", "_", cell.strip().casefold()) for cell in header.cells]
-    columns = {}
-    for field, names in _COLUMN_NAMES.items():
-        there = [headers.index(name) for name in names if name in headers]
-        if there:
-            columns[field] = there[0]
-    if header.wrong or "url" not in columns:
-        raise ConfigError(
-            f"the first row names no column with addresses; it says {_format_wanted_columns()}"
-        )
-    return columns
-
-
-def _format_wanted_columns() -> str:
-    return "url, and name, last_done_at, status if they are known"
 
 
 def _parse_profile(cells: Mapping[str, str], *, zone: ZoneInfo, now: datetime) -> Profile | str:

@@ -14,7 +14,7 @@ from datetime import date, datetime, timedelta
 
 from stoker.base.errors import PermanentError
 from stoker.base.types import to_utc
-from stoker.crawl.row_checks import MAX_URL_BYTES
+from stoker.crawl.schema import MAX_URL_BYTES
 from stoker.db.values import validate_int64, validate_key, validate_texts
 from stoker.touches.model import DaySlot, Delivery, OutcomeMark, Profile, Touch, WeeklyPlan
 

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF009 - `_each` returns dataclass fields, made once and never changed
 """Settings of touches: every number of the weekly plan, and where due touches go.
 
 Each is a tenant's own.
@@ -17,6 +16,7 @@ from stoker.config.fields import (
     PATH,
     TEXT,
     FieldType,
+    Section,
     choice,
     integer,
     number,
@@ -67,7 +67,7 @@ def _parse_rates(given: Any, typed: bool) -> str:
 RATES = FieldType(
     name="rates by hour",
     allowed=f"hours and their rates, e.g. {DEFAULT_RATES}; not all of them 0",
-    read=_parse_rates,
+    parse=_parse_rates,
 )
 
 
@@ -83,12 +83,12 @@ def _parse_weekdays(given: Any, typed: bool) -> str:
 WEEKDAYS = FieldType(
     name="days of the week",
     allowed="days separated by commas, 1 (Monday) to 7 (Sunday), e.g. 1,2,3,4,5",
-    read=_parse_weekdays,
+    parse=_parse_weekdays,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TouchSettings:
+@dataclass(frozen=True, kw_only=True)
+class TouchSettings(Section):
     """How often and at which hours profiles are touched, and where due touches go."""
 
     weekly_target: int = _each(integer(0, _MAX_NUMBER), 80, "Touches planned in a week.")

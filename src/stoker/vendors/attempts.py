@@ -8,12 +8,10 @@ how queries are batched.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 from stoker.base.cancellation import run_while
 from stoker.base.clock import Clock
@@ -27,72 +25,49 @@ from stoker.base.errors import (
 )
 from stoker.base.events import ConnectorOff, ConnectorRests, Observer
 from stoker.base.retry import compute_backoff, is_worth_reporting
-from stoker.budgets.charges import Refusal, SpendRequest
-from stoker.budgets.gate import BudgetService, CallSlot, SettledCall, to_attempt
+from stoker.budgets.charges import Refusal, SpendRequest, to_attempt
 from stoker.budgets.model import Connector, Paid
 from stoker.budgets.reservations import Reservation, ReservationStatus, find_alert
+from stoker.budgets.service import AlreadySpent, BudgetService, CallSlot
 from stoker.budgets.windows import ResetRule
 from stoker.context import TenantStores
 from stoker.rate_limits.limiter import CallLimiter, QueueHead
-from stoker.vendors.answers import AnswerRecord, compute_retry_at, is_blocked_by
-from stoker.vendors.model import CachedAnswer
+from stoker.vendors.answers import (
+    AnswerRecord,
+    VendorQuery,
+    compute_retry_at,
+    decode_record,
+    is_blocked_by,
+)
+from stoker.vendors.model import (
+    CachedAnswer,
+    FailureKind,
+    InProgressElsewhere,
+    VendorAnswer,
+    VendorFailure,
+)
 
 QueryT = TypeVar("QueryT")
-
 AnswerT = TypeVar("AnswerT")
-
 ContextT = TypeVar("ContextT")
 
 MAX_ATTEMPTS = 3
-
 MAX_RETRY_WAIT = timedelta(minutes=15)  # a longer Retry-After ends the attempts
-
 MAX_SERVER_ERRORS = 10  # in a row; then the vendor is down
-
 MAX_UNSAVED = 10_000  # paid answers held in memory while the store does not take them
 
 _NOT_OWNER = "nothing was asked: another process may have this work by now"
 
-
-class FailureKind(StrEnum):
-    """Say what may be done next after a query that got no answer."""
-
-    LATER = "later"  # nothing was done; another time it may work
-    NEVER = "never"  # nothing was done, and this query will not work
-    UNKNOWN = "unknown"  # it may have been charged; not asked again before another day
-    OFF = "off"  # nothing will work with this connector until a person acts
+CachePaid = Callable[[Paid[AnswerT], str], Sequence[CachedAnswer]]
+"""Returns a paid answer as it is cached, given the key of its reservation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorFailure:
-    """The query got no answer; `reason` is a sentence that says why."""
-
-    kind: FailureKind
-    reason: str
+def always() -> bool:
+    return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InProgressElsewhere:
-    """Another worker is asking the same query; read the cache again for its answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptHooks(Generic[AnswerT]):
-    """Callbacks of one query: how its answer is cached, and when it must not be asked.
-
-    `to_cached` and `to_marks` get the key of the reservation; a mark is cached before the call.
-    `is_obsolete` is asked just before the call: another worker may have asked while this one was
-    suspended. `is_owner` says whether this process still owns the work: a process that was
-    suspended for long may ask another query than its successor, and both would be paid for.
-    `on_retry` gets an earlier reservation whose outcome is unknown, when the query is asked again
-    all the same.
-    """
-
-    to_cached: Callable[[Paid[AnswerT], str], Sequence[CachedAnswer]]
-    to_marks: Callable[[str], Sequence[CachedAnswer]] | None = None
-    is_obsolete: Callable[[], Awaitable[bool]] | None = None
-    is_owner: Callable[[], bool] | None = None
-    on_retry: Callable[[Reservation], None] | None = None
+async def never() -> bool:
+    return False
 
 
 class AttemptRunner:
@@ -111,8 +86,8 @@ class AttemptRunner:
     ) -> None:
         self._store = store
         self._reset = reset
-        self._gate = gate
-        self._passages = passages
+        self._budget = gate
+        self._limiter = passages
         self._clock = clock
         self._observer = observer
         self._chance = chance
@@ -131,21 +106,29 @@ class AttemptRunner:
         key: str,
         account: str,
         run: str | None,
-        hooks: AttemptHooks[AnswerT],
-        front: QueueHead | None = None,
+        to_cached: CachePaid[AnswerT],
+        to_marks: Callable[[str], Sequence[CachedAnswer]] | None = None,
+        still_owner: Callable[[], bool] = always,
+        already_answered: Callable[[], Awaitable[bool]] = never,
+        head: QueueHead | None = None,
         weight: int = 0,
-        despite_breakdowns: bool = False,
-    ) -> Paid[AnswerT] | Refusal | VendorFailure | InProgressElsewhere:
+        retry_server_errors: bool = False,
+    ) -> VendorAnswer[AnswerT] | Refusal | VendorFailure | InProgressElsewhere:
         """Ask, and retry while a retry may help and costs nothing.
 
         Attempts under a key are numbered for ever, each with its own reservation. An attempt with
-        an unknown outcome blocks the next one for the rest of its day. With `despite_breakdowns`,
+        an unknown outcome blocks the next one for the rest of its day. With `retry_server_errors`,
         an attempt that the vendor itself reports as failed does not block while the vendor answers
         other queries: its reservation stays uncertain and the next attempt reserves again.
 
-        A caller that holds the queue's `front` uses it for the first attempt; retries queue again.
-        `weight` is what the fair queue counts; by default the largest amount of any unit. Raises
-        what the store raises when it cannot be read.
+        `still_owner` says whether this process still owns the work: one that was suspended for long
+        may ask another query than its successor, and both would be paid for. `already_answered` is
+        asked just before the call: another worker may have asked while this one was suspended.
+        `to_marks` returns what is cached before the call, given the key of the reservation.
+
+        A caller that holds the `head` of the queue uses it for the first attempt; retries queue
+        again. `weight` is what the fair queue counts; by default the largest amount of any unit.
+        Raises what the store raises when it cannot be read.
         """
         try:
             request = SpendRequest(
@@ -158,11 +141,12 @@ class AttemptRunner:
         except PermanentError as error:
             return VendorFailure(kind=FailureKind.NEVER, reason=str(error))
         failed_number = 0  # of our attempt that the vendor failed
+        note = ""
         for tried in range(1, MAX_ATTEMPTS + 1):
             off_in, reason = self._off.get(connector.name, (None, ""))
             if reason and off_in == run:
                 return VendorFailure(kind=FailureKind.OFF, reason=reason)
-            if not _is_owner(hooks):
+            if not still_owner():
                 return VendorFailure(kind=FailureKind.LATER, reason=_NOT_OWNER)
             number, latest = await self._find_latest_attempt(key)
             if latest is not None and number != failed_number:
@@ -170,69 +154,150 @@ class AttemptRunner:
                     return self.build_unknown_failure(latest)
                 if latest.status in (ReservationStatus.RESERVED, ReservationStatus.SENT):
                     return InProgressElsewhere()
-            if (
-                latest is not None
-                and latest.status is ReservationStatus.UNCERTAIN
-                and hooks.on_retry is not None
-            ):
-                hooks.on_retry(latest)
-            attempt = _Attempt(
-                connector, query, to_attempt(request, number + 1).key, hooks, runner=self
+            note = _format_earlier(latest) or note
+            outcome = await self._try_once(
+                connector,
+                query,
+                to_attempt(request, number + 1),
+                slot=(head.proceed() if head else None)
+                or self._limiter.acquire_slot(
+                    connector.name, weight or max(1, *request.amounts.values())
+                ),
+                to_cached=to_cached,
+                to_marks=to_marks,
+                still_owner=still_owner,
+                already_answered=already_answered,
+                note=note,
             )
-            slot = (front.proceed() if front else None) or self._passages.acquire_slot(
-                request.connector, weight or max(1, *request.amounts.values())
-            )
-            if hooks.is_owner is not None:
-                slot = _enter_while_owner(slot, is_owner=hooks.is_owner)
-            outcome = await self._try_once(request, number + 1, attempt, slot)
-            if isinstance(outcome, _ObsoleteError):
-                return InProgressElsewhere()
-            if isinstance(outcome, Paid):
-                del self._server_errors[connector.name]
-                await self._apply_quota(connector.name, outcome)
             if isinstance(outcome, UncertainError):
                 failed_number = number + 1
                 failed = VendorFailure(kind=FailureKind.UNKNOWN, reason=str(outcome))
-                if not despite_breakdowns or self._is_down(connector.name):
+                if not retry_server_errors or self._is_down(connector.name):
                     return failed
             elif isinstance(outcome, TransientError):
-                reason = str(outcome) if _is_owner(hooks) else _NOT_OWNER
+                reason = str(outcome) if still_owner() else _NOT_OWNER
                 failed = VendorFailure(kind=FailureKind.LATER, reason=reason)
             else:
                 return outcome
             wait = await self._apply_retry_after(connector.name, outcome, tried)
-            if tried == MAX_ATTEMPTS or wait > MAX_RETRY_WAIT or not _is_owner(hooks):
+            if tried == MAX_ATTEMPTS or wait > MAX_RETRY_WAIT or not still_owner():
                 return failed
             with suppress(TransientError):  # the next attempt reports it
-                await self._sleep_while_owner(wait, hooks)
+                await _run_while_owner(self._clock.sleep(wait), still_owner)
         raise AssertionError("the last attempt always returns")
 
+    async def _try_once(
+        self,
+        connector: Connector[QueryT, AnswerT],
+        query: QueryT,
+        request: SpendRequest,
+        *,
+        slot: CallSlot,
+        to_cached: CachePaid[AnswerT],
+        to_marks: Callable[[str], Sequence[CachedAnswer]] | None,
+        still_owner: Callable[[], bool],
+        already_answered: Callable[[], Awaitable[bool]],
+        note: str,
+    ) -> (
+        VendorAnswer[AnswerT]
+        | Refusal
+        | VendorFailure
+        | InProgressElsewhere
+        | TransientError
+        | UncertainError
+    ):
+        """Make one attempt. A returned error may be retried; its money is settled already."""
+        reply: Paid[AnswerT] | None = None
+        asked = False
+        try:
+            reserved = await self._budget.reserve(request)
+            if isinstance(reserved, Refusal):
+                return reserved
+            if isinstance(reserved, AlreadySpent):
+                return InProgressElsewhere()
+            async with reserved, _enter_while_owner(slot, still_owner):
+                await reserved.mark_sent()
+                try:
+                    if await already_answered():
+                        await reserved.release("nothing was asked: another worker asked meanwhile")
+                        return InProgressElsewhere()
+                    if to_marks is not None:
+                        await self._store.answers.save_answers(to_marks(reserved.key))
+                except StokerError as error:
+                    raise TransientError(f"nothing was asked: {error}") from error
+                if not still_owner():  # after all waits
+                    raise TransientError(_NOT_OWNER)
+                asked = True
+                try:
+                    reply = await connector.ask(query, key=reserved.key)
+                except ConfigError as error:
+                    await reserved.release(str(error))
+                    return self._disable_vendor(request, str(error))
+                await self.save_paid(to_cached(reply, reserved.key))
+                await reserved.settle(reply.cost)
+        except StokerError as error:
+            if reply is None:
+                return self._classify_error(error, request, asked=asked)
+        if reply is None:
+            raise AssertionError("an attempt without a reply has returned")
+        # Paid for and cached, whatever failed while its cost was written or its slot was left.
+        del self._server_errors[connector.name]
+        await self._apply_quota(connector.name, reply)
+        return VendorAnswer(answer=reply.answer, at=self._clock.now(), cost=reply.cost, note=note)
+
+    def _classify_error(
+        self, error: StokerError, request: SpendRequest, *, asked: bool
+    ) -> VendorFailure | InProgressElsewhere | TransientError | UncertainError:
+        """Return what a failure means for the query; its money is settled already."""
+        if isinstance(error, TransientError):
+            return error
+        if isinstance(error, UncertainError) and error.broke_down:
+            return error
+        if isinstance(error, ConfigError):
+            return self._disable_vendor(request, str(error))
+        if isinstance(error, PermanentError):
+            return VendorFailure(kind=FailureKind.NEVER, reason=str(error))
+        if isinstance(error, ConflictError) and not asked:
+            return InProgressElsewhere()  # another process reserved first
+        return VendorFailure(kind=FailureKind.UNKNOWN, reason=str(error))
+
     def acquire_head(
-        self, connector: str, *, ours: Callable[[], bool] | None = None
+        self, connector: str, *, still_owner: Callable[[], bool] = always
     ) -> AbstractAsyncContextManager[QueueHead]:
         """Wait for the head of a vendor's queue before the query is known.
 
         Raises TransientError when this process no longer owns the work.
         """
-        front = self._passages.acquire_head(connector)
-        return front if ours is None else _enter_while_owner(front, is_owner=ours)
+        return _enter_while_owner(self._limiter.acquire_head(connector), still_owner)
 
-    async def _sleep_while_owner(self, wait: timedelta, hooks: AttemptHooks[AnswerT]) -> None:
-        sleeping = self._clock.sleep(wait)
-        if hooks.is_owner is None:
-            await sleeping
-        else:
-            await run_while(hooks.is_owner, sleeping, otherwise=TransientError(_NOT_OWNER))
+    async def find_known(
+        self, queries: Mapping[str, VendorQuery[AnswerT]]
+    ) -> dict[str, VendorAnswer[AnswerT] | AnswerRecord]:
+        """Return what is cached for these queries, by key: good answers, and marks without one.
 
-    async def find_answers(self, keys: Sequence[str]) -> dict[str, CachedAnswer]:
-        """Return the cached answers under these keys by key, also those not saved yet.
-
-        Answers that an earlier call could not save are saved now if the store takes them.
+        Answers that an earlier call could not save are saved now if the store takes them; a
+        reservation whose worker died before settling it is settled. What has another form, from an
+        older version or damaged, is left out and asked again.
         """
         for answer in list(self._unsaved.values()):
             await self.save_paid([answer])
-        saved = await self._store.answers.find_answers(keys)
-        return saved | {key: self._unsaved[key] for key in keys if key in self._unsaved}
+        cached = await self._store.answers.find_answers(list(queries)) if queries else {}
+        cached |= {key: self._unsaved[key] for key in queries if key in self._unsaved}
+        known: dict[str, VendorAnswer[AnswerT] | AnswerRecord] = {}
+        settled: set[str] = set()
+        for key, answer in cached.items():
+            with suppress(PermanentError):
+                record = decode_record(answer.answer)
+                if record.answer is None:
+                    known[key] = record
+                    continue
+                decoded = queries[key].decode_answer(record.answer)
+                if record.reservation_key not in settled:
+                    settled.add(record.reservation_key)
+                    await self._settle_if_open(record)
+                if answer.expires_at > self._clock.now():
+                    known[key] = VendorAnswer(answer=decoded, at=answer.at, saved=answer.cost)
+        return known
 
     async def save_paid(self, answers: Sequence[CachedAnswer]) -> None:
         """Save paid answers; hold those that the store does not take, so none is paid for twice."""
@@ -245,10 +310,6 @@ class AttemptRunner:
         else:
             for answer in answers:
                 self._unsaved.pop(answer.key, None)
-
-    async def save_marks(self, marks: Sequence[CachedAnswer]) -> None:
-        """Save marks of queries about to be asked. Raises what the store raises."""
-        await self._store.answers.save_answers(marks)
 
     async def find_reservation(self, key: str) -> Reservation | None:
         """Return the reservation a query was asked under, or None."""
@@ -268,7 +329,7 @@ class AttemptRunner:
         )
         return VendorFailure(kind=FailureKind.UNKNOWN, reason=reason)
 
-    async def settle_if_open(self, record: AnswerRecord) -> None:
+    async def _settle_if_open(self, record: AnswerRecord) -> None:
         """Settle the reservation of a cached answer whose worker died before settling it."""
         with suppress(StokerError):  # the answer is good whatever becomes of its reservation
             reservation = await self._store.money.find_reservation(record.reservation_key)
@@ -281,49 +342,6 @@ class AttemptRunner:
             alert = find_alert(reservation, tenant=self._store.tenant, at=now)
             if alert is not None:
                 self._observer(alert)
-
-    async def _try_once(
-        self, request: SpendRequest, number: int, attempt: _Attempt[QueryT, AnswerT], slot: CallSlot
-    ) -> (
-        Paid[AnswerT]
-        | Refusal
-        | VendorFailure
-        | InProgressElsewhere
-        | TransientError
-        | UncertainError
-    ):
-        """Try once. A returned error may be retried."""
-        try:
-            outcome = await self._gate.spend(
-                to_attempt(request, number), attempt.call_vendor, passage=slot
-            )
-        except StokerError as error:
-            return attempt.done or self._classify_error(
-                error, request, has_started=attempt.has_started
-            )
-        if isinstance(outcome, Refusal):
-            return outcome
-        return (
-            InProgressElsewhere()
-            if attempt.done is None or not isinstance(outcome, SettledCall)
-            else attempt.done
-        )
-
-    def _classify_error(
-        self, error: StokerError, request: SpendRequest, *, has_started: bool
-    ) -> VendorFailure | InProgressElsewhere | TransientError | UncertainError:
-        """Return what a failure means for the query; its money is settled already."""
-        if isinstance(error, TransientError):
-            return error
-        if isinstance(error, UncertainError) and error.broke_down:
-            return error
-        if isinstance(error, ConfigError | _VendorDisabledError):
-            return self._disable_vendor(request, str(error))
-        if isinstance(error, PermanentError):
-            return VendorFailure(kind=FailureKind.NEVER, reason=str(error))
-        if isinstance(error, ConflictError) and not has_started:
-            return InProgressElsewhere()  # another process reserved first
-        return VendorFailure(kind=FailureKind.UNKNOWN, reason=str(error))
 
     def _disable_vendor(self, request: SpendRequest, reason: str) -> VendorFailure:
         self._off[request.connector] = (request.run, reason)
@@ -363,7 +381,7 @@ class AttemptRunner:
         if tried < MAX_ATTEMPTS and error.retry_after <= MAX_RETRY_WAIT:
             self._waits[connector] = until
         with suppress(StokerError):  # we wait ourselves in any case
-            await self._passages.delay_until(connector, until)
+            await self._limiter.delay_until(connector, until)
         return max(wait, error.retry_after)
 
     async def list_cooldowns(self) -> dict[str, datetime]:
@@ -373,7 +391,7 @@ class AttemptRunner:
         """
         now = self._clock.now()
         ours = {connector for connector, until in self._waits.items() if until > now}
-        return await self._passages.list_cooldowns(besides=ours)
+        return await self._limiter.list_cooldowns(besides=ours)
 
     async def _apply_quota(self, connector: str, done: Paid[AnswerT]) -> None:
         """Slow down all callers with this key to what the vendor says is left."""
@@ -381,7 +399,7 @@ class AttemptRunner:
             return
         with suppress(StokerError):  # the answer is here; the next one repeats the quota
             resets_at = self._clock.now() + done.quota.window
-            await self._passages.apply_quota(connector, left=done.quota.left, resets_at=resets_at)
+            await self._limiter.apply_quota(connector, left=done.quota.left, resets_at=resets_at)
 
     async def _find_latest_attempt(self, key: str) -> tuple[int, Reservation | None]:
         """Return the number and reservation of the latest attempt; numbers have no gaps."""
@@ -398,70 +416,23 @@ class AttemptRunner:
         return low, latest
 
 
-class _VendorDisabledError(PermanentError):
-    """The vendor refuses everything; nothing was bought, so the reservation is released."""
-
-
-class _ObsoleteError(TransientError):
-    """Another worker asked the same query meanwhile; nothing was bought."""
-
-
-class _Attempt(Generic[QueryT, AnswerT]):
-    """One call of the vendor, and the answer it returned."""
-
-    def __init__(
-        self,
-        connector: Connector[QueryT, AnswerT],
-        query: QueryT,
-        key: str,
-        hooks: AttemptHooks[AnswerT],
-        *,
-        runner: AttemptRunner,
-    ) -> None:
-        self._connector = connector
-        self._query = query
-        self._key = key
-        self._hooks = hooks
-        self._runner = runner
-        self.has_started = False
-        self.done: Paid[AnswerT] | None = None
-
-    async def call_vendor(self) -> Paid[AnswerT]:
-        await self._prepare()
-        self.has_started = True
-        try:
-            done = await self._connector.ask(self._query, key=self._key)
-        except ConfigError as error:
-            raise _VendorDisabledError(str(error)) from error
-        self.done = done
-        await self._runner.save_paid(self._hooks.to_cached(done, self._key))
-        return done
-
-    async def _prepare(self) -> None:
-        """Check at the last moment whether the query must still be asked, and mark it as asked."""
-        hooks = self._hooks
-        try:
-            if hooks.is_obsolete is not None and await hooks.is_obsolete():
-                raise _ObsoleteError("nothing was asked: another worker asked meanwhile")
-            if hooks.to_marks is not None:
-                await self._runner.save_marks(hooks.to_marks(self._key))
-        except _ObsoleteError:
-            raise
-        except StokerError as error:
-            raise TransientError(f"nothing was asked: {error}") from error
-        if not _is_owner(hooks):  # after all waits
-            raise TransientError(_NOT_OWNER)
-
-
 @asynccontextmanager
 async def _enter_while_owner(
-    slot: AbstractAsyncContextManager[ContextT], *, is_owner: Callable[[], bool]
+    slot: AbstractAsyncContextManager[ContextT], still_owner: Callable[[], bool]
 ) -> AsyncIterator[ContextT]:
     """Enter a slot. Raises TransientError once this process no longer owns the work."""
     async with AsyncExitStack() as stack:
-        entering = stack.enter_async_context(slot)
-        yield await run_while(is_owner, entering, otherwise=TransientError(_NOT_OWNER))
+        yield await _run_while_owner(stack.enter_async_context(slot), still_owner)
 
 
-def _is_owner(hooks: AttemptHooks[AnswerT]) -> bool:
-    return hooks.is_owner is None or hooks.is_owner()
+async def _run_while_owner(
+    waiting: Coroutine[Any, Any, ContextT], still_owner: Callable[[], bool]
+) -> ContextT:
+    return await run_while(still_owner, waiting, otherwise=TransientError(_NOT_OWNER))
+
+
+def _format_earlier(latest: Reservation | None) -> str:
+    """Return what a reader should know about the attempt before this one."""
+    if latest is None or latest.status is not ReservationStatus.UNCERTAIN:
+        return ""
+    return f"asked again, as the outcome of {latest.key} is unknown: stoker holds"

@@ -8,38 +8,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from datetime import timedelta
+from typing import Any, TypeVar
 
 from stoker.base.clock import Clock
-from stoker.base.errors import PermanentError
 from stoker.base.events import Observer
 from stoker.base.types import Json
 from stoker.budgets.charges import Refusal
-from stoker.budgets.gate import BudgetService
 from stoker.budgets.model import Connector, Paid
-from stoker.budgets.reservations import Reservation
+from stoker.budgets.service import BudgetService
 from stoker.budgets.windows import ResetRule
 from stoker.context import TenantStores
 from stoker.rate_limits.limiter import CallLimiter
-from stoker.vendors.answers import (
-    AnswerRecord,
-    CacheableAnswer,
-    VendorQuery,
-    build_cache_key,
-    decode_record,
-)
-from stoker.vendors.attempts import (
-    AttemptHooks,
-    AttemptRunner,
+from stoker.vendors.answers import AnswerRecord, CacheableAnswer, VendorQuery, build_cache_key
+from stoker.vendors.attempts import AttemptRunner, always
+from stoker.vendors.model import (
+    CachedAnswer,
     FailureKind,
     InProgressElsewhere,
+    VendorAnswer,
     VendorFailure,
 )
-from stoker.vendors.model import CachedAnswer
 
 POLL_INTERVAL = timedelta(seconds=1)
 
@@ -48,17 +39,6 @@ MAX_WAIT_FOR_OTHERS = timedelta(minutes=3)  # longer than the reservations of a 
 CacheableT = TypeVar("CacheableT", bound=CacheableAnswer)
 
 VendorQueryT = TypeVar("VendorQueryT", bound=VendorQuery[Any])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResult(Generic[CacheableT]):
-    """An answer with what it cost this time, or what the cache saved."""
-
-    answer: CacheableT
-    at: datetime  # when the vendor gave it
-    cost: Mapping[str, int] = field(default_factory=dict)
-    saved: Mapping[str, int] = field(default_factory=dict)
-    note: str = ""  # what a reader should know about how it was obtained
 
 
 class VendorClient:
@@ -102,26 +82,19 @@ class VendorClient:
         *,
         account: str,
         run: str | None = None,
-        ours: Callable[[], bool] | None = None,
-    ) -> QueryResult[CacheableT] | Refusal | VendorFailure:
+        still_owner: Callable[[], bool] = always,
+    ) -> VendorAnswer[CacheableT] | Refusal | VendorFailure:
         """Return the answer to a query about an account, cached or new, or why there is none.
 
         Callers that ask the same meanwhile wait for the same answer, in this process and, while the
-        reservation is open, in any other. Nothing is asked once `ours` says that this process no
-        longer owns the work. Raises only what the store raises when it cannot be read.
+        reservation is open, in any other. Nothing is asked once `still_owner` says that this
+        process no longer owns the work. Raises only what the store raises when it cannot be read.
         """
         key = self.build_key(connector.name, account=account, asked=query.as_json())
         started_at = self.clock.elapsed()
 
         async def is_cached() -> bool:
             return await self._find_cached(key, query) is not None
-
-        notes: list[str] = []
-
-        def note_retry(reservation: Reservation) -> None:
-            notes[:] = [
-                f"asked again, as the outcome of {reservation.key} is unknown: stoker holds"
-            ]
 
         async with self._lock_key(key):
             while True:
@@ -133,23 +106,13 @@ class VendorClient:
                     key=key,
                     account=account,
                     run=run,
-                    hooks=AttemptHooks(
-                        to_cached=lambda done, reservation_key: [
-                            self._to_cached(key, connector.name, done, reservation_key)
-                        ],
-                        is_obsolete=is_cached,
-                        is_owner=ours,
-                        on_retry=note_retry,
-                    ),
-                    despite_breakdowns=True,
+                    to_cached=lambda paid, reservation_key: [
+                        self._to_cached(key, connector.name, paid, reservation_key)
+                    ],
+                    still_owner=still_owner,
+                    already_answered=is_cached,
+                    retry_server_errors=True,
                 )
-                if isinstance(outcome, Paid):
-                    return QueryResult(
-                        answer=outcome.answer,
-                        at=self.clock.now(),
-                        cost=outcome.cost,
-                        note="".join(notes),
-                    )
                 if not isinstance(outcome, InProgressElsewhere):
                     return outcome
                 if self.clock.elapsed() - started_at > MAX_WAIT_FOR_OTHERS:
@@ -163,17 +126,9 @@ class VendorClient:
 
     async def _find_cached(
         self, key: str, query: VendorQuery[CacheableT]
-    ) -> QueryResult[CacheableT] | None:
-        cached = (await self.attempts.find_answers([key])).get(key)
-        if cached is None or cached.expires_at <= self.clock.now():
-            return None
-        try:
-            record = decode_record(cached.answer)
-            answer = query.decode_answer(record.answer)
-        except PermanentError:
-            return None  # written by an older version, or damaged: ask again
-        await self.attempts.settle_if_open(record)
-        return QueryResult(answer=answer, at=cached.at, saved=cached.cost)
+    ) -> VendorAnswer[CacheableT] | None:
+        known = (await self.attempts.find_known({key: query})).get(key)
+        return known if isinstance(known, VendorAnswer) else None
 
     def _to_cached(
         self,

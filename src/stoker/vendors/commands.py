@@ -126,7 +126,7 @@ def check_connectors(
 async def _list_rows(
     asked: CommandContext, tenant: str | None
 ) -> tuple[list[_VendorRow], str | None]:
-    from stoker.budgets.views import read_position
+    from stoker.budgets.operator import read_position
     from stoker.connectors import NEEDS
 
     async with asked.open_app(only_to_read=True) as app:

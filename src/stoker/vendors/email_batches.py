@@ -17,14 +17,14 @@ from itertools import count
 from types import TracebackType
 
 from stoker.accounts.model import EmailStatus
-from stoker.base.errors import PermanentError, StokerError
+from stoker.base.errors import StokerError
 from stoker.budgets.charges import Refusal
 from stoker.budgets.model import Connector, Paid
 from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
 from stoker.rate_limits.limiter import QueueHead
-from stoker.vendors.answers import AnswerRecord, decode_record
-from stoker.vendors.attempts import AttemptHooks, FailureKind, InProgressElsewhere, VendorFailure
-from stoker.vendors.client import QueryResult, VendorClient
+from stoker.vendors.answers import AnswerRecord
+from stoker.vendors.attempts import always
+from stoker.vendors.client import VendorClient
 from stoker.vendors.email_verification import (
     MAX_ADDRESSES,
     BatchVerdicts,
@@ -33,13 +33,19 @@ from stoker.vendors.email_verification import (
     EmailVerdict,
     normalize_emails,
 )
-from stoker.vendors.model import CachedAnswer
+from stoker.vendors.model import (
+    CachedAnswer,
+    FailureKind,
+    InProgressElsewhere,
+    VendorAnswer,
+    VendorFailure,
+)
 
 BATCH_WAIT = timedelta(seconds=2)
 
 MARK_TTL = timedelta(days=400)
 
-VerificationOutcome = QueryResult[EmailVerdict] | Refusal | VendorFailure
+VerificationOutcome = VendorAnswer[EmailVerdict] | Refusal | VendorFailure
 
 PendingVerdict = asyncio.Future[VerificationOutcome]
 """The verdict on one address; all callers that want it wait for the same future."""
@@ -59,14 +65,14 @@ class EmailBatcher:
         run: str | None = None,
         most: int = MAX_ADDRESSES,
         wait: timedelta = BATCH_WAIT,
-        ours: Callable[[], bool] | None = None,
+        still_owner: Callable[[], bool] = always,
     ) -> None:
         self._client = asking
         self._connector = connector
         self._run = run
         self._most = most
         self._wait = wait
-        self._is_owner = ours
+        self._still_owner = still_owner
         self._pending: dict[str, PendingVerdict] = {}  # looked up, gathered, or on their way
         self._gathered: list[str] = []
         self._tasks: dict[int, asyncio.Task[dict[str, VerificationOutcome]]] = {}
@@ -133,26 +139,13 @@ class EmailBatcher:
 
     async def _find_known(self, emails: list[str]) -> dict[str, VerificationOutcome]:
         """Return the outcomes that are cached, and of addresses that may have been paid for."""
-        keys = {self._build_key(email): email for email in emails}
-        cached_by_key = await self._client.attempts.find_answers(list(keys)) if keys else {}
-        known: dict[str, VerificationOutcome] = {}
-        settled: set[str] = set()
-        for key, cached in cached_by_key.items():
-            try:
-                record = decode_record(cached.answer)
-                if record.answer is None:
-                    if (unknown := await self._find_lost(record)) is not None:
-                        known[keys[key]] = unknown
-                    continue
-                verdict = EmailQuery(email=keys[key]).decode_answer(record.answer)
-            except PermanentError:
-                continue  # not an answer; asked again
-            if record.reservation_key not in settled:
-                settled.add(record.reservation_key)
-                await self._client.attempts.settle_if_open(record)
-            if cached.expires_at > self._client.clock.now():
-                known[keys[key]] = QueryResult(answer=verdict, at=cached.at, saved=cached.cost)
-        return known
+        queries = {self._build_key(email): EmailQuery(email=email) for email in emails}
+        outcomes: dict[str, VerificationOutcome] = {}
+        for key, known in (await self._client.attempts.find_known(queries)).items():
+            outcome = await self._find_lost(known) if isinstance(known, AnswerRecord) else known
+            if outcome is not None:
+                outcomes[queries[key].email] = outcome
+        return outcomes
 
     async def _find_lost(self, record: AnswerRecord) -> VendorFailure | None:
         attempts = self._client.attempts
@@ -240,7 +233,9 @@ class EmailBatcher:
         async with AsyncExitStack() as stack:
             queue_head: QueueHead | None = None
             try:
-                head = self._client.attempts.acquire_head(self._connector.name, ours=self._is_owner)
+                head = self._client.attempts.acquire_head(
+                    self._connector.name, still_owner=self._still_owner
+                )
                 queue_head = await stack.enter_async_context(head)
             except StokerError:
                 pass  # asking without the head fails the same way, and reports it
@@ -272,18 +267,16 @@ class EmailBatcher:
             key=self._client.build_key(self._connector.name, account="", asked=batch.as_json()),
             account="",
             run=self._run,
-            hooks=AttemptHooks(
-                to_cached=self._to_cached_answers,
-                to_marks=lambda reservation_key: [
-                    self._build_mark(email, reservation_key) for email in emails
-                ],
-                is_obsolete=is_any_known,
-                is_owner=self._is_owner,
-            ),
-            front=queue_head,
+            to_cached=self._to_cached_answers,
+            to_marks=lambda reservation_key: [
+                self._build_mark(email, reservation_key) for email in emails
+            ],
+            still_owner=self._still_owner,
+            already_answered=is_any_known,
+            head=queue_head,
             weight=1,
         )
-        if isinstance(outcome, Paid):
+        if isinstance(outcome, VendorAnswer):
             return self._to_outcomes(emails, outcome)
         if isinstance(outcome, InProgressElsewhere):
             known = await self._find_known(emails)
@@ -303,13 +296,13 @@ class EmailBatcher:
         return dict.fromkeys(emails, outcome)
 
     def _to_outcomes(
-        self, emails: list[str], done: Paid[BatchVerdicts]
+        self, emails: list[str], done: VendorAnswer[BatchVerdicts]
     ) -> dict[str, VerificationOutcome]:
-        now, verdicts = self._client.clock.now(), done.answer
+        verdicts = done.answer
         return {
-            email: QueryResult(
+            email: VendorAnswer(
                 answer=verdicts.verified[email],
-                at=now,
+                at=done.at,
                 cost=_compute_share(verdicts.verified[email]),
             )
             if email in verdicts.verified

@@ -32,10 +32,10 @@ from stoker.accounts.identifiers import (
 )
 from stoker.base.errors import PermanentError
 from stoker.base.jsontools import get_list, get_text, has_list
+from stoker.base.strict_json import parse_json
 from stoker.base.types import Json, clean_text
-from stoker.crawl.contacts import is_sandbox_url, parse_email, parse_phone, parse_social_page
+from stoker.crawl.contacts import parse_email, parse_phone, parse_social_page
 from stoker.crawl.model import Excerpt
-from stoker.http.strict_json import parse_json
 from stoker.http.url import parse_url
 from stoker.vendors.extraction import ExtractionQuery
 
@@ -153,7 +153,7 @@ class ClaimChecker:
         return number if number is not None and _is_in_evidence(number, evidence) else None
 
     def parse_email(self, value: str, evidence: str, page: Excerpt) -> str | None:
-        address = parse_email(value, make_believe=is_sandbox_url(page.url))
+        address = parse_email(value, page=page.url)
         return address if address is not None and _is_in_evidence(address, evidence) else None
 
     def parse_phone(self, value: str, evidence: str, _: Excerpt) -> str | None:

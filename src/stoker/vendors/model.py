@@ -1,13 +1,47 @@
-"""Paid answers as they are cached, and what a store of them offers."""
+"""What asking a vendor comes to, and paid answers as they are cached."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from enum import StrEnum
+from typing import Generic, TypeVar
 
 from stoker.base.types import Json
+
+AnswerT = TypeVar("AnswerT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorAnswer(Generic[AnswerT]):
+    """An answer with what it cost this time, or what the cache saved."""
+
+    answer: AnswerT
+    at: datetime  # when the vendor gave it
+    cost: Mapping[str, int] = field(default_factory=dict)
+    saved: Mapping[str, int] = field(default_factory=dict)
+    note: str = ""  # what a reader should know about how it was obtained
+
+
+class FailureKind(StrEnum):
+    """Say what may be done next after a query that got no answer."""
+
+    LATER = "later"  # nothing was done; another time it may work
+    NEVER = "never"  # nothing was done, and this query will not work
+    UNKNOWN = "unknown"  # it may have been charged; not asked again before another day
+    OFF = "off"  # nothing will work with this connector until a person acts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorFailure:
+    kind: FailureKind
+    reason: str  # a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InProgressElsewhere:
+    """Another worker is asking the same query; read the cache again for its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,19 +54,3 @@ class CachedAnswer:
     cost: Mapping[str, int]
     at: datetime
     expires_at: datetime
-
-
-class AnswerStore(Protocol):
-    """One tenant's paid answers. An answer is saved before its reservation is settled."""
-
-    async def save_answers(self, answers: Sequence[CachedAnswer]) -> None:
-        """Save answers, each in place of an older one under its key. Atomic."""
-        ...
-
-    async def find_answers(self, keys: Sequence[str]) -> dict[str, CachedAnswer]:
-        """Return the answers under these keys by key, expired or not."""
-        ...
-
-    async def delete_answers(self, *, before: datetime, limit: int = 10_000) -> int:
-        """Delete at most `limit` answers that expired before then; return how many."""
-        ...

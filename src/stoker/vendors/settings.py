@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from stoker.config.fields import (
     TEXT,
+    Section,
     choice,
     integer,
     number,
@@ -42,8 +43,8 @@ _URL_TEXT = "Where its API is; its key goes there and nowhere else."
 _PRICE = number(0, 10_000)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorSettings:
+@dataclass(frozen=True, kw_only=True)
+class VendorSettings(Section):
     """How one vendor is called."""
 
     own_key: ClassVar[bool] = False  # each tenant calls with a key of its own
@@ -66,7 +67,7 @@ class VendorSettings:
         return Rate(calls=self.calls, per=per, burst=self.burst, share=self.share)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TavilySettings(VendorSettings):
     """How Tavily is called. A development key allows 100 calls a minute."""
 
@@ -75,7 +76,7 @@ class TavilySettings(VendorSettings):
     burst: int = _is(_BURST, 5, _BURST_TEXT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OpenAiSettings(VendorSettings):
     """How OpenAI is called, by which model, and what that costs in USD."""
 
@@ -96,7 +97,7 @@ class OpenAiSettings(VendorSettings):
     output_price: float = _is(_PRICE, 1.20, "USD for a million tokens it writes.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LushaSettings(VendorSettings):
     """How Lusha is called. The smallest plans allow 40 calls a minute."""
 
@@ -106,7 +107,7 @@ class LushaSettings(VendorSettings):
     concurrency: int = _is(_CONCURRENCY, 4, _CONCURRENCY_TEXT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ZeroBounceSettings(VendorSettings):
     """How ZeroBounce is called, in batches. Too fast, and it shuts us out for ten minutes."""
 
@@ -117,7 +118,7 @@ class ZeroBounceSettings(VendorSettings):
     concurrency: int = _is(_CONCURRENCY, 2, _CONCURRENCY_TEXT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OdooSettings(VendorSettings):
     """How a tenant's own Odoo is called; each number is for one tenant."""
 
@@ -141,7 +142,7 @@ class OdooSettings(VendorSettings):
     concurrency: int = _is(_CONCURRENCY, 4, "Calls under way at once, for each tenant.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DataGovSettings(VendorSettings):
     """How data.gov.sg is searched: 4 times in 10 seconds without a key."""
 
@@ -153,7 +154,7 @@ class DataGovSettings(VendorSettings):
     concurrency: int = _is(_CONCURRENCY, 2, _CONCURRENCY_TEXT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DataGovDownloadsSettings(VendorSettings):
     """How files of data.gov.sg are downloaded: 2 in 10 seconds without a key."""
 
@@ -163,7 +164,7 @@ class DataGovDownloadsSettings(VendorSettings):
     concurrency: int = _is(_CONCURRENCY, 2, _CONCURRENCY_TEXT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BoardsSettings(VendorSettings):
     """How job boards are read, and where they are. None of them wants a key."""
 

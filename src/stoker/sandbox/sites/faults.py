@@ -17,9 +17,7 @@ from stoker.sandbox.world.companies import Company, World
 from stoker.sandbox.world.site_faults import SiteFault
 
 _SLOW_DELAY = timedelta(seconds=2)
-
 _DRIP_DELAY = timedelta(milliseconds=300)
-
 _FILLER = b"<p>" + b"There is a great deal to say about this. " * 1500 + b"</p>\n"
 
 _PRIVATE_URLS = (
@@ -34,12 +32,10 @@ _PRIVATE_URLS = (
 )
 
 _MAX_HOPS = 25
-
 FaultHandler = Callable[[World, Company, Request], Response | None]
 
 
 def redirect(where: str, *, status: int = 302) -> Response:
-    """Return a redirect."""
     return Response(status=status, headers={"location": where, "content-type": "text/html"})
 
 

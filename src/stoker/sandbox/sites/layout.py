@@ -27,9 +27,7 @@ _PATHS: dict[str, tuple[str, ...]] = {
 }
 
 _REQUIRED_KINDS = ("about", "contact", "privacy")
-
 _BLOG_POSTS = 6
-
 _RATES = Weighted(((0.0, 50), (1 / 90, 20), (1 / 30, 14), (1 / 7, 10), (0.5, 4), (1.0, 2)))
 
 
@@ -96,11 +94,9 @@ class SitePage(NamedTuple):
     phase: float  # how far the first change had come on the first night
 
     def count_changes(self, night: int) -> int:
-        """Return how often the page had changed by that night."""
         return int(max(night, 0) * self.rate + self.phase)
 
     def get_changed_at(self, version: int) -> datetime:
-        """Return when a version was put up."""
         nights = (version - self.phase) / self.rate if version and self.rate else 0.0
         return FIRST_NIGHT + timedelta(days=max(0, -int(-nights // 1)))
 
@@ -118,7 +114,6 @@ class SiteLayout:
     generator: int
 
     def list_kind(self, kind: str) -> list[SitePage]:
-        """Return the pages of a kind."""
         return [place for place in self.pages.values() if place.kind == kind]
 
 

@@ -11,6 +11,7 @@ import json
 
 from stoker.sandbox.sites.layout import SiteLayout, SitePage, Style
 from stoker.sandbox.world.companies import Company, World
+from stoker.sandbox.world.names import split_words
 from stoker.sandbox.world.site_faults import SiteFault
 
 PITCHES = (
@@ -45,17 +46,10 @@ NEWS = (
     "Our review of the year so far",
 )
 
-OPENINGS = (
-    "Account Executive",
-    "Backend Engineer",
-    "Field Technician",
-    "Finance Manager",
-    "Marketing Specialist",
-    "Product Manager",
-    "Quality Inspector",
-    "Sales Engineer",
-    "Site Supervisor",
-    "Solutions Architect",
+OPENINGS = split_words(
+    "Account Executive|Backend Engineer|Field Technician|Finance Manager|Marketing Specialist|"
+    "Product Manager|Quality Inspector|Sales Engineer|Site Supervisor|Solutions Architect",
+    apart="|",
 )
 
 GENERATORS = ("WordPress 6.8", "Wix.com Website Builder", "Shopify", "Hugo 0.140", "Drupal 11", "")
@@ -89,7 +83,6 @@ def escape_html(text: str) -> str:
 def build_page(
     world: World, company: Company, layout: SiteLayout, place: SitePage, version: int
 ) -> str:
-    """Return a page as its site would send it on a good day."""
     draws = world.build_draws("page", company.index, place.path, version)
     words, title = _to_template_values(company), escape_html(_format_title(company, place))
     pitch = escape_html(PITCHES[draws.draw_below(5)].format_map(words))
@@ -119,7 +112,6 @@ def build_page(
 
 
 def build_json_ld(company: Company) -> str:
-    """Return what a site says about its company to machines."""
     about = {
         "@context": "https://schema.org",
         "@type": "Organization",

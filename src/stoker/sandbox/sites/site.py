@@ -5,12 +5,18 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from email.utils import format_datetime, parsedate_to_datetime
+from email.utils import format_datetime
 from functools import lru_cache
 from hashlib import blake2b
 
 from stoker.sandbox.faults import SITES, FaultSettingsTable
-from stoker.sandbox.http import Request, Response, to_page_response, to_text_response
+from stoker.sandbox.http import (
+    Request,
+    Response,
+    answer_unless_known,
+    to_page_response,
+    to_text_response,
+)
 from stoker.sandbox.sites.faults import FAULT_HANDLERS, apply_page_fault
 from stoker.sandbox.sites.layout import SiteLayout, SitemapStyle, SitePage, Validators, build_layout
 from stoker.sandbox.sites.pages import CHARSET_SAMPLES, build_page
@@ -18,16 +24,12 @@ from stoker.sandbox.world.companies import Company, World
 from stoker.sandbox.world.site_faults import SiteFault
 
 _XML = {"content-type": "application/xml"}
-
 _XML_HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
-
 _XML_NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
-
 _HUGE_RULES = 400_000
 
 
 def build_robots(company: Company, layout: SiteLayout) -> Response:
-    """Return a site's robots.txt."""
     match company.trouble:
         case SiteFault.ROBOTS_CLOSED:
             return to_text_response("User-agent: *\nDisallow: /\n")
@@ -135,7 +137,6 @@ def _iterate_endless(head: str, company: Company) -> Iterator[bytes]:
 
 
 SiteHandler = Callable[[Request, Company], Response]
-
 _MAX_CACHED_PAGES, _MAX_CACHED_LAYOUTS = 4096, 4096
 
 _NOT_FOUND = to_page_response(
@@ -148,20 +149,18 @@ _STAFF_PAGE = to_page_response(
 
 
 def build_sites_handler(world: World, dials: FaultSettingsTable) -> SiteHandler:
-    """Return the handler for all company sites of a world."""
-
     @lru_cache(maxsize=_MAX_CACHED_LAYOUTS)
     def layout(index: int) -> SiteLayout:
         return build_layout(world, world.get_company(index))
 
     @lru_cache(maxsize=_MAX_CACHED_PAGES)
-    def page(index: int, path: str, version: int, packed: bool) -> Response:
+    def page(index: int, path: str, version: int, packed: bool) -> tuple[Response, dict[str, str]]:
         company, laid_out = world.get_company(index), layout(index)
         place = laid_out.pages[path]
         markup = build_page(world, company, laid_out, place, version)
-        return _add_validators(
-            _encode_page(markup, company.trouble), laid_out, place, version, packed=packed
-        )
+        response = _encode_page(markup, company.trouble)
+        validators = _list_validators(response, laid_out, place, version)
+        return (_compress(response) if packed else response), validators
 
     def handle(request: Request, company: Company) -> Response:
         odd = FAULT_HANDLERS.get(company.trouble)
@@ -173,8 +172,8 @@ def build_sites_handler(world: World, dials: FaultSettingsTable) -> SiteHandler:
         place = laid_out.pages.get(request.path)
         if place is not None:
             packed = laid_out.gzip and "gzip" in request.headers.get("accept-encoding", "")
-            response = page(company.index, request.path, place.count_changes(night), packed)
-            response = _find_not_modified(response, request) or response
+            found = page(company.index, request.path, place.count_changes(night), packed)
+            response = answer_unless_known(request, *found)
             return apply_page_fault(response, company.trouble, request)
         if request.path.startswith("/admin/"):
             return _STAFF_PAGE
@@ -212,67 +211,29 @@ def _encode_page(markup: str, trouble: SiteFault) -> Response:
 
 
 def _build_duplicate() -> str:
-    return "".join(
-        f'<li><a href="/?{query}">Home</a></li>'
-        for query in (
-            "utm_source=mail",
-            "ref=footer",
-            "session=1f",
-            "session=2e",
-            "lang=en",
-            "a=1&b=2",
-        )
-    )
+    queries = ("utm_source=mail", "ref=footer", "session=1f", "session=2e", "lang=en", "a=1&b=2")
+    return "".join(f'<li><a href="/?{query}">Home</a></li>' for query in queries)
 
 
-def _add_validators(
-    response: Response, layout: SiteLayout, place: SitePage, version: int, *, packed: bool
-) -> Response:
-    headers = dict(response.headers)
-    etag = blake2b(response.body, digest_size=8).hexdigest()
-    match layout.validators:
-        case Validators.BOTH | Validators.ETAG:
-            headers["etag"] = f'"{etag}"'
-        case Validators.WEAK:
-            headers["etag"] = f'W/"{etag}"'
-        case _:
-            pass
-    if layout.validators in (Validators.BOTH, Validators.DATE):
-        headers["last-modified"] = _format_http_date(place.get_changed_at(version))
-    if not packed:
-        return response.replace_fields(headers=headers)
-    headers |= {"content-encoding": "gzip", "vary": "accept-encoding"}
-    return response.replace_fields(
-        headers=headers, body=gzip.compress(response.body, compresslevel=5, mtime=0)
-    )
+def _list_validators(
+    response: Response, layout: SiteLayout, place: SitePage, version: int
+) -> dict[str, str]:
+    etag = f'"{blake2b(response.body, digest_size=8).hexdigest()}"'
+    offers = layout.validators
+    validators = {}
+    if offers in (Validators.BOTH, Validators.ETAG, Validators.WEAK):
+        validators["etag"] = f"W/{etag}" if offers is Validators.WEAK else etag
+    if offers in (Validators.BOTH, Validators.DATE):
+        validators["last-modified"] = _format_http_date(place.get_changed_at(version))
+    return validators
+
+
+def _compress(response: Response) -> Response:
+    headers = {**response.headers, "content-encoding": "gzip", "vary": "accept-encoding"}
+    body = gzip.compress(response.body, compresslevel=5, mtime=0)
+    return response.replace_fields(headers=headers, body=body)
 
 
 @lru_cache(maxsize=1024)
 def _format_http_date(moment: datetime) -> str:
     return format_datetime(moment, usegmt=True)
-
-
-def _find_not_modified(response: Response, request: Request) -> Response | None:
-    """Return a 304 when the one who asks has seen exactly this, None otherwise."""
-    known, etag = request.headers.get("if-none-match"), response.headers.get("etag")
-    if known is not None:
-        same = etag is not None and (known == "*" or etag.removeprefix("W/") in known)
-    elif since := request.headers.get("if-modified-since"):
-        same = _is_unchanged_since(response.headers.get("last-modified"), since)
-    else:
-        return None
-    if not same:
-        return None
-    validators = {
-        name: text for name, text in response.headers.items() if name in ("etag", "last-modified")
-    }
-    return Response(status=304, headers=validators)
-
-
-def _is_unchanged_since(changed: str | None, since: str) -> bool:
-    if changed is None:
-        return False
-    try:
-        return parsedate_to_datetime(changed) <= parsedate_to_datetime(since)
-    except (ValueError, TypeError):  # a date that is none, or one without a zone
-        return False

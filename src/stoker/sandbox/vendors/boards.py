@@ -1,7 +1,7 @@
 """greenhouse.test, lever.test, ashby.test and feeds.test: job boards and feeds.
 
 A company is on one board or on none; an unknown board is not found. Boards charge nothing and take
-no keys. Greenhouse escapes its markup, Lever counts milliseconds, Ashby shows pay only on request.
+no keys. Greenhouse tells the time of New York, Lever counts milliseconds.
 Feeds are /{slug}/jobs.rss and /{slug}/jobs.atom, and hostile ones under
 /hostile/{bomb,dates,broken,huge,items}.rss: entities, odd dates, cut off, endless.
 """
@@ -11,24 +11,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import timedelta, timezone
 from email.utils import format_datetime
-from hashlib import sha256
 from html import escape
-from typing import Any
 
 from stoker.base.types import Json
 from stoker.sandbox.faults import SITES, FaultSettingsTable, wrap_with_faults
-from stoker.sandbox.http import Handler, Request, Response, to_json_response, to_page_response
+from stoker.sandbox.http import (
+    Handler,
+    Request,
+    Response,
+    answer_unless_known,
+    hash_body,
+    to_json_response,
+    to_text_response,
+)
 from stoker.sandbox.meter import Meter
+from stoker.sandbox.random import to_uuid
 from stoker.sandbox.world.companies import FIRST_NIGHT, Company, World
 from stoker.sandbox.world.jobs import Opening, list_openings
 
 _RSS = {"content-type": "application/rss+xml; charset=utf-8"}
-
 _ATOM = {"content-type": "application/atom+xml; charset=utf-8"}
 
-_FEED_NOT_FOUND = Response(
-    status=404, headers={"content-type": "text/plain"}, body=b"no such feed\n"
-)
+_FEED_NOT_FOUND = to_text_response("no such feed\n", status=404)
 
 _ODD_DATES = (
     "Sun, 01 Nov 2026 18:00:00 GMT",
@@ -44,8 +48,6 @@ _ODD_DATES = (
 
 
 def build_feeds_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
-    """Return the handler."""
-
     def answer(request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             return Response(status=405)
@@ -58,9 +60,9 @@ def build_feeds_handler(world: World, dials: FaultSettingsTable, meter: Meter) -
         night = dials.get_settings(SITES).night
         openings = list_openings(world, company, night=night)
         if name == "jobs.rss":
-            return _answer_unless_known(request, _build_rss(company, openings), openings)
+            return _answer_feed(request, _build_rss(company, openings), openings)
         if name == "jobs.atom":
-            return _answer_unless_known(request, _build_atom(company, openings), openings)
+            return _answer_feed(request, _build_atom(company, openings), openings)
         return _FEED_NOT_FOUND
 
     return wrap_with_faults("feeds", answer, seed=world.seed, dials=dials, meter=meter)
@@ -155,32 +157,22 @@ def _to_feed_response(headers: dict[str, str], text: str) -> Response:
     return Response(headers=headers, body=text.encode())
 
 
-def _answer_unless_known(request: Request, response: Response, openings: list[Opening]) -> Response:
-    tag = f'"{sha256(response.body).hexdigest()[:32]}"'
+def _answer_feed(request: Request, response: Response, openings: list[Opening]) -> Response:
     changed = max((each.changed_at for each in openings), default=FIRST_NIGHT)
-    known = {"etag": tag, "last-modified": format_datetime(changed, usegmt=True)}
-    if request.headers.get("if-none-match") == tag:
-        return Response(status=304, headers=known)
-    return response.replace_fields(headers={**response.headers, **known})
+    validators = {
+        "etag": hash_body(response),
+        "last-modified": format_datetime(changed, usegmt=True),
+    }
+    return answer_unless_known(request, response, validators)
 
 
 _NEW_YORK = timezone(timedelta(hours=-5))
 
 
-def to_greenhouse_posting(company: Company, opening: Opening, *, full: bool) -> dict[str, Any]:
-    """Return a job as Greenhouse writes it; with its description when `full`."""
-    posting: dict[str, Any] = {
+def _to_greenhouse_posting(company: Company, opening: Opening) -> Json:
+    return {
         "absolute_url": f"http://greenhouse.test/{company.slug}/jobs/{opening.number}",
-        "data_compliance": [
-            {
-                "type": "gdpr",
-                "requires_consent": False,
-                "requires_processing_consent": False,
-                "requires_retention_consent": False,
-                "retention_period": None,
-                "demographic_data_consent_applies": False,
-            }
-        ],
+        "data_compliance": [{"type": "gdpr", "requires_consent": False, "retention_period": None}],
         "internal_job_id": opening.number + 3_000_000,
         "location": {"name": opening.location},
         "metadata": None,
@@ -192,41 +184,23 @@ def to_greenhouse_posting(company: Company, opening: Opening, *, full: bool) -> 
         "first_published": opening.posted_at.astimezone(_NEW_YORK).isoformat(timespec="seconds"),
         "language": "en",
     }
-    if full:
-        place = _parse_text_number(opening.location)
-        posting |= {
-            "content": escape(f"<p>{escape(opening.words)}</p>"),
-            "departments": [
-                {
-                    "id": _parse_text_number(opening.department),
-                    "name": opening.department,
-                    "child_ids": [],
-                    "parent_id": None,
-                }
-            ],
-            "offices": [
-                {
-                    "id": place,
-                    "name": opening.location,
-                    "location": opening.location,
-                    "child_ids": [],
-                    "parent_id": None,
-                }
-            ],
-        }
-    return posting
 
 
-def to_lever_posting(company: Company, opening: Opening) -> dict[str, Any]:
-    """Return a posting as Lever writes it."""
-    id_ = _to_uuid("lever", company.slug, opening.number)
+def _to_lever_posting(company: Company, opening: Opening) -> Json:
+    id_ = to_uuid("lever", company.slug, opening.number)
     url = f"http://lever.test/{company.slug}/{id_}"
     markup = f"<div>{escape(opening.words)}</div>"
-    posting: dict[str, Any] = {
+    pay: Json = {
+        "currency": "SGD",
+        "interval": "per-year-salary",
+        "min": opening.lowest_pay,
+        "max": opening.highest_pay,
+    }
+    return {
         "additional": "",
         "additionalPlain": "",
         "categories": {
-            "commitment": _to_commitment(opening),
+            "commitment": "Full-time" if opening.full_time else "Part-time",
             "department": opening.department,
             "location": opening.location,
             "team": opening.department,
@@ -246,23 +220,15 @@ def to_lever_posting(company: Company, opening: Opening) -> dict[str, Any]:
         "openingPlain": "",
         "text": opening.title,
         "workplaceType": "remote" if opening.remote else "on-site",
+        **({} if opening.lowest_pay is None else {"salaryRange": pay}),
     }
-    if opening.lowest_pay is not None:
-        posting["salaryRange"] = {
-            "currency": "SGD",
-            "interval": "per-year-salary",
-            "min": opening.lowest_pay,
-            "max": opening.highest_pay,
-        }
-    return posting
 
 
-def to_ashby_posting(company: Company, opening: Opening, *, pay: bool) -> dict[str, Any]:
-    """Return a job as Ashby writes it; with its pay when requested."""
-    id_ = _to_uuid("ashby", company.slug, opening.number)
+def _to_ashby_posting(company: Company, opening: Opening) -> Json:
+    id_ = to_uuid("ashby", company.slug, opening.number)
     url = f"http://ashby.test/{company.slug}/{id_}"
-    published = opening.posted_at.isoformat(timespec="milliseconds")
-    posting: dict[str, Any] = {
+    town, _, country = opening.location.partition(", ")
+    return {
         "id": id_,
         "title": opening.title,
         "department": opening.department,
@@ -271,101 +237,59 @@ def to_ashby_posting(company: Company, opening: Opening, *, pay: bool) -> dict[s
         "location": opening.location,
         "shouldDisplayCompensationOnJobPostings": opening.lowest_pay is not None,
         "secondaryLocations": [],
-        "publishedAt": published,
+        "publishedAt": opening.posted_at.isoformat(timespec="milliseconds"),
         "isListed": True,
         "isRemote": opening.remote,
         "workplaceType": "Remote" if opening.remote else "OnSite",
-        "address": {
-            "postalAddress": {
-                "addressCountry": opening.location.rpartition(", ")[2],
-                "addressLocality": opening.location.partition(",")[0],
-            }
-        },
+        "address": {"postalAddress": {"addressCountry": country or town, "addressLocality": town}},
         "jobUrl": url,
         "applyUrl": f"{url}/application",
         "descriptionHtml": f"<p>{escape(opening.words)}</p>",
         "descriptionPlain": opening.words,
     }
-    if pay:
-        posting["compensation"] = _to_compensation(opening)
-    return posting
-
-
-def _to_compensation(opening: Opening) -> Json:
-    if opening.lowest_pay is None or opening.highest_pay is None:
-        return {
-            "compensationTierSummary": None,
-            "scrapeableCompensationSalarySummary": None,
-            "compensationTiers": [],
-            "summaryComponents": [],
-        }
-    pay_text = f"SGD {opening.lowest_pay // 1000}K – SGD {opening.highest_pay // 1000}K"
-    part: Json = {
-        "compensationType": "Salary",
-        "interval": "1 YEAR",
-        "currencyCode": "SGD",
-        "minValue": opening.lowest_pay,
-        "maxValue": opening.highest_pay,
-    }
-    return {
-        "compensationTierSummary": pay_text,
-        "scrapeableCompensationSalarySummary": pay_text.replace("SGD ", "S$"),
-        "compensationTiers": [
-            {
-                "id": _to_uuid("tier", opening.number),
-                "tierSummary": pay_text,
-                "title": None,
-                "additionalInformation": None,
-                "components": [part],
-            }
-        ],
-        "summaryComponents": [part],
-    }
-
-
-def _to_commitment(opening: Opening) -> str:
-    return "Full-time" if opening.full_time else "Part-time"
-
-
-def _parse_text_number(text: str) -> int:
-    return int(sha256(text.encode()).hexdigest()[:8], 16) % 10**8
-
-
-def _to_uuid(*what: object) -> str:
-    digest = sha256("|".join(map(str, what)).encode()).hexdigest()
-    return "-".join((digest[:8], digest[8:12], "4" + digest[13:16], digest[16:20], digest[20:32]))
-
-
-BoardHandler = Callable[[Request, Company | None, list[Opening], list[str]], Response]
-
-_GREENHOUSE_MISSING: Json = {"status": 404, "error": "Not found"}
-
-_LEVER_MISSING: Json = {"ok": False, "error": "Document not found"}
 
 
 def build_greenhouse_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the handler of GET /v1/boards/{token}/jobs."""
-    return _build_board_handler(
-        "greenhouse", ("v1", "boards"), _answer_greenhouse, world, dials, meter
-    )
+
+    def tell(_: Request, company: Company, openings: list[Opening]) -> Response:
+        jobs = [_to_greenhouse_posting(company, each) for each in openings]
+        return to_json_response({"jobs": jobs, "meta": {"total": len(jobs)}})
+
+    missing = to_json_response({"status": 404, "error": "Not found"}, status=404)
+    path = ("v1", "boards", "jobs")
+    return _build_board_handler("greenhouse", path, tell, missing, world, dials, meter)
 
 
 def build_lever_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
-    """Return the handler of GET /v0/postings/{site}."""
-    return _build_board_handler("lever", ("v0", "postings"), _answer_lever, world, dials, meter)
+    """Return the handler of GET /v0/postings/{site}, paged by skip and limit."""
+
+    def tell(request: Request, company: Company, openings: list[Opening]) -> Response:
+        skip, limit = request.get_number("skip", 0), request.get_number("limit", 100)
+        found = [_to_lever_posting(company, each) for each in openings]
+        return to_json_response(found[skip : skip + limit])
+
+    missing = to_json_response({"ok": False, "error": "Document not found"}, status=404)
+    return _build_board_handler("lever", ("v0", "postings"), tell, missing, world, dials, meter)
 
 
 def build_ashby_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
     """Return the handler of GET /posting-api/job-board/{name}."""
-    return _build_board_handler(
-        "ashby", ("posting-api", "job-board"), _answer_ashby, world, dials, meter
-    )
+
+    def tell(_: Request, company: Company, openings: list[Opening]) -> Response:
+        jobs = [_to_ashby_posting(company, each) for each in openings]
+        return to_json_response({"jobs": jobs, "apiVersion": "1"})
+
+    missing = to_text_response("Not Found", status=404)
+    path = ("posting-api", "job-board")
+    return _build_board_handler("ashby", path, tell, missing, world, dials, meter)
 
 
 def _build_board_handler(
     name: str,
-    prefix: tuple[str, str],
-    tell: BoardHandler,
+    path: tuple[str, ...],  # the board's name comes third
+    tell: Callable[[Request, Company, list[Opening]], Response],
+    missing: Response,
     world: World,
     dials: FaultSettingsTable,
     meter: Meter,
@@ -373,86 +297,12 @@ def _build_board_handler(
     def answer(request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             return to_json_response({"error": "Method not allowed"}, status=405)
-        parts = [part for part in request.path.split("/") if part]
-        public = tuple(parts[:2]) != prefix
-        slug = (parts[0] if parts else "") if public else "".join(parts[2:3])
-        company = world.find_by_domain(f"{slug}.test")
-        if company is not None and company.board != name:
-            company = None
-        night = dials.get_settings(SITES).night
-        found = list_openings(world, company, night=night) if company else []
-        if public:
-            return _build_listing_page(company, found)
-        return _answer_unless_changed(request, tell(request, company, found, parts[3:]))
+        parts = request.path.strip("/").split("/")
+        company = world.find_by_domain(f"{parts[2]}.test") if len(parts) > 2 else None
+        if company is None or company.board != name or (*parts[:2], *parts[3:]) != path:
+            return missing
+        openings = list_openings(world, company, night=dials.get_settings(SITES).night)
+        response = tell(request, company, openings)
+        return answer_unless_known(request, response, {"etag": f"W/{hash_body(response)}"})
 
     return wrap_with_faults(name, answer, seed=world.seed, dials=dials, meter=meter)
-
-
-def _answer_greenhouse(
-    request: Request, company: Company | None, openings: list[Opening], rest: list[str]
-) -> Response:
-    if company is None or rest[:1] != ["jobs"]:
-        return to_json_response(_GREENHOUSE_MISSING, status=404)
-    if len(rest) > 1:
-        one = [each for each in openings if str(each.number) == rest[1]]
-        if not one:
-            return to_json_response({"status": 404, "error": "Job not found"}, status=404)
-        return to_json_response(to_greenhouse_posting(company, one[0], full=True))
-    full = request.get_argument("content").lower() == "true"
-    jobs: list[Json] = [to_greenhouse_posting(company, each, full=full) for each in openings]
-    return to_json_response({"jobs": jobs, "meta": {"total": len(jobs)}})
-
-
-def _answer_lever(
-    request: Request, company: Company | None, openings: list[Opening], rest: list[str]
-) -> Response:
-    if company is None:
-        return to_json_response(_LEVER_MISSING, status=404)
-    postings: list[dict[str, Any]] = [to_lever_posting(company, each) for each in openings]
-    if rest:
-        one = [each for each in postings if each["id"] == rest[0]]
-        return to_json_response(one[0]) if one else to_json_response(_LEVER_MISSING, status=404)
-    if request.get_argument("mode", "json") != "json":
-        return _build_listing_page(company, openings)
-    for name in ("location", "commitment", "team", "department"):
-        wanted = request.query.get(name)
-        if wanted:
-            postings = [each for each in postings if each["categories"][name] in wanted]
-    skip, limit = (
-        _to_number(request.get_argument("skip"), 0),
-        _to_number(request.get_argument("limit"), 100),
-    )
-    return to_json_response(postings[skip : skip + limit])
-
-
-def _answer_ashby(
-    request: Request, company: Company | None, openings: list[Opening], rest: list[str]
-) -> Response:
-    if company is None or rest:
-        return Response(status=404, headers={"content-type": "text/plain"}, body=b"Not Found")
-    pay = request.get_argument("includeCompensation").lower() == "true"
-    jobs: list[Json] = [to_ashby_posting(company, each, pay=pay) for each in openings]
-    return to_json_response({"jobs": jobs, "apiVersion": "1"})
-
-
-def _build_listing_page(company: Company | None, openings: list[Opening]) -> Response:
-    if company is None:
-        return to_page_response("<!doctype html><title>Not found</title>", status=404)
-    items = "".join(f"<li>{escape(each.title)}, {escape(each.location)}</li>" for each in openings)
-    return to_page_response(
-        f"<!doctype html><title>Jobs at {escape(company.brand)}</title><ul>{items}</ul>"
-    )
-
-
-def _answer_unless_changed(request: Request, response: Response) -> Response:
-    if response.status != 200:
-        return response
-    tag = f'W/"{sha256(response.body).hexdigest()[:32]}"'
-    headers = {**response.headers, "etag": tag}
-    if request.headers.get("if-none-match") == tag:
-        return Response(status=304, headers={"etag": tag})
-    return response.replace_fields(headers=headers)
-
-
-def _to_number(text: str, default: int) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default

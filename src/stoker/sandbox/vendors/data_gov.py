@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from collections.abc import Iterator
 from hashlib import sha256
 
 from stoker.base.types import Json
@@ -16,18 +15,12 @@ from stoker.sandbox.faults import FaultSettingsTable, wrap_with_faults
 from stoker.sandbox.http import Handler, Request, Response, to_json_response
 from stoker.sandbox.meter import Meter
 from stoker.sandbox.world.companies import World
-from stoker.sandbox.world.register import RELEASES, iterate_lines
+from stoker.sandbox.world.register import RELEASES, iterate_lines, iterate_pieces
 
 NAME = "data_gov"
-
 HOST = "data-gov.test"
-
 COLLECTION = "2"
-
 PARTS = (*string.ascii_uppercase, "Others")
-
-_PIECE_BYTES = 64 * 1024
-
 _NAMES = {429: (24, "TOO_MANY_REQUESTS"), 403: (3, "FORBIDDEN"), 404: (4, "REAL_NOT_FOUND")}
 
 
@@ -40,7 +33,6 @@ def build_data_gov_handler(world: World, dials: FaultSettingsTable, meter: Meter
 
 
 def get_dataset_id(world: World, part: str) -> str:
-    """Return the id under which a part of the register is published."""
     return "d_" + sha256(f"{world.seed} dataset {part}".encode()).hexdigest()[:32]
 
 
@@ -133,21 +125,8 @@ class _Portal:
                 "content-disposition": f'attachment; filename="ACRA{part}.csv"',
                 "etag": f'"{self._compute_signature(name)[:32]}"',
             },
-            stream=_iterate_pieces(iterate_lines(self._world, release=release, part=part)),
+            stream=iterate_pieces(iterate_lines(self._world, release=release, part=part)),
         )
 
     def _compute_signature(self, name: str) -> str:
         return sha256(f"{self._world.seed} signed {name}".encode()).hexdigest()
-
-
-def _iterate_pieces(rows: Iterator[str]) -> Iterator[bytes]:
-    waiting: list[bytes] = []
-    size = 0
-    for row in rows:
-        waiting.append(row.encode())
-        size += len(waiting[-1])
-        if size >= _PIECE_BYTES:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield b"".join(waiting)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from typing import Any
 
 from stoker.base.types import Json
@@ -17,6 +16,7 @@ from stoker.sandbox.billing import Credits, is_valid_key
 from stoker.sandbox.faults import FaultSettingsTable, wrap_with_faults
 from stoker.sandbox.http import Handler, Request, Response, to_json_response
 from stoker.sandbox.meter import Meter
+from stoker.sandbox.random import to_uuid
 from stoker.sandbox.world.companies import Company, Person, World
 
 CompanyPerson = tuple[Company, Person]
@@ -29,7 +29,6 @@ class LushaRecords:
         self._world = world
 
     def find_by_id(self, id_: Any) -> CompanyPerson | None:
-        """Return the person with this id."""
         index, _, nth = str(id_).removeprefix("ct-").partition("-")
         if not (index.isascii() and index.isdigit() and nth.isascii() and nth.isdigit()):
             return None
@@ -148,7 +147,6 @@ def has_phone(person: Person) -> bool:
 
 
 def build_not_found() -> dict[str, Json]:
-    """Return the item error for a person the vendor does not know."""
     return {"error": {"code": "NOT_FOUND", "message": "No match was found"}}
 
 
@@ -196,14 +194,11 @@ def _to_size_band(employees: int) -> tuple[int, int]:
 
 
 NAME = "lusha"
-
 MAX_ITEMS = 100
-
 PRICES = {"emails": 1, "phones": 5}
 
 # What the account's page speaks of. How strict the vendor really is, its dials say, and headers.
 PLAN = {"minute": (300, 60), "hourly": (1_800, 3_600), "daily": (18_000, 86_400)}
-
 UNLIMITED_CREDITS = 1_000_000  # as many times the plan, for a window in which nothing is refused
 
 _REFUSAL_TEXTS = {
@@ -227,7 +222,6 @@ class _BadRequestError(Exception):
 
 
 def build_lusha_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
-    """Return the vendor's handler."""
     vendor = _Lusha(world, dials, meter)
     return wrap_with_faults(
         NAME,
@@ -253,7 +247,6 @@ class _Lusha:
         }
 
     def build_refusal(self, status: int, why: str = "") -> Response:
-        """Refuse in the vendor's words."""
         message = why or _REFUSAL_TEXTS.get(status, "Error")
         headers = self._build_headers("")
         if status == 429:
@@ -269,7 +262,6 @@ class _Lusha:
         return "daily" if seconds >= 86_400 else "hourly" if seconds >= 3_600 else "minute"
 
     def answer(self, request: Request) -> Response:
-        """Answer one request."""
         key = request.headers.get("api_key", "")
         if not is_valid_key(key):
             return self.build_refusal(401)
@@ -289,7 +281,7 @@ class _Lusha:
         except PermissionError:
             return self.build_refusal(402)
         return to_json_response(
-            {"requestId": _build_request_id(request.body), **result},
+            {"requestId": to_uuid(request.body.hex()), **result},
             headers=self._build_headers(key),
         )
 
@@ -302,26 +294,16 @@ class _Lusha:
             raise _BadRequestError("pagination.page is from 0 on, pagination.size from 1 to 100")
         matches = self._records.list_prospects(filters)
         chosen = matches[page * size : (page + 1) * size]
-        result = self._charge_search(key, [self._records.to_outline(*each) for each in chosen])
+        charged = self._charge_credits(key, max(1, -(-len(chosen) // 25)))
         return {
-            **result,
+            "results": [self._records.to_outline(*each) for each in chosen],
+            "billing": {"creditsCharged": charged, "resultsReturned": len(chosen)},
             "pagination": {"page": page, "size": size, "total": len(matches)},
         }
 
     def _enrich(self, key: str, body: Body) -> dict[str, Json]:
         ids = _get_list(body, "ids")
         return self._charge_reveal(key, [self._records.find_by_id(id_) for id_ in ids], ids, body)
-
-    def _charge_search(self, key: str, results: list[Json]) -> dict[str, Json]:
-        found = sum(1 for one in results if isinstance(one, Mapping) and "error" not in one)
-        listed = max(1, -(-found // 25))
-        return {
-            "results": results,
-            "billing": {
-                "creditsCharged": self._charge_credits(key, listed),
-                "resultsReturned": found,
-            },
-        }
 
     def _charge_reveal(
         self, key: str, found: list[CompanyPerson | None], ids: list[Any], body: Body
@@ -422,7 +404,3 @@ def _get_list(body: Body, name: str) -> list[Any]:
 
 def _is_whole(value: Any, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-
-def _build_request_id(body: bytes) -> str:
-    return sha256(body).hexdigest()[:24]

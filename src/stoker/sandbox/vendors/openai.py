@@ -41,8 +41,6 @@ class WrongRequestError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One request, read."""
-
     model: str
     prompt: str  # everything the model reads, instructions included
     data: str  # what users sent
@@ -178,7 +176,6 @@ class ModelOutput:
 
 
 def build_response_json(request: ModelRequest, written: ModelOutput, *, digest: str) -> Json:
-    """Return the whole answer."""
     ended = "incomplete" if written.cut else "completed"
     output: list[Json] = []
     if written.reasoning:
@@ -236,11 +233,8 @@ def _build_content(written: ModelOutput) -> Json:
 
 
 NAME = "openai"
-
 MODELS = ("gpt-5.6-luna", "gpt-6-luna")
-
 _REASONING = {"none": 0, "minimal": 0, "low": 64, "medium": 256, "high": 1024}
-
 _MIN_CACHED_TOKENS = 1024  # tokens; shorter prompts are not remembered
 
 _REFUSAL_TEXTS: Mapping[int, tuple[str, str, str]] = {
@@ -259,7 +253,6 @@ _NO_QUOTA = (
 
 
 def build_openai_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
-    """Return the vendor's handler."""
     vendor = _OpenAi(world, dials, meter)
     return wrap_with_faults(
         NAME,
@@ -278,14 +271,12 @@ class _OpenAi:
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
     def build_refusal(self, status: int) -> Response:
-        """Refuse in the vendor's words."""
         kind, code, message = _REFUSAL_TEXTS.get(
             status, ("invalid_request_error", "", "Bad request.")
         )
         return self._build_error(status, kind, code, message)
 
     def answer(self, http_request: Request) -> Response:
-        """Answer one request."""
         key = parse_bearer(http_request.headers.get("authorization", ""))
         if not is_valid_key(key, prefix="sk-"):
             return self.build_refusal(401)
@@ -395,5 +386,4 @@ class _OpenAi:
 
 
 def count_tokens(text: str) -> int:
-    """Return how many tokens a text is counted as."""
     return -(-len(text.encode("utf-8", "replace")) // 4)

@@ -26,13 +26,9 @@ class TextFact:
 
 
 TextFacts = Mapping[str, tuple[TextFact, ...]]
-
 _LEGAL = re.compile(r"(?:PTE\.? LTD\.?|Pte\.? Ltd\.?|PRIVATE LIMITED|LIMITED|LLP)")
-
 _BEFORE_LEGAL = re.compile(r"(?:[A-Z&(][\w&.'()-]{0,40},? ){1,12}$")
-
 _DIGITS = re.compile(r"[+\d][\d -]{7,14}")
-
 _PHONE = re.compile(r"(?:\+65[ -]?)?[3689]\d{3}[ -]?\d{4}")
 
 _ROLE_PATTERN = (
@@ -130,7 +126,6 @@ def _drop_duplicates(facts: Iterator[TextFact]) -> tuple[TextFact, ...]:
 
 
 _RATIONALE = re.compile(r"(?m)^Our sentence: ([^\n]{1,500}?)\.?$")
-
 _BUT_CLAUSE = "; but "
 
 
@@ -167,11 +162,8 @@ _SYNONYMS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 _EVIDENCE_NAME = re.compile(r"(?i)evidence|quote|span|snippet|excerpt|source_text|because|words")
-
 _VALUE_NAME = re.compile(r"(?i)^(value|text|content|answer|found)$")
-
 _ROLE_NAME = re.compile(r"(?i)role|position|job|title|function")
-
 _CONFIDENCE_NAME = re.compile(r"(?i)confidence|probability|certainty|score|sure")
 
 
@@ -327,7 +319,6 @@ _SECRET = re.compile(
 )
 
 _EMAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
-
 _URL = re.compile(r"https?://[^\s\"'<>]{3,200}")
 
 

@@ -13,7 +13,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from html import escape
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,15 +29,13 @@ from stoker.sandbox.http import (
     to_text_response,
 )
 from stoker.sandbox.meter import Meter
+from stoker.sandbox.random import to_uuid
 from stoker.sandbox.world.companies import Company, World
 from stoker.sandbox.world.names import FIRST_WORDS, SECOND_WORDS
 
 MAX_INDEXED = 200_000
-
 _WORD = re.compile(r"[a-z0-9]+")
-
 _DOMAIN = re.compile(r"\b[a-z0-9][a-z0-9.-]{0,80}\.test\b")
-
 _UEN = re.compile(r"\b(?:\d{9}[A-Z]|T\d{2}[A-Z]{2}\d{4}[A-Z])\b")
 
 
@@ -87,8 +84,6 @@ DIRECTORY = "directory.test"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPage:
-    """One page of the search index."""
-
     url: str
     title: str
     text: str
@@ -96,7 +91,6 @@ class SearchPage:
 
     @property
     def snippet(self) -> str:
-        """The beginning of its text."""
         return self.text[:300]
 
 
@@ -171,7 +165,6 @@ def _build_directory_text(company: Company) -> str:
 
 
 def format_address(company: Company) -> str:
-    """Return a company's address in one line."""
     unit = f" #{company.level}-{company.unit}" if company.level else ""
     building = f", {company.building}" if company.building else ""
     return f"{company.block} {company.street}{unit}{building}, Singapore {company.postal_code}"
@@ -194,13 +187,9 @@ def _build_noise(world: World, query: str) -> list[SearchPage]:
 
 
 NAME = "tavily"
-
 MAX_URLS = 20
-
 MAX_QUERY_LENGTH = 400
-
 _DEPTHS = {"basic": 1, "fast": 1, "ultra-fast": 1, "advanced": 2}
-
 _PLAN_LIMIT = 15_000
 
 _REFUSAL_TEXTS = {
@@ -216,7 +205,6 @@ _REFUSAL_TEXTS = {
 
 
 def build_tavily_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
-    """Return the vendor's handler."""
     vendor = _Tavily(world, dials, meter)
     return wrap_with_faults(
         NAME, vendor.answer, seed=world.seed, dials=dials, meter=meter, refused=_build_refusal
@@ -279,7 +267,7 @@ class _Tavily:
             "images": [],
             "results": [_to_result(page, place, body) for place, page in enumerate(found)],
             "response_time": round(0.3 + self._world.build_draws("time", query).draw_share(), 2),
-            "request_id": _build_request_id(query, depth),
+            "request_id": to_uuid(query, depth),
         }
         if body.get("include_usage"):
             result["usage"] = {"credits": cost}
@@ -319,7 +307,7 @@ class _Tavily:
             "results": results,
             "failed_results": failed,
             "response_time": round(0.1 * len(urls), 2),
-            "request_id": _build_request_id(*urls),
+            "request_id": to_uuid(*urls),
         }
         if body.get("include_usage"):
             result["usage"] = {"credits": cost}
@@ -367,14 +355,7 @@ def _is_under(url: str, domains: tuple[str, ...]) -> bool:
     return any(host == domain or host.endswith(f".{domain}") for domain in domains)
 
 
-def _build_request_id(*what: str) -> str:
-    digest = sha256("\n".join(what).encode("utf-8", "replace")).hexdigest()
-    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
-
-
 def build_directory_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
-    """Return the handler of both hosts."""
-
     def answer(request: Request) -> Response:
         if request.path == "/robots.txt":
             return to_text_response("User-agent: *\nDisallow: /search\n")

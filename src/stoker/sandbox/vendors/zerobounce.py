@@ -21,7 +21,6 @@ from stoker.sandbox.meter import Meter
 from stoker.sandbox.world.companies import World
 
 _ADDRESS = re.compile(r"[^@\s]{1,64}@[^@\s.]+(?:\.[^@\s.]+)+")
-
 _ROLES = ("info", "sales", "hello", "contact", "enquiry", "admin", "support", "hr")
 
 
@@ -34,51 +33,35 @@ class Verdict:
     price: int = 1
 
 
-def _build_free_verdict(status: str, sub_status: str = "") -> Verdict:
-    return Verdict(status, sub_status, 0)
-
+_NAMED_AFTER_REASON = {
+    "do_not_mail": "disposable toxic global_suppression possible_trap role_based "
+    "role_based_catch_all",
+    "invalid": "does_not_accept_mail failed_syntax_check mailbox_quota_exceeded mailbox_not_found "
+    "no_dns_entries possible_typo unroutable_ip_address",
+    "unknown": "antispam_system exception_occurred failed_smtp_connection forcible_disconnect "
+    "greylisted mail_server_did_not_respond mail_server_temporary_error timeout_exceeded",
+    "valid": "leading_period_removed alias_address alternate accept_all",
+}
 
 TEST_TABLE: Mapping[str, Verdict] = {
-    "disposable": _build_free_verdict("do_not_mail", "disposable"),
-    "invalid": _build_free_verdict("invalid", "mailbox_not_found"),
-    "valid": _build_free_verdict("valid"),
-    "toxic": _build_free_verdict("do_not_mail", "toxic"),
-    "donotmail": _build_free_verdict("do_not_mail", "role_based"),
-    "spamtrap": _build_free_verdict("spamtrap"),
-    "abuse": _build_free_verdict("abuse"),
-    "unknown": _build_free_verdict("unknown", "mail_server_temporary_error"),
-    "catch_all": _build_free_verdict("catch-all"),
-    "antispam_system": _build_free_verdict("unknown", "antispam_system"),
-    "does_not_accept_mail": _build_free_verdict("invalid", "does_not_accept_mail"),
-    "exception_occurred": _build_free_verdict("unknown", "exception_occurred"),
-    "failed_smtp_connection": _build_free_verdict("unknown", "failed_smtp_connection"),
-    "failed_syntax_check": _build_free_verdict("invalid", "failed_syntax_check"),
-    "forcible_disconnect": _build_free_verdict("unknown", "forcible_disconnect"),
-    "global_suppression": _build_free_verdict("do_not_mail", "global_suppression"),
-    "greylisted": _build_free_verdict("unknown", "greylisted"),
-    "leading_period_removed": _build_free_verdict("valid", "leading_period_removed"),
-    "mail_server_did_not_respond": _build_free_verdict("unknown", "mail_server_did_not_respond"),
-    "mail_server_temporary_error": _build_free_verdict("unknown", "mail_server_temporary_error"),
-    "mailbox_quota_exceeded": _build_free_verdict("invalid", "mailbox_quota_exceeded"),
-    "mailbox_not_found": _build_free_verdict("invalid", "mailbox_not_found"),
-    "no_dns_entries": _build_free_verdict("invalid", "no_dns_entries"),
-    "possible_trap": _build_free_verdict("do_not_mail", "possible_trap"),
-    "possible_typo": _build_free_verdict("invalid", "possible_typo"),
-    "role_based": _build_free_verdict("do_not_mail", "role_based"),
-    "role_based_catch_all": _build_free_verdict("do_not_mail", "role_based_catch_all"),
-    "timeout_exceeded": _build_free_verdict("unknown", "timeout_exceeded"),
-    "unroutable_ip_address": _build_free_verdict("invalid", "unroutable_ip_address"),
-    "free_email": _build_free_verdict("valid"),
-    "alias_address": _build_free_verdict("valid", "alias_address"),
-    "alternate": _build_free_verdict("valid", "alternate"),
-    "accept_all": _build_free_verdict("valid", "accept_all"),
+    "invalid": Verdict("invalid", "mailbox_not_found", 0),
+    "donotmail": Verdict("do_not_mail", "role_based", 0),
+    "unknown": Verdict("unknown", "mail_server_temporary_error", 0),
+    "catch_all": Verdict("catch-all", "", 0),
+    "free_email": Verdict("valid", "", 0),
+    **{name: Verdict(name, "", 0) for name in ("valid", "spamtrap", "abuse")},
+    **{
+        reason: Verdict(status, reason, 0)
+        for status, reasons in _NAMED_AFTER_REASON.items()
+        for reason in reasons.split()
+    },
 }
 
 _PERSON_VERDICTS = (
     (Verdict("valid"), 86),
     (Verdict("invalid", "mailbox_not_found"), 5),
     (Verdict("catch-all"), 5),
-    (_build_free_verdict("unknown", "greylisted"), 3),
+    (Verdict("unknown", "greylisted", 0), 3),
     (Verdict("do_not_mail", "ai_agent_mailbox"), 1),
 )
 
@@ -86,7 +69,7 @@ _OTHER_VERDICTS = (
     (Verdict("invalid", "mailbox_not_found"), 40),
     (Verdict("valid"), 30),
     (Verdict("catch-all"), 15),
-    (_build_free_verdict("unknown", "timeout_exceeded"), 10),
+    (Verdict("unknown", "timeout_exceeded", 0), 10),
     (Verdict("abuse"), 2),
     (Verdict("spamtrap"), 1),
     (Verdict("do_not_mail", "disposable"), 2),
@@ -94,7 +77,6 @@ _OTHER_VERDICTS = (
 
 
 def find_verdict(world: World, email: str) -> Verdict:
-    """Return the verdict on an address, ignoring case."""
     wanted = email.strip().lower()
     account, _, domain = wanted.rpartition("@")
     if domain == "example.com" and account in TEST_TABLE:
@@ -117,18 +99,13 @@ def find_verdict(world: World, email: str) -> Verdict:
 
 
 NAME = "zerobounce"
-
 MAX_ADDRESSES = 100
-
 BATCHES_A_WINDOW = 5
-
 BLOCK_WINDOWS = 10
-
 NO_KEY = "Invalid API key or your account ran out of credits"
 
 
 def build_zerobounce_handler(world: World, dials: FaultSettingsTable, meter: Meter) -> Handler:
-    """Return the vendor's handler."""
     vendor = _ZeroBounce(world, dials, meter)
     return wrap_with_faults(
         NAME, vendor.answer, seed=world.seed, dials=dials, meter=meter, refused=_build_refusal
@@ -150,7 +127,7 @@ def _build_refusal(status: int, why: str = "") -> Response:
 class _ZeroBounce:
     def __init__(self, world: World, dials: FaultSettingsTable, meter: Meter) -> None:
         self._world, self._dials = world, dials
-        self._credit_account = Credits(NAME, dials=dials, meter=meter)
+        self._credits = Credits(NAME, dials=dials, meter=meter)
         self._batches: deque[float] = deque()
         self._blocked_until = 0.0
 
@@ -165,9 +142,7 @@ class _ZeroBounce:
     def _answer_credits(self, key: str) -> Response:
         if not is_valid_key(key):
             return to_json_response({"Credits": "-1"})
-        left = self._credit_account.get_limit(
-            key, otherwise=100_000
-        ) - self._credit_account.get_used(key)
+        left = self._credits.get_limit(key, otherwise=100_000) - self._credits.get_used(key)
         return to_json_response({"Credits": str(left)})
 
     def _validate_batch(self, request: Request) -> Response:
@@ -182,20 +157,13 @@ class _ZeroBounce:
         key, batch, timeout = body.get("api_key"), body.get("email_batch"), body.get("timeout")
         # A timeout that is a number is answered as if the key were wrong.
         if not isinstance(key, str) or not is_valid_key(key) or not isinstance(timeout, str | None):
-            return to_json_response({"email_batch": [], "errors": [_build_problem(NO_KEY, "all")]})
+            return _refuse_batch(NO_KEY)
         if not isinstance(batch, list) or not batch:
-            return to_json_response(
-                {"email_batch": [], "errors": [_build_problem("No emails were sent", "all")]}
-            )
+            return _refuse_batch("No emails were sent")
         if len(batch) > MAX_ADDRESSES:
-            return to_json_response(
-                {
-                    "email_batch": [],
-                    "errors": [_build_problem("Too many emails in the batch", "all")],
-                }
-            )
-        if not self._credit_account.can_pay(key, len(batch)):
-            return to_json_response({"email_batch": [], "errors": [_build_problem(NO_KEY, "all")]})
+            return _refuse_batch("Too many emails in the batch")
+        if not self._credits.can_pay(key, len(batch)):
+            return _refuse_batch(NO_KEY)
         return to_json_response(self._to_verdicts(key, batch))
 
     def _to_verdicts(self, key: str, batch: list[Any]) -> Json:
@@ -207,7 +175,7 @@ class _ZeroBounce:
                 errors.append(_build_problem("Missing email_address", ""))
                 continue
             verdict = find_verdict(self._world, email)
-            self._credit_account.charge(key, verdict.price)
+            self._credits.charge(key, verdict.price)
             verdicts.append(_to_verdict_json(self._world, email, verdict))
         return {"email_batch": verdicts, "errors": errors}
 
@@ -225,6 +193,10 @@ class _ZeroBounce:
             return True
         self._batches.append(now)
         return False
+
+
+def _refuse_batch(why: str) -> Response:
+    return to_json_response({"email_batch": [], "errors": [_build_problem(why, "all")]})
 
 
 def _build_problem(why: str, email: str) -> Json:

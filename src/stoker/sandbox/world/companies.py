@@ -13,6 +13,8 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from stdnum.sg import uen as uen_numbers
+
 from stoker.base.errors import ConfigError
 from stoker.sandbox.random import Draws, Weighted, draw_number
 from stoker.sandbox.world.names import (
@@ -36,17 +38,11 @@ _COMPANIES_PER_YEAR = {
 }
 
 _SLOTS = tuple((year, rank) for year, many in _COMPANIES_PER_YEAR.items() for rank in range(many))
-
 _CYCLE = len(_SLOTS)
-
 _STRIDE = 97  # shares no divisor with a round, so a round visits every slot once
-
 _INVERSE_STRIDE = pow(_STRIDE, -1, _CYCLE)
-
 _SLOT_OF = {slot: nth for nth, slot in enumerate(_SLOTS)}
-
 _BRANCH_EVERY, _BRANCH_AT = 160, 41  # which of them are branches of foreign companies
-
 _BRANCH_YEARS = range(2001, 2026)
 
 MAX_COMPANIES = min(
@@ -54,25 +50,16 @@ MAX_COMPANIES = min(
 )
 """The largest world whose numbers fit into UENs."""
 
-# What check letters are made from: weights, letters, and for branches the order of characters.
-_COMPANY_WEIGHTS, _COMPANY_LETTERS = (10, 8, 6, 4, 9, 7, 5, 3, 1), "ZKCMDNERGWH"
-
-_OTHER_WEIGHTS, _OTHER_ORDER = (4, 3, 5, 3, 10, 2, 2, 5, 7), "ABCDEFGHJKLMNPQRSTUVWX0123456789"
-
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-
 _UEN = re.compile(r"(?:[0-9]{9}|T[0-9]{2}FC[0-9]{4})[A-Z0-9]", re.ASCII)
-
 _SLUG = re.compile(r"[a-z0-9-]{0,250}?-([0-9a-z]{2,6})", re.ASCII)
 
 
 def is_branch(index: int) -> bool:
-    """Say whether this one is a branch of a foreign company."""
     return index % _BRANCH_EVERY == _BRANCH_AT
 
 
 def compute_year(index: int, *, turn: int) -> int:
-    """Return the year in which this one was registered."""
     if is_branch(index):
         return _BRANCH_YEARS[index // _BRANCH_EVERY % len(_BRANCH_YEARS)]
     return _SLOTS[(index * _STRIDE + turn) % _CYCLE][0]
@@ -84,10 +71,10 @@ def compute_uen(index: int, *, turn: int) -> str:
         nth = index // _BRANCH_EVERY
         year, serial = compute_year(index, turn=turn), nth // len(_BRANCH_YEARS) + 1
         number = f"T{year % 100:02d}FC{serial:04d}"
-        return number + _compute_other_letter(number)
+        return number + str(uen_numbers.calc_other_check_digit(number))
     year, rank = _SLOTS[(index * _STRIDE + turn) % _CYCLE]
     number = f"{year}{index // _CYCLE * _COMPANIES_PER_YEAR[year] + rank + 1:05d}"
-    return number + _compute_company_letter(number)
+    return number + str(uen_numbers.calc_local_company_check_digit(number))
 
 
 def find_index_by_uen(uen: str, *, turn: int) -> int | None:
@@ -104,19 +91,6 @@ def find_index_by_uen(uen: str, *, turn: int) -> int | None:
     else:
         return None
     return index if index >= 0 and compute_uen(index, turn=turn) == uen else None
-
-
-def _compute_company_letter(number: str) -> str:
-    weighed = sum(
-        int(digit) * weight for digit, weight in zip(number, _COMPANY_WEIGHTS, strict=True)
-    )
-    return _COMPANY_LETTERS[weighed % 11]
-
-
-def _compute_other_letter(number: str) -> str:
-    places = map(_OTHER_ORDER.index, number)
-    weighed = sum(place * weight for place, weight in zip(places, _OTHER_WEIGHTS, strict=True))
-    return _OTHER_ORDER[(weighed - 5) % 11]
 
 
 def to_slug_tail(index: int) -> str:
@@ -136,7 +110,6 @@ def find_index_by_slug(slug: str) -> int | None:
 
 ZONE = "test"  # the top-level name that is reserved for tests
 FIRST_NIGHT = datetime(2026, 11, 1, 18, tzinfo=UTC)  # of sites, job boards and feeds alike
-
 _MAX_CACHED = 4096
 
 _STATUSES = Weighted(
@@ -157,8 +130,6 @@ _HEADCOUNTS = Weighted(
 
 
 class Person(NamedTuple):
-    """A person who works at a company."""
-
     name: str
     first_name: str
     last_name: str
@@ -237,7 +208,6 @@ class World:
         return company if company.domain == name else None
 
     def find_by_uen(self, uen: str) -> Company | None:
-        """Return the company with this number."""
         index = find_index_by_uen(uen.strip().upper(), turn=self._turn)
         return None if index is None or index >= self.size else self.get_company(index)
 

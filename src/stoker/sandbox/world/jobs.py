@@ -33,8 +33,6 @@ _PLACES = ("Singapore", "Singapore, Central", "Kuala Lumpur, Malaysia", "Jakarta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """One job that is open."""
-
     number: int
     title: str
     department: str

@@ -9,11 +9,11 @@ from __future__ import annotations
 from stoker.sandbox.random import Weighted
 
 
-def _split_words(text: str, *, apart: str = " ") -> tuple[str, ...]:
+def split_words(text: str, *, apart: str = " ") -> tuple[str, ...]:
     return tuple(text.split(apart))
 
 
-FIRST_WORDS = _split_words(
+FIRST_WORDS = split_words(
     "amber anchor apex arbour atlas aurora azure banyan beacon bluewater bright canopy cedar "
     "cobalt compass coral crescent crimson delta eastern ember equator everest falcon fern "
     "frangipani garnet golden granite halcyon harbour heron horizon indigo ivory jade jasmine "
@@ -24,7 +24,7 @@ FIRST_WORDS = _split_words(
     "westlake willow zenith"
 )
 
-SECOND_WORDS = _split_words(
+SECOND_WORDS = split_words(
     "analytics automation biotech builders capital cloud commerce components consulting creative "
     "data design devices digital dynamics electronics energy engineering environmental fabrication "
     "finance foods freight global health holdings imaging industries infotech innovations "
@@ -86,44 +86,20 @@ TRADES = Weighted(
     )
 )
 
-STREETS = (
-    "ROBINSON ROAD",
-    "ANSON ROAD",
-    "CECIL STREET",
-    "BEACH ROAD",
-    "PAYA LEBAR ROAD",
-    "NORTH BRIDGE ROAD",
-    "RAFFLES PLACE",
-    "UBI AVENUE 1",
-    "KAKI BUKIT ROAD 3",
-    "TAMPINES AVENUE 5",
-    "TOH GUAN ROAD EAST",
-    "ANG MO KIO AVENUE 10",
-    "WOODLANDS SQUARE",
-    "SIN MING LANE",
-    "TUAS SOUTH AVENUE 2",
-    "JALAN BUKIT MERAH",
-    "BUKIT BATOK CRESCENT",
-    "SCIENCE PARK DRIVE",
-    "AYER RAJAH CRESCENT",
-    "MACPHERSON ROAD",
-    "DEFU LANE 10",
-    "LORONG KILAT",
-    "TEMASEK BOULEVARD",
-    "COLEMAN STREET",
+STREETS = split_words(
+    "ROBINSON ROAD|ANSON ROAD|CECIL STREET|BEACH ROAD|PAYA LEBAR ROAD|NORTH BRIDGE ROAD|"
+    "RAFFLES PLACE|UBI AVENUE 1|KAKI BUKIT ROAD 3|TAMPINES AVENUE 5|TOH GUAN ROAD EAST|"
+    "ANG MO KIO AVENUE 10|WOODLANDS SQUARE|SIN MING LANE|TUAS SOUTH AVENUE 2|JALAN BUKIT MERAH|"
+    "BUKIT BATOK CRESCENT|SCIENCE PARK DRIVE|AYER RAJAH CRESCENT|MACPHERSON ROAD|DEFU LANE 10|"
+    "LORONG KILAT|TEMASEK BOULEVARD|COLEMAN STREET",
+    apart="|",
 )
 
-BUILDINGS = (
-    "RAINTREE POINT",
-    "CRESCENT TOWER",
-    "LANTERN HOUSE",
-    "BANYAN CENTRE",
-    "HARBOURLIGHT PLAZA",
-    "TEMBUSU EXCHANGE",
-    "STRAITS BUSINESS HUB",
-    "ORCHID INDUSTRIAL BUILDING",
-    "KINGFISHER COURT",
+BUILDINGS = split_words(
+    "RAINTREE POINT|CRESCENT TOWER|LANTERN HOUSE|BANYAN CENTRE|HARBOURLIGHT PLAZA|"
+    "TEMBUSU EXCHANGE|STRAITS BUSINESS HUB|ORCHID INDUSTRIAL BUILDING|KINGFISHER COURT|"
     "SKYLINE SQUARE",
+    apart="|",
 )
 
 # The first two digits of a postal code say which part of the island it is.
@@ -131,12 +107,12 @@ POSTAL_SECTORS = tuple(
     f"{sector:02d}" for sector in (*range(1, 74), 75, 76, 77, 78, 79, 80, 81, 82)
 )
 
-SURNAMES = _split_words(
+SURNAMES = split_words(
     "Tan Lim Lee Ng Ong Wong Goh Chua Chan Koh Teo Ang Yeo Tay Ho Low Toh Sim Chong Chia Fong "
     "Kumar Pillai Nair Menon Rajan Ismail Rahman Hassan Yusof Salleh Pereira Fernandez Oliveiro"
 )
 
-GIVEN_NAMES = _split_words(
+GIVEN_NAMES = split_words(
     "Wei Ming|Hui Min|Jia Hao|Xin Yi|Kok Leong|Siew Ling|Zhi Wei|Mei Fang|Boon Keng|Shu Hui|"
     "Jun Jie|Li Ting|Aisyah|Nurul|Farid|Hafiz|Siti|Priya|Arjun|Deepa|Vikram|Kavitha|Daniel|"
     "Rachel|Marcus|Vanessa|Adrian|Michelle|Jeremy|Sharon|Nicholas|Cheryl",

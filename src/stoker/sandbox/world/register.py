@@ -7,55 +7,34 @@ one in twelve changed. Rows are computed one by one, so a register of any size t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import islice
 
 from stoker.base.errors import ConfigError
 from stoker.sandbox.random import Draws, Weighted
 from stoker.sandbox.world.companies import Company, World
+from stoker.sandbox.world.names import split_words
 
 COLUMNS = (
-    "uen",
-    "issuance_agency_id",
-    "entity_name",
-    "entity_type_description",
-    "business_constitution_description",
-    "company_type_description",
-    "paf_constitution_description",
-    "entity_status_description",
-    "registration_incorporation_date",
-    "uen_issue_date",
-    "address_type",
-    "block",
-    "street_name",
-    "level_no",
-    "unit_no",
-    "building_name",
-    "postal_code",
-    "other_address_line1",
-    "other_address_line2",
-    "account_due_date",
-    "annual_return_date",
-    "primary_ssic_code",
-    "primary_ssic_description",
-    "primary_user_described_activity",
-    "secondary_ssic_code",
-    "secondary_ssic_description",
-    "secondary_user_described_activity",
-    "no_of_officers",
+    *split_words(
+        "uen issuance_agency_id entity_name entity_type_description "
+        "business_constitution_description company_type_description "
+        "paf_constitution_description entity_status_description registration_incorporation_date "
+        "uen_issue_date address_type block street_name level_no unit_no building_name "
+        "postal_code other_address_line1 other_address_line2 account_due_date "
+        "annual_return_date primary_ssic_code primary_ssic_description "
+        "primary_user_described_activity secondary_ssic_code secondary_ssic_description "
+        "secondary_user_described_activity no_of_officers"
+    ),
     *(f"former_entity_name{nth}" for nth in range(1, 16)),
     *(f"{what}_of_audit_firm{nth}" for nth in range(1, 6) for what in ("uen", "name")),
 )
 
 RELEASES = ("2025-09-30", "2025-12-31")
-
 NOTHING = "na"
 
-_REMOVED_SHARE, _NEW_SHARE, _CHANGED_SHARE = (
-    0.001,
-    0.015,
-    0.08,
-)  # shares of entities, from one release to the next
+# Shares of entities, from one release to the next.
+_REMOVED_SHARE, _NEW_SHARE, _CHANGED_SHARE = 0.001, 0.015, 0.08
 
 _TYPES = Weighted(
     (
@@ -68,20 +47,10 @@ _TYPES = Weighted(
 
 _OFFICERS = Weighted([(1, 4), *((many, 21 - 2 * many) for many in range(2, 10)), (14, 2), (46, 1)])
 
-_LATER = ("Struck Off", "Gazetted To Be Struck Off", "Live Company")
-
 # What changes, and how often: filing dates mostly, then officers, addresses, statuses, names.
 _CHANGES = Weighted(
     (("filed", 46), ("officers", 22), ("moved", 18), ("status", 13), ("renamed", 1))
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RegisterState:
-    """What the register knows of an entity beyond what is true of the company."""
-
-    draws: Draws
-    changed: str  # what changed since the first release, or nothing
 
 
 def iterate_lines(
@@ -104,6 +73,12 @@ def iterate_lines(
             yield ",".join(map(_format_cell, row.values())) + "\n"
 
 
+def iterate_pieces(lines: Iterator[str]) -> Iterator[bytes]:
+    """Yield lines in small pieces: while one is being made, no other request is answered."""
+    while piece := "".join(islice(lines, 50)):
+        yield piece.encode()
+
+
 def build_row(world: World, index: int, *, later: bool) -> dict[str, str] | None:
     """Return a company's row by column; None when this release does not have it."""
     draws = world.build_draws("filed", index)
@@ -113,14 +88,12 @@ def build_row(world: World, index: int, *, later: bool) -> dict[str, str] | None
     if _REMOVED_SHARE <= fate < _REMOVED_SHARE + _NEW_SHARE and not later:
         return None
     changed = draws.pick_weighted(_CHANGES) if later and draws.draw_bool(_CHANGED_SHARE) else ""
-    return _to_row(
-        world.get_company(index),
-        _RegisterState(draws=world.build_draws("row", index), changed=changed),
-    )
+    draws, company = world.build_draws("row", index), world.get_company(index)
+    row = _to_row(company, draws)
+    return row | _draw_changes(company, draws, changed)
 
 
-def _to_row(company: Company, filed: _RegisterState) -> dict[str, str]:
-    draws = filed.draws
+def _to_row(company: Company, draws: Draws) -> dict[str, str]:
     row = dict.fromkeys(COLUMNS, NOTHING)
     since = company.incorporated.isoformat()
     code = company.ssic
@@ -162,12 +135,11 @@ def _to_row(company: Company, filed: _RegisterState) -> dict[str, str]:
     if draws.draw_bool(0.12):
         for nth in range(1, draws.pick_weighted(((1, 80), (2, 16), (3, 3), (6, 1))) + 1):
             row[f"former_entity_name{nth}"] = f"{company.brand.upper()} {_format_ordinal(nth)}"
-    return row | _draw_changes(company, filed)
+    return row
 
 
-def _draw_changes(company: Company, filed: _RegisterState) -> dict[str, str]:
-    draws = filed.draws
-    match filed.changed:
+def _draw_changes(company: Company, draws: Draws, changed: str) -> dict[str, str]:
+    match changed:
         case "filed":
             return {"account_due_date": "2027-01-30", "annual_return_date": "2025-11-12"}
         case "officers":
@@ -180,7 +152,8 @@ def _draw_changes(company: Company, filed: _RegisterState) -> dict[str, str]:
                 "postal_code": f"{draws.draw_between(10_000, 829_999):06d}",
             }
         case "status":
-            return {"entity_status_description": _get_later_status(company.status)}
+            later = "Live Company" if company.status == "Struck Off" else "Struck Off"
+            return {"entity_status_description": later}
         case "renamed":
             return {
                 "entity_name": f"NEW {company.name}",
@@ -188,10 +161,6 @@ def _draw_changes(company: Company, filed: _RegisterState) -> dict[str, str]:
             }
         case _:
             return {}
-
-
-def _get_later_status(status: str) -> str:
-    return _LATER[0] if status != _LATER[0] else _LATER[2]
 
 
 def _vary_case(company: Company, draws: Draws) -> str:

@@ -24,9 +24,7 @@ from stoker.sandbox.vendors.odoo.models import (
 )
 
 Lookup = Callable[[str], Any]
-
 Test = Callable[[Lookup], bool]
-
 MAX_DOMAIN_TERMS = 2_000  # terms; a real server gives up on far fewer
 
 
@@ -138,7 +136,6 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 Values = dict[str, Any]
-
 _FIELDS = {model: {**MAGIC, **fields} for model, fields in MODELS.items()}
 
 _INDEXED_FIELDS = {  # words that are just as the record has them
@@ -161,12 +158,10 @@ class OdooError(Exception):
 
 
 def build_access_error(message: str) -> OdooError:
-    """Return the error for a missing access right."""
     return OdooError("odoo.exceptions.AccessError", message, status=403, fault=4)
 
 
 def build_validation_error(message: str) -> OdooError:
-    """Return the error for values that break a rule."""
     return OdooError("odoo.exceptions.ValidationError", message, status=422, fault=2)
 
 
@@ -190,7 +185,6 @@ class Database:
                 self.bind(external, model, self._insert(model, dict(values), uid=1))
 
     def get_fields(self, model: str) -> Mapping[str, OdooField]:
-        """Return a model's fields by name."""
         return _FIELDS[model]
 
     def create(self, model: str, rows: Sequence[Mapping[str, Any]], *, uid: int) -> list[int]:
@@ -205,7 +199,6 @@ class Database:
         return [self._insert(model, values, uid=uid) for values in checked]
 
     def write(self, model: str, ids: Sequence[int], values: Mapping[str, Any], *, uid: int) -> bool:
-        """Change records that are there."""
         _check_writable(model, "write")
         records = self.get_records(model, ids)
         changes = [self._validate_values(model, values, record) for record in records]
@@ -328,7 +321,6 @@ class Database:
         return self.get_value(described.relation, value, rest) if value else False
 
     def bind(self, external: str, model: str, id_: int) -> None:
-        """Give a record an external id, beside those it has."""
         before = self.external.get(external)
         if before is not None:
             self._index_by_name[before].remove(external)

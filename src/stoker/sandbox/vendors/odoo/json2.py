@@ -12,12 +12,10 @@ from stoker.sandbox.vendors.odoo.database import OdooError, build_server_error
 from stoker.sandbox.vendors.odoo.methods import Databases, OdooCall
 
 _PATH = re.compile(r"/json/2/([a-z0-9_.]{1,100})/([A-Za-z0-9_]{1,100})")
-
 Act = Callable[[OdooCall], Any]
 
 
 def answer_json2(databases: Databases, request: Request, act: Act) -> Response:
-    """Answer one request to /json/2/…"""
     try:
         return to_json_response(act(_parse_json2_call(databases, request)))
     except OdooError as error:
@@ -25,7 +23,6 @@ def answer_json2(databases: Databases, request: Request, act: Act) -> Response:
 
 
 def build_error_response(error: OdooError) -> Response:
-    """Return an error as the server writes it, its traceback included."""
     message = str(error)
     data: Mapping[str, Json] = {
         "name": error.name,

@@ -17,9 +17,7 @@ from stoker.sandbox.vendors.odoo.database import (
 from stoker.sandbox.vendors.odoo.models import DEFAULTS, WRITABLE, OdooField
 
 LOST_RACE = "could not serialize access due to concurrent update"
-
 _TRUE = {"1", "true", "yes"}
-
 _FALSE = {"0", "false", "no"}
 
 
@@ -51,7 +49,6 @@ def load_rows(
     *,
     uid: int,
 ) -> Values:
-    """Carry out one load and return what the server would say."""
     if model not in WRITABLE:
         raise build_access_error(f"You are not allowed to create '{model}' ({model}) records.")
     known = database.get_fields(model)
@@ -81,7 +78,6 @@ def load_rows(
 
 
 def build_lost_race(rows: int) -> Values:
-    """Return the answer to a load that lost to another one on the same record."""
     message = _build_message(0, "", LOST_RACE)
     message["rows"] = {"from": 0, "to": max(0, rows - 1)}
     return {"ids": False, "messages": [message], "nextrow": 0}

@@ -24,8 +24,6 @@ _DATABASE = "abcdefghijklmnopqrstuvwxyz0123456789_-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OdooCall:
-    """One call as it came in, whichever protocol it came by."""
-
     database: Database
     uid: int
     model: str
@@ -84,7 +82,6 @@ class Databases:
 
 
 def execute_call(call: OdooCall) -> Any:
-    """Do what a call asks and return the result, or raise what the server would answer."""
     if call.model not in MODELS:
         raise OdooError(
             "werkzeug.exceptions.NotFound",

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OdooField:
-    """One field of a model, as `fields_get` describes it."""
-
     kind: str  # char, text, html, boolean, integer, float, selection, date, datetime, many2one, …
     label: str
     relation: str = ""
@@ -53,7 +51,6 @@ MAGIC: Mapping[str, OdooField] = {
 }
 
 _NAME = _build_field("char", "Name", required=True)
-
 _ACTIVE = _build_field("boolean", "Active")
 
 # `mobile` is not among a partner's fields: version 19 has dropped it.
@@ -189,5 +186,4 @@ DEFAULTS: Mapping[str, Mapping[str, str | bool | int]] = {
 }
 
 INTEGRATION_UID = 2
-
 HUMAN_UID = 3

@@ -18,7 +18,6 @@ from stoker.sandbox.vendors.odoo.xmlrpc import VERSION, answer_xml_rpc
 from stoker.sandbox.world.companies import World
 
 NAME = "odoo"
-
 WRITES = frozenset({"load", "create", "write", "unlink"})
 
 

@@ -18,16 +18,12 @@ from stoker.sandbox.vendors.odoo.methods import Databases, OdooCall, bind_argume
 from stoker.sandbox.vendors.odoo.models import HUMAN_UID, STANDING_RECORDS
 
 VERSION: list[Json] = [19, 0, 0, "final", 0, ""]
-
 MAX_DEPTH = 100  # elements within elements
-
 _CONTROLS = dict.fromkeys(set(range(32)) - {9, 10, 13})
-
 Act = Callable[[OdooCall], Any]
 
 
 def answer_xml_rpc(databases: Databases, request: Request, act: Act) -> Response:
-    """Answer one request to /xmlrpc/2/…"""
     try:
         method, params = read_call(request.body)
     except ValueError as error:

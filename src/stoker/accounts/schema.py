@@ -1,0 +1,289 @@
+"""The tables of tenants and of one tenant's companies.
+
+A company's row is what every source says of it; what looking it up found stands beside it, in
+`company_findings`, and is written whole each time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stoker.accounts.facts import Fact, FactField, Method
+from stoker.accounts.icp import IcpRule
+from stoker.accounts.model import Bucket, Company, CrmConnection, EmailStatus, Tenant
+from stoker.base.errors import PermanentError
+from stoker.base.types import Json, parse_tenant_id
+from stoker.db.table import (
+    FLAG,
+    INT,
+    JSON_OBJECT,
+    JSON_TEXTS,
+    KEEP_IF_EMPTY,
+    KEEP_IF_NULL,
+    KEEP_LATER,
+    KEY,
+    ORDERED_TEXT,
+    REAL,
+    TEXT,
+    TIME,
+    Column,
+    Index,
+    Table,
+    enum,
+    json_of,
+)
+
+TENANTS = Table(
+    "tenants",
+    Tenant,
+    Column("id", ORDERED_TEXT),
+    Column("name", TEXT),
+    Column("active", FLAG),
+    key=["id"],
+    check=lambda tenant: parse_tenant_id(tenant.id),
+    since=6,
+    what="the tenant",
+    grants="SELECT, INSERT, UPDATE",
+    tenant=False,
+)
+
+# Nothing uses it any more.
+_USERS: Table[Any] = Table(
+    "tenant_users",
+    None,
+    Column("id", KEY),
+    Column("name", TEXT),
+    Column("role", TEXT),
+    Column("active", FLAG),
+    key=["id"],
+    since=6,
+    grants="SELECT, INSERT, UPDATE",
+)
+
+SETUP_STEPS: Table[Any] = Table(
+    "onboarding_status",
+    None,
+    Column("step", KEY),
+    Column("done_at", TIME),
+    key=["step"],
+    since=6,
+    what="the setup step",
+    grants="SELECT, INSERT",
+)
+
+CONNECTIONS = Table(
+    "odoo_connections",
+    CrmConnection,
+    Column("kind", TEXT),
+    Column("url", TEXT),
+    Column("database_name", TEXT, field="database"),
+    Column("active", FLAG),
+    Column("key_expires_at", TIME, null=True),
+    key=[],
+    since=6,
+    what="the CRM connection",
+    grants="SELECT, INSERT, UPDATE",
+)
+
+
+def _build_rule(
+    name: str,
+    industries: tuple[str, ...],
+    least_employees: int,
+    most_employees: int,
+    first_year: int,
+    last_year: int,
+) -> IcpRule:
+    return IcpRule(
+        name=name,
+        industries=industries,
+        employees=(least_employees, most_employees),
+        years=(first_year, last_year),
+    )
+
+
+RULES = Table(
+    "icp_rules",
+    _build_rule,
+    Column("name", KEY),
+    Column("industries", JSON_TEXTS),
+    Column("least_employees", INT, field="employees[0]"),
+    Column("most_employees", INT, field="employees[1]"),
+    Column("first_year", INT, field="years[0]"),
+    Column("last_year", INT, field="years[1]"),
+    key=["name"],
+    since=6,
+    what="the rule",
+    grants="SELECT, INSERT, UPDATE",
+)
+
+# A moment to go on from; updating a row to itself locks what it is about.
+MARKS: Table[Any] = Table(
+    "account_marks",
+    None,
+    Column("name", ORDERED_TEXT),
+    Column("at", TIME, null=True),
+    key=["name"],
+    since=6,
+    grants="SELECT, INSERT, UPDATE",
+)
+
+COMPANIES = Table(
+    "companies",
+    Company,
+    Column("id", KEY),
+    Column("name", TEXT, merge=KEEP_IF_EMPTY),
+    Column("live", FLAG),
+    Column("ssic", TEXT, merge=KEEP_IF_EMPTY),
+    Column("year", INT, null=True, merge=KEEP_IF_NULL),
+    Column("postal_code", TEXT, merge=KEEP_IF_EMPTY),
+    Column("website", TEXT, merge=KEEP_IF_EMPTY),
+    Column("employees", INT, null=True, merge=KEEP_IF_NULL),
+    Column("last_seen", TIME, field="last_seen_at", null=True, merge=KEEP_LATER),
+    key=["id"],
+    indexes=[Index("companies_by_last_seen", "last_seen DESC NULLS LAST")],
+    since=6,
+    what="the company",
+    grants="SELECT, INSERT, UPDATE",
+)
+
+CANDIDATES: Table[Any] = Table(
+    "icp_candidate_companies",
+    None,
+    Column("rule", KEY),
+    Column("company_id", KEY),
+    key=["rule", "company_id"],
+    since=6,
+    grants="SELECT, INSERT, DELETE",
+)
+
+
+def _to_facts_json(facts: tuple[Fact, ...]) -> Json:
+    return [
+        [one.field, one.value, one.source, one.method, one.confidence, one.evidence]
+        for one in facts
+    ]
+
+
+def _parse_facts(found: Any) -> tuple[Fact, ...]:
+    return tuple(
+        Fact(
+            field=FactField(field),
+            value=value,
+            source=source,
+            method=Method(method),
+            confidence=confidence,
+            evidence=evidence,
+        )
+        for field, value, source, method, confidence, evidence in found
+    )
+
+
+_KEEP_IF_EMPTY_LIST = "CASE WHEN cast({new} AS text) = '[]' THEN {old} ELSE {new} END"
+
+_KEEP_IF_EMPTY_OBJECT = "CASE WHEN cast({new} AS text) = '{{}}' THEN {old} ELSE {new} END"
+
+# Part of a `CompanyRecord`, as are the tables below of contacts and scores.
+FACTS: Table[Any] = Table(
+    "company_findings",
+    dict,
+    Column("company_id", KEY, parent=True),
+    Column("looked_at", TIME, null=True, merge=KEEP_IF_NULL),
+    Column("run", ORDERED_TEXT, merge=KEEP_IF_EMPTY),
+    Column("extracted_from", TEXT, merge=KEEP_IF_EMPTY),
+    Column(
+        "findings",
+        json_of(_to_facts_json, _parse_facts),
+        field="facts",
+        merge=_KEEP_IF_EMPTY_LIST,
+    ),
+    Column("notes", JSON_OBJECT, merge=_KEEP_IF_EMPTY_OBJECT),
+    key=["company_id"],
+    indexes=[Index("findings_by_run", "run, company_id")],
+    since=6,
+    what="the facts of a company looked up at",
+    grants="SELECT, INSERT, UPDATE",
+    wide=True,
+)
+
+
+def _check_confidence(contact: Any) -> None:
+    if not 0.0 <= contact.confidence <= 1.0:
+        raise PermanentError(
+            f"a contact's confidence is between 0 and 1, not {contact.confidence!r}; "
+            "nothing was written"
+        )
+
+
+CONTACTS: Table[Any] = Table(
+    "contacts",
+    dict,
+    Column("company_id", KEY, parent=True),
+    Column("place", INT, parent=True),
+    Column("name", TEXT),
+    Column("title", TEXT),
+    Column("seniority", TEXT),
+    Column("phone", TEXT),
+    Column("source", TEXT),
+    Column("confidence", REAL),
+    key=["company_id", "place"],
+    check=_check_confidence,
+    since=6,
+    what="the contact",
+    grants="SELECT, INSERT, DELETE",
+)
+
+EMAILS: Table[Any] = Table(
+    "lead_emails",
+    dict,
+    Column("company_id", KEY, parent=True),
+    Column("place", INT, parent=True),
+    Column("email", TEXT),
+    Column("verdict", enum(EmailStatus)),
+    key=["company_id", "place"],
+    since=6,
+    what="the email address",
+    grants="SELECT, INSERT, DELETE",
+)
+
+FEATURES: Table[Any] = Table(
+    "lead_features",
+    dict,
+    Column("company_id", KEY, parent=True),
+    Column("features", JSON_OBJECT),
+    Column("feature_hash", TEXT),
+    key=["company_id"],
+    since=6,
+    what="the features of a lead",
+    grants="SELECT, INSERT, UPDATE",
+)
+
+SCORES: Table[Any] = Table(
+    "lead_scores",
+    dict,
+    Column("company_id", KEY, parent=True),
+    Column("score", REAL, field="value"),
+    Column("bucket", enum(Bucket)),
+    Column("rationale", TEXT),
+    key=["company_id"],
+    indexes=[Index("scores_by_value", "score DESC NULLS LAST")],
+    since=6,
+    what="the score of a lead",
+    grants="SELECT, INSERT, UPDATE",
+)
+
+TABLES = (
+    TENANTS,
+    _USERS,
+    SETUP_STEPS,
+    CONNECTIONS,
+    RULES,
+    MARKS,
+    COMPANIES,
+    CANDIDATES,
+    FACTS,
+    CONTACTS,
+    EMAILS,
+    FEATURES,
+    SCORES,
+)

@@ -1,0 +1,26 @@
+"""The table of what was written into a CRM, per run and record."""
+
+from __future__ import annotations
+
+from stoker.accounts.model import SentRow
+from stoker.db.table import JSON_OBJECT, KEEP_OLD, KEY, TEXT, TIME, Column, Index, Table
+
+SENT_ROWS = Table(
+    "crm_sent_rows",
+    SentRow,
+    Column("run", KEY),
+    Column("external_id", KEY),
+    Column("model", TEXT),
+    Column("digest", TEXT),
+    Column("sent", JSON_OBJECT, field="values"),
+    Column("before", JSON_OBJECT, merge=KEEP_OLD),
+    Column("at", TIME),
+    key=["run", "external_id"],
+    indexes=[Index("sent_rows_by_id", "external_id, at, run")],
+    since=6,
+    what="the row sent in run",
+    grants="SELECT, INSERT, UPDATE",
+    wide=True,
+)
+
+TABLES = (SENT_ROWS,)

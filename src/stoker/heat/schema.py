@@ -1,0 +1,155 @@
+"""The tables of signals, heats, change rates and plans.
+
+An account's heat and what lookups taught about it are each one short row, rewritten in place: what
+a plan for a million accounts reads is two walks along two keys.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from stoker.db.table import (
+    BLOB,
+    INT,
+    JSON_OBJECT,
+    KEY,
+    REAL,
+    REPEATED_TIME,
+    TEXT,
+    TIME,
+    Column,
+    ColumnType,
+    Index,
+    Script,
+    Table,
+    enum,
+)
+from stoker.heat.heat import AccountHeat, Factors, HeatState, Signal, SignalKind, to_ticks
+from stoker.heat.model import PlanRecord
+from stoker.heat.tiers import Tier
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _write_moments(moments: tuple[datetime, ...]) -> str:
+    return " ".join(str(to_ticks(at)) for at in moments)
+
+
+@lru_cache(maxsize=4096)
+def _read_moments(text: str) -> tuple[datetime, ...]:
+    return tuple(_EPOCH + timedelta(microseconds=int(ticks)) for ticks in text.split())
+
+
+# In microseconds since 1970, newest first.
+_MOMENTS = ColumnType(sqlite="TEXT", postgres="text", write=_write_moments, read=_read_moments)
+
+SIGNALS = Table(
+    "account_signals",
+    Signal,
+    Column("id", KEY),
+    Column("account_id", KEY, field="account"),
+    Column("kind", enum(SignalKind)),
+    Column("at", TIME),
+    Column("strength", REAL),
+    Column("source", TEXT),
+    key=["id"],
+    indexes=[
+        Index("signals_by_account", "account_id, at DESC, id, strength"),
+        Index("signals_by_time", "at, id"),
+    ],
+    since=8,
+    what="the signal",
+    grants="SELECT, INSERT, DELETE",
+)
+
+HEATS = Table(
+    "account_heats",
+    AccountHeat,
+    Column("account_id", KEY, field="account"),
+    Column("tier", enum(Tier, ordered=True)),
+    Column("score", REAL),
+    Column("posture_score", REAL, field="factors.posture_score"),
+    Column("signal_recency", REAL, field="factors.signal_recency"),
+    Column("signal_volume", REAL, field="factors.signal_volume"),
+    Column("posture", REAL, field="state.posture"),
+    Column("peak", REAL, field="state.peak"),
+    Column("mass", REAL, field="state.mass"),
+    Column("as_of", REPEATED_TIME, field="state.as_of", null=True),
+    Column("latest", _MOMENTS, field="state.latest"),
+    Column("tier_since", REPEATED_TIME),
+    Column("below_since", REPEATED_TIME, null=True),
+    Column("computed_at", REPEATED_TIME),
+    Column("updated_at", REPEATED_TIME),
+    key=["account_id"],
+    nested={"factors": Factors, "state": HeatState},
+    indexes=[Index("heats_by_score", "tier, score DESC, account_id")],
+    since=8,
+    what="the heat of",
+    grants="SELECT, INSERT, UPDATE",
+    fill=70,
+)
+
+CHANGE_RATES: Table[Any] = Table(
+    "account_beliefs",
+    None,
+    Column("account_id", KEY),
+    Column("surface_at", REPEATED_TIME, null=True),
+    Column("surface_changes", REAL, null=True),
+    Column("surface_days", REAL, null=True),
+    Column("deep_at", REPEATED_TIME, null=True),
+    Column("deep_changes", REAL, null=True),
+    Column("deep_days", REAL, null=True),
+    key=["account_id"],
+    since=8,
+    what="the change rates of",
+    grants="SELECT, INSERT, UPDATE",
+    fill=70,
+)
+
+# Which lookups have been learned from, and nothing else of them.
+LOOKUPS: Table[Any] = Table(
+    "looks_learned",
+    None,
+    Column("key", KEY),
+    Column("at", TIME),
+    key=["key"],
+    indexes=[Index("looks_by_time", "at, key")],
+    since=8,
+    grants="SELECT, INSERT, DELETE",
+)
+
+PLANS = Table(
+    "pull_plans",
+    PlanRecord,
+    Column("run", KEY),
+    Column("at", TIME),
+    Column("policy", TEXT),
+    Column("header", JSON_OBJECT),
+    key=["run"],
+    since=8,
+    what="the plan of",
+    grants="SELECT, INSERT, DELETE",
+    wide=True,
+)
+
+# A part is opaque here, and may be a megabyte.
+PLAN_PARTS: Table[Any] = Table(
+    "pull_plan_parts",
+    None,
+    Column("run", KEY),
+    Column("number", INT),
+    Column("part", BLOB),
+    key=["run", "number"],
+    since=8,
+    grants="SELECT, INSERT, DELETE",
+    wide=True,
+)
+
+_PARTS_UNCOMPRESSED = Script(
+    since=8,
+    postgres="ALTER TABLE stoker.pull_plan_parts ALTER COLUMN part SET STORAGE EXTERNAL;\n",
+)
+
+TABLES = (SIGNALS, HEATS, CHANGE_RATES, LOOKUPS, PLANS, PLAN_PARTS, _PARTS_UNCOMPRESSED)
