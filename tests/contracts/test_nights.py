@@ -54,6 +54,17 @@ async def test_a_unit_already_planned_stays_as_it_is(store):
     assert await store.nights.insert_items(RUN, []) == 0
 
 
+async def test_the_units_of_a_deleted_run_are_deleted_in_batches(store, backend):
+    for run in (LATER_RUN, RUN):
+        await planned(store.nights, 3, run=run)
+    await planned(backend.tenant(UMBRELLA).nights, 1)
+    assert await store.nights.list_item_runs() == [RUN, LATER_RUN]
+    assert [await store.nights.delete_items(RUN, limit=2) for _ in range(3)] == [2, 1, 0]
+    assert await store.nights.list_item_runs() == [LATER_RUN]
+    assert len(await store.nights.list_items(LATER_RUN)) == 3
+    assert await backend.tenant(UMBRELLA).nights.list_item_runs() == [RUN]
+
+
 async def test_two_units_never_have_one_place(store):
     await planned(store.nights, 2)
     for clash in ([unit(5), unit(1, company="X")], [unit(5), unit(5, company="X")]):

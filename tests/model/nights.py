@@ -102,6 +102,15 @@ class MemoryNights:
     async def count_items(self, run: str) -> dict[WorkState, int]:
         return dict(Counter(unit.state for unit in self._in_order(run)))
 
+    async def list_item_runs(self) -> list[str]:
+        return sorted(run for run, units in self._runs.items() if units)
+
+    async def delete_items(self, run: str, *, limit: int = 10_000) -> int:
+        going = list(self._runs.get(validate_run_name(run), {}))[:limit]
+        for company in going:
+            del self._runs[run][company]
+        return len(going)
+
     async def find_last_item(self, company: CompanyId) -> tuple[str, WorkItem] | None:
         validate_company_id(company)
         having = [run for run, units in self._runs.items() if company in units]

@@ -1,49 +1,50 @@
-"""What a run decided goes with it, and nothing else does."""
+"""What a run planned and worked on goes with it, and nothing else does."""
 
 from datetime import timedelta
 
 from contracts.attending import NOW, plan
 from contracts.backends import ACME
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
+from stoker.base.types import Depth
+from stoker.enrichment.model import WorkItem
 from stoker.runs.model import Run, RunKey, RunState
 from stoker.runs.prune import delete_old_runs
 
 HOUR = timedelta(hours=1)
+FIRST, SECOND, LAST = "20260207_013000", "20260207_023000", "20260207_033000"
 
 
-async def with_runs(store, *, ended):
-    """Three runs with plans; return their moments. The last of them goes on unless it `ended`."""
-    ats = [NOW.replace(microsecond=0) + n * HOUR for n in range(3)]
-    for at in ats:
-        run = Run(key=RunKey(at, 1), kind="pulls")
+async def store_with_runs():
+    """Three runs with a plan and work items each; the last of them goes on."""
+    store = MemoryBackend().tenant(ACME)
+    for n, state in enumerate((RunState.DONE, RunState.DONE, RunState.RUNNING)):
+        run = Run(key=RunKey(NOW.replace(microsecond=0) + n * HOUR, 1), kind="pulls")
         await store.runs.insert_run(run)
         await store.attention.insert_plan(plan(run.name), [b"part"])
-        if at != ats[-1] or ended:
-            end = Run(key=run.key, kind="pulls", state=RunState.DONE, ended_at=at)
+        items = [WorkItem(company=f"c{k}", rank=k, depth=Depth.DEEP) for k in range(3)]
+        await store.nights.insert_items(run.name, items)
+        if state is RunState.DONE:
+            end = Run(key=run.key, kind="pulls", state=state, ended_at=run.at)
             await store.runs.finish_run(end)
-    return ats
+    return store
 
 
-def planned(store):
-    return store.attention.list_plans()
+async def list_left(store):
+    plans = sorted(kept.run for kept in await store.attention.list_plans())
+    assert plans == await store.nights.list_item_runs()
+    return plans
 
 
-async def test_a_plan_goes_with_its_run_and_one_under_way_stays():
-    store = MemoryBackend().tenant(ACME)
-    ats = await with_runs(store, ended=False)
-    weight = await delete_old_runs(store, [ats[0], ats[2]])
-    assert (weight.runs, [kept.run for kept in await planned(store)]) == (
-        1,
-        ["20260207_033000", "20260207_023000"],
-    )
+async def test_plan_and_work_items_go_with_their_run_and_those_of_one_under_way_stay():
+    store = await store_with_runs()
+    runs = {run.name: run.at for run in await store.runs.list_runs()}
+    size = await delete_old_runs(store, [runs[FIRST], runs[LAST]])
+    assert (size.runs, await list_left(store)) == (1, [SECOND, LAST])
 
 
-async def test_a_plan_whose_run_went_before_it_goes_the_next_time():
-    """As after a stop half-way."""
-
-    store = MemoryBackend().tenant(ACME)
-    ats = await with_runs(store, ended=True)
-    await store.runs.delete_runs(ats[:2])
-    before = len(await planned(store))
+async def test_what_an_interruption_left_of_deleted_runs_goes_the_next_time():
+    store = await store_with_runs()
+    await store.runs.delete_runs([run.at for run in await store.runs.list_runs()])
+    assert await list_left(store) == [FIRST, SECOND, LAST]
     await delete_old_runs(store, [])
-    assert (before, [kept.run for kept in await planned(store)]) == (3, ["20260207_033000"])
+    assert await list_left(store) == [LAST]

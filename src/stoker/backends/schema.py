@@ -19,6 +19,7 @@ _STEPS = (
     "heat and pulls",
     "sources of postings",
     "runs asked to stop",
+    "deletion of what old runs leave",
 )
 
 _ROOMS = (

@@ -139,6 +139,14 @@ class WorkStore(Protocol):
         """Return how many units of a run are in each state; a state without any is left out."""
         ...
 
+    async def list_item_runs(self) -> list[str]:
+        """Return the names of all runs that have items, oldest first."""
+        ...
+
+    async def delete_items(self, run: str, *, limit: int = 10_000) -> int:
+        """Delete items of a run that no longer exists; return how many, 0 once none is left."""
+        ...
+
     async def find_last_item(self, company: CompanyId) -> tuple[str, WorkItem] | None:
         """Return the newest run that had this company, by the run's name, and its unit."""
         ...

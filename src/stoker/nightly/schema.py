@@ -49,7 +49,7 @@ ITEMS = Table(
     check=_check_rank,
     since=6,
     what="the work item of",
-    grants="SELECT, INSERT, UPDATE",
+    grants="SELECT, INSERT, UPDATE, DELETE",
     fill=50,  # items are rewritten twice a night
     wide=True,
 )

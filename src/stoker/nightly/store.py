@@ -168,6 +168,24 @@ SELECT state, count(*) FROM company_enrichment_runs
 WHERE tenant_id = :tenant AND run = :run GROUP BY state
 """
 
+# One step of the index per run: a run may have a hundred thousand items.
+SELECT_ITEM_RUNS = """
+WITH RECURSIVE names (run) AS (
+    SELECT min(run) FROM company_enrichment_runs WHERE tenant_id = :tenant
+    UNION ALL
+    SELECT (SELECT min(run) FROM company_enrichment_runs
+        WHERE tenant_id = :tenant AND run > names.run)
+    FROM names WHERE names.run IS NOT NULL
+)
+SELECT run FROM names WHERE run IS NOT NULL
+"""
+
+DELETE_ITEMS = """
+DELETE FROM company_enrichment_runs WHERE tenant_id = :tenant AND run = :run
+    AND company_id IN (SELECT company_id FROM company_enrichment_runs
+        WHERE tenant_id = :tenant AND run = :run LIMIT :limit)
+"""
+
 SELECT_LAST_ITEM = f"""
 SELECT run, {ITEM_COLUMNS} FROM company_enrichment_runs
 WHERE tenant_id = :tenant AND company_id = :company ORDER BY run DESC LIMIT 1
@@ -279,6 +297,16 @@ class SqlWorkStore:
             lambda tx: tx.query(COUNT_ITEMS, tenant=self._tenant, run=run)
         )
         return {WorkState(state): count for state, count in rows}
+
+    async def list_item_runs(self) -> list[str]:
+        rows = await self._database.read(lambda tx: tx.query(SELECT_ITEM_RUNS, tenant=self._tenant))
+        return [run for (run,) in rows]
+
+    async def delete_items(self, run: str, *, limit: int = 10_000) -> int:
+        validate_run_name(run)
+        return await self._database.write(
+            lambda tx: tx.execute(DELETE_ITEMS, tenant=self._tenant, run=run, limit=limit)
+        )
 
     async def find_last_item(self, company: CompanyId) -> tuple[str, WorkItem] | None:
         validate_company_id(company)

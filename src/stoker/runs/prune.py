@@ -16,16 +16,19 @@ ALL_PLANS = 1_000_000  # more than any retention keeps
 
 
 async def delete_old_runs(store: TenantStores, ats: Sequence[datetime]) -> StorageSize:
-    """Delete these runs, and the plans of runs that no longer exist; return the size of the runs.
+    """Delete these runs, and the plans and work items of runs that no longer exist.
 
-    After an interruption a plan may be left without its run; the next call deletes it.
+    Returns the size of the runs. What an interruption leaves is deleted by the next call.
     """
-    # Read before the runs are: a run is there before its plan, so none of these is a new one's.
+    # Read before the runs are: a run is there before its plan and items, so none is a new run's.
     planned = [plan.run for plan in await store.attention.list_plans(limit=ALL_PLANS)]
+    worked = await store.nights.list_item_runs()
     size = await store.runs.delete_runs(ats)
-    if planned:
-        there = {run.name for run in await store.runs.list_runs()}
-        await store.attention.delete_plans([run for run in planned if run not in there])
+    there = {run.name for run in await store.runs.list_runs()} if planned or worked else set()
+    await store.attention.delete_plans([run for run in planned if run not in there])
+    for run in worked:
+        while run not in there and await store.nights.delete_items(run):
+            pass
     return size
 
 
