@@ -10,7 +10,7 @@ import pytest
 from stoker.base.errors import TransientError
 from stoker.sandbox.http import Response
 from stoker.testing import FakeClock
-from stoker.vendors.attempts import MAX_ATTEMPTS
+from stoker.vendors.client import MAX_ATTEMPTS
 from stoker.vendors.model import FailureKind, VendorAnswer, VendorFailure
 from stoker.vendors.search import SearchQuery
 from vendor_desk import Saying, desk

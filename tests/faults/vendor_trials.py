@@ -25,8 +25,8 @@ from stoker.sandbox.server import HANDLERS, Sandbox
 from stoker.sandbox.vendors.tavily import build_tavily_handler as honest_tavily
 from stoker.sandbox.vendors.zerobounce import build_zerobounce_handler as honest_zerobounce
 from stoker.testing import FakeClock
-from stoker.vendors.answers import build_cache_key
-from stoker.vendors.attempts import MAX_ATTEMPTS
+from stoker.vendors.answer_cache import build_cache_key
+from stoker.vendors.client import MAX_ATTEMPTS
 from stoker.vendors.email_batches import EmailBatcher
 from stoker.vendors.model import FailureKind, VendorAnswer, VendorFailure
 from stoker.vendors.search import SearchQuery

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stoker.budgets.reservations import Reservation, ReservationStatus
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
-from stoker.vendors.answers import MIN_RETRY_DELAY, compute_retry_at, is_blocked_by
+from stoker.vendors.answer_cache import MIN_RETRY_DELAY, compute_retry_at, is_blocked_by
 
 RESETS = st.builds(
     ResetRule,

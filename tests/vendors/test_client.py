@@ -14,9 +14,14 @@ from stoker.budgets.charges import Refusal
 from stoker.budgets.reservations import ReservationStatus
 from stoker.sandbox.http import Response
 from stoker.testing import FakeClock
-from stoker.vendors.answers import build_cache_key
-from stoker.vendors.attempts import MAX_ATTEMPTS, MAX_RETRY_WAIT, MAX_SERVER_ERRORS
-from stoker.vendors.client import MAX_WAIT_FOR_OTHERS, POLL_INTERVAL
+from stoker.vendors.answer_cache import build_cache_key
+from stoker.vendors.client import (
+    MAX_ATTEMPTS,
+    MAX_RETRY_WAIT,
+    MAX_SERVER_ERRORS,
+    MAX_WAIT_FOR_OTHERS,
+    POLL_INTERVAL,
+)
 from stoker.vendors.email_batches import EmailBatcher
 from stoker.vendors.email_verification import EmailQuery
 from stoker.vendors.model import FailureKind, VendorAnswer, VendorFailure
@@ -200,22 +205,22 @@ async def test_who_waits_for_which_vendor_is_known_while_it_wants_to_be_left_alo
     long = Response(status=429, headers={"retry-after": str(MAX_RETRY_WAIT.seconds + 1)})
 
     async def work(here):
-        before = await here.get_vendor_client.attempts.list_cooldowns()
+        before = await here.get_vendor_client.list_cooldowns()
         asking = asyncio.create_task(ask(here))
         while not here.clock.sleepers:  # a clock rings no bell
             await asyncio.sleep(0.01)
-        resting = await here.get_vendor_client.attempts.list_cooldowns()
+        resting = await here.get_vendor_client.list_cooldowns()
         until = here.clock.now() + timedelta(minutes=10)
         here.clock.goes_on.set()
         await asking
-        return before, resting, until, await here.get_vendor_client.attempts.list_cooldowns()
+        return before, resting, until, await here.get_vendor_client.list_cooldowns()
 
     before, resting, until, after = await at_desk(work, says=Scripted(TEN_MINUTES), clock=Patient())
     assert (before, after) == ({}, {})
     assert resting == {"tavily": until}
 
     async def given_up(here):
-        return await ask(here), await here.get_vendor_client.attempts.list_cooldowns()
+        return await ask(here), await here.get_vendor_client.list_cooldowns()
 
     failed, nobody_waits = await at_desk(given_up, says=Scripted(long), clock=FakeClock())
     assert failed.kind is FailureKind.LATER

@@ -17,7 +17,7 @@ from stoker.policies import build_vendor_limits
 from stoker.sandbox.http import Response
 from stoker.sandbox.server import HANDLERS
 from stoker.testing import EventRecorder, FakeClock
-from stoker.vendors.answers import build_cache_key
+from stoker.vendors.answer_cache import build_cache_key
 from stoker.vendors.extraction import ExtractionQuery
 from stoker.vendors.search import SearchQuery
 

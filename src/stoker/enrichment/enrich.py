@@ -44,11 +44,10 @@ from stoker.enrichment.site_facts import (
 from stoker.enrichment.skipped_steps import parse_steps_to_retry
 from stoker.enrichment.step_log import LookupLog
 from stoker.enrichment.work_queue import LEASE_LOST, WorkQueue
-from stoker.vendors.answers import CacheableAnswer, VendorQuery
 from stoker.vendors.client import VendorClient
 from stoker.vendors.contacts import PeopleQuery, RevealQuery, build_contacts
 from stoker.vendors.extraction import build_extraction_query
-from stoker.vendors.model import CachedAnswer
+from stoker.vendors.model import CacheableAnswer, CachedAnswer, VendorQuery
 from stoker.vendors.search import build_company_search
 
 MAX_REVEALED = 2  # people of one company whose addresses are paid for

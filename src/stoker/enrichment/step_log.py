@@ -23,8 +23,7 @@ from stoker.enrichment.skipped_steps import (
     list_reasons,
     replace_url_with_vendor,
 )
-from stoker.vendors.answers import CacheableAnswer
-from stoker.vendors.model import VendorAnswer, VendorFailure
+from stoker.vendors.model import CacheableAnswer, VendorAnswer, VendorFailure
 
 AnswerT = TypeVar("AnswerT", bound=CacheableAnswer)
 

@@ -185,7 +185,7 @@ class NightlyRun:
                     on_done=on_done,
                     coming=batching.producing if batching else nullcontext,
                 )
-                rests = (await self._get_client()).attempts.list_cooldowns
+                rests = (await self._get_client()).list_cooldowns
                 unwatched = await _run_with_deadline(flow, run, name, times, rests)
         summary = await summarize_run(run.store, name)
         run.timings += summary.timings

@@ -38,7 +38,7 @@ from stoker.pulls.columns import NO_CAP, Decision, PullLimits, compute_period_un
 from stoker.pulls.settings import PullRule
 from stoker.rate_limits.limiter import VendorLimits
 from stoker.rate_limits.rate_limit import Rate
-from stoker.vendors.attempts import MAX_RETRY_WAIT
+from stoker.vendors.client import MAX_RETRY_WAIT
 
 _EPSILON = 1e-9  # parts of a call that floats lose
 

@@ -22,9 +22,8 @@ from stoker.budgets.charges import Refusal
 from stoker.budgets.model import Connector, Paid
 from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
 from stoker.rate_limits.limiter import QueueHead
-from stoker.vendors.answers import AnswerRecord
-from stoker.vendors.attempts import always
-from stoker.vendors.client import VendorClient
+from stoker.vendors.answer_cache import AnswerRecord, build_cached_answer
+from stoker.vendors.client import VendorClient, always
 from stoker.vendors.email_verification import (
     MAX_ADDRESSES,
     BatchVerdicts,
@@ -141,23 +140,20 @@ class EmailBatcher:
         """Return the outcomes that are cached, and of addresses that may have been paid for."""
         queries = {self._build_key(email): EmailQuery(email=email) for email in emails}
         outcomes: dict[str, VerificationOutcome] = {}
-        for key, known in (await self._client.attempts.find_known(queries)).items():
+        for key, known in (await self._client.cache.find_known(queries)).items():
             outcome = await self._find_lost(known) if isinstance(known, AnswerRecord) else known
             if outcome is not None:
                 outcomes[queries[key].email] = outcome
         return outcomes
 
     async def _find_lost(self, record: AnswerRecord) -> VendorFailure | None:
-        attempts = self._client.attempts
-        reservation = await attempts.find_reservation(record.reservation_key)
+        reservation = await self._client.find_reservation(record.reservation_key)
         if reservation is None or reservation.status not in OPEN_STATUSES:
             return None  # released, or its answer is lost for good
         if reservation.status is ReservationStatus.UNCERTAIN:
-            return (
-                attempts.build_unknown_failure(reservation)
-                if attempts.blocks_new_attempt(reservation)
-                else None
-            )
+            if not self._client.blocks_new_attempt(reservation):
+                return None
+            return self._client.build_unknown_failure(reservation)
         status = reservation.reason or reservation.status
         reason = f"it may have been verified and paid for already: {status}"
         return VendorFailure(kind=FailureKind.UNKNOWN, reason=reason)
@@ -233,10 +229,9 @@ class EmailBatcher:
         async with AsyncExitStack() as stack:
             queue_head: QueueHead | None = None
             try:
-                head = self._client.attempts.acquire_head(
-                    self._connector.name, still_owner=self._still_owner
+                queue_head = await self._client.acquire_head(
+                    stack, self._connector.name, still_owner=self._still_owner
                 )
-                queue_head = await stack.enter_async_context(head)
             except StokerError:
                 pass  # asking without the head fails the same way, and reports it
             finally:
@@ -261,7 +256,7 @@ class EmailBatcher:
         async def is_any_known() -> bool:
             return bool(await self._find_known(emails))
 
-        outcome = await self._client.attempts.run_attempts(
+        outcome = await self._client.run_attempts(
             self._connector,
             batch,
             key=self._client.build_key(self._connector.name, account="", asked=batch.as_json()),
@@ -315,30 +310,27 @@ class EmailBatcher:
     def _to_cached_answers(
         self, done: Paid[BatchVerdicts], reservation_key: str
     ) -> list[CachedAnswer]:
-        now = self._client.clock.now()
         return [
-            CachedAnswer(
-                key=self._build_key(email),
-                connector=self._connector.name,
-                answer=AnswerRecord(
-                    reservation_key=reservation_key, cost=done.cost, answer=verdict.as_json()
-                ).as_json(),
-                cost=_compute_share(verdict),
-                at=now,
-                expires_at=now + verdict.ttl,
+            build_cached_answer(
+                self._build_key(email),
+                self._connector.name,
+                reservation_key=reservation_key,
+                at=self._client.clock.now(),
+                ttl=verdict.ttl,
+                cost=done.cost,
+                share=_compute_share(verdict),
+                answer=verdict.as_json(),
             )
             for email, verdict in done.answer.verified.items()
         ]
 
     def _build_mark(self, email: str, reservation_key: str) -> CachedAnswer:
-        now = self._client.clock.now()
-        return CachedAnswer(
-            key=self._build_key(email),
-            connector=self._connector.name,
-            answer=AnswerRecord(reservation_key=reservation_key).as_json(),
-            cost={},
-            at=now,
-            expires_at=now + MARK_TTL,
+        return build_cached_answer(
+            self._build_key(email),
+            self._connector.name,
+            reservation_key=reservation_key,
+            at=self._client.clock.now(),
+            ttl=MARK_TTL,
         )
 
     def _build_key(self, email: str) -> str:

@@ -4,13 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from stoker.base.types import Json
 
 AnswerT = TypeVar("AnswerT")
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+class VendorQuery(Protocol[Answer_co]):
+    """A query that a vendor can answer and whose answer is worth caching."""
+
+    def as_json(self) -> Json:
+        """Return the query as JSON: equal for equal queries, and for no others."""
+        ...
+
+    def decode_answer(self, cached: Json) -> Answer_co:
+        """Decode a cached answer. Raises PermanentError when it has another form."""
+        ...
+
+
+class CacheableAnswer(Protocol):
+    """An answer that can be cached."""
+
+    @property
+    def ttl(self) -> timedelta:
+        """How long the cached answer is better than asking again."""
+        ...
+
+    def as_json(self) -> Json:
+        """Return what `VendorQuery.decode_answer` decodes to the same answer."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
