@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 
-from stoker.heat.tiers import Tier
+from stoker.heat.model import Tier
 from stoker.pulls.settings import Objective, PullRule
 from stoker.simulation.metrics import FreshnessTally
 from stoker.simulation.policies import (

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stoker.crawl.store import PageStore
     from stoker.discovery.sources import ListingStore
     from stoker.enrichment.model import WorkStore
-    from stoker.heat.model import PullStore
+    from stoker.heat.store import HeatStore
     from stoker.ledger.store import LedgerStore
     from stoker.registry.model import RegistryStore
     from stoker.runs.model import RunStore
@@ -43,7 +43,7 @@ class TenantStores:
     accounts: AccountStore
     nights: WorkStore
     touches: TouchStore
-    attention: PullStore
+    attention: HeatStore
     listings: ListingStore
 
 

@@ -3,9 +3,8 @@
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 
-from stoker.heat.beliefs import LookupObservation
-from stoker.heat.heat import Signal, SignalKind, score_heats
-from stoker.heat.model import PlanRecord
+from stoker.heat.heat import score_heats
+from stoker.heat.model import LookupObservation, PlanRecord, Signal, SignalKind
 from stoker.heat.settings import ChangeRateRule, HeatRule, TierRule
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)

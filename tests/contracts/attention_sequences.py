@@ -7,9 +7,8 @@ from datetime import timedelta, timezone
 from contracts.attending import BELIEFS, DAY, HOUR, NOW, RULE, TIERS, listed, look, plan, signal
 from contracts.backends import ACME, UMBRELLA
 from stoker.base.errors import StokerError
-from stoker.heat.beliefs import LookupObservation
-from stoker.heat.heat import SignalKind, score_heats
-from stoker.heat.tiers import Tier
+from stoker.heat.heat import score_heats
+from stoker.heat.model import LookupObservation, SignalKind, Tier
 
 ACCOUNTS = [f"T{n}" for n in range(7)]
 RUNS = ["20260207_013000", "20260208_013000", "20260209_013000"]

@@ -27,10 +27,9 @@ from contracts.attending import (
 from contracts.backends import ACME, UMBRELLA
 from contracts.knowledge import POISON
 from stoker.base.errors import ConfigError, ConflictError, PermanentError, StokerError
-from stoker.heat.beliefs import AccountChangeRate, DataLevel, learn_change_rates
-from stoker.heat.heat import SignalKind, compute_heat, new_account_heat, score_heat
-from stoker.heat.model import AddedSignals
-from stoker.heat.tiers import Tier
+from stoker.heat.beliefs import learn_change_rates
+from stoker.heat.heat import compute_heat, new_account_heat, score_heat
+from stoker.heat.model import AccountChangeRate, AddedSignals, DataLevel, SignalKind, Tier
 from stoker.ledger.chain import NewEntry
 
 

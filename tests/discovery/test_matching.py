@@ -10,7 +10,7 @@ from stoker.accounts.model import Company, CompanyId
 from stoker.base.types import Job
 from stoker.discovery.matching import EmployerIndex, build_hiring_signal
 from stoker.discovery.sources import parse_source
-from stoker.heat.heat import SignalKind
+from stoker.heat.model import SignalKind
 
 NOW = datetime(2026, 11, 10, tzinfo=UTC)
 ACME = Company(id=CompanyId("1"), name="ACME ROBOTICS PTE. LTD.", website="https://www.acme.com.sg")

@@ -18,8 +18,8 @@ from stoker.heat.beliefs import (
     decay_to_prior,
     update_rates,
 )
+from stoker.heat.model import Tier
 from stoker.heat.settings import ChangeRateRule
-from stoker.heat.tiers import Tier
 
 QUARTER = timedelta(days=90)
 PRIOR = ChangeRates(changes=np.array([1.0]), days=np.array([20.0]))

@@ -12,9 +12,6 @@ from hypothesis import strategies as st
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.heat.heat import (
-    HeatState,
-    Signal,
-    SignalKind,
     add_signal,
     clamp_signal_date,
     compute_heat,
@@ -22,10 +19,9 @@ from stoker.heat.heat import (
     new_account_heat,
     score_heat,
     set_posture,
-    to_ticks,
 )
+from stoker.heat.model import HeatState, Signal, SignalKind, Tier, to_ticks
 from stoker.heat.settings import MAX_SIGNALS, HeatRule, TierRule
-from stoker.heat.tiers import Tier
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 RULE, TIERS = HeatRule(), TierRule()

@@ -5,15 +5,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.heat.heat import (
-    Signal,
-    SignalKind,
-    compute_heat,
-    compute_heats,
-    new_account_heat,
-    score_heat,
-    score_heats,
-)
+from stoker.heat.heat import compute_heat, compute_heats, new_account_heat, score_heat, score_heats
+from stoker.heat.model import Signal, SignalKind
 from stoker.heat.settings import HeatRule, TierRule
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.heat.beliefs import AccountChangeRate, DataLevel, LookupObservation, learn_change_rates
+from stoker.heat.beliefs import learn_change_rates
+from stoker.heat.model import AccountChangeRate, DataLevel, LookupObservation, Tier
 from stoker.heat.settings import ChangeRateRule
-from stoker.heat.tiers import Tier
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -45,7 +45,7 @@ def close(one, other):
     assert one.keys() == other.keys()
     for account, belief in one.items():
         for facet, twin in zip(belief[1:], other[account][1:], strict=True):
-            if facet is None or facet.changes is None:
+            if facet.changes is None:
                 assert twin == facet
             else:
                 assert twin == (facet.seen_at, *map(pytest.approx, facet[1:]))
@@ -53,7 +53,7 @@ def close(one, other):
 
 def test_a_first_look_teaches_when_a_facet_was_seen_and_no_more():
     found = after(look(0, surface=True))
-    assert found == {"A": AccountChangeRate("A", DataLevel(NOW), None)}
+    assert found == {"A": AccountChangeRate("A", DataLevel(NOW))}
 
 
 def test_an_unchanged_facet_adds_its_days_to_what_is_believed_of_its_tier():
@@ -98,8 +98,8 @@ def test_looks_told_in_two_goes_teach_what_they_teach_at_once(some, place):
 def test_what_is_believed_is_always_a_belief(some):
     for belief in after(*some).values():
         for facet in belief[1:]:
-            assert facet is None or (facet.changes is None) == (facet.days is None)
-            if facet and facet.changes is not None:
+            assert (facet.changes is None) == (facet.days is None)
+            if facet.changes is not None:
                 assert 0.0 < facet.changes < float("inf")
                 assert 0.0 < facet.days < float("inf")
 

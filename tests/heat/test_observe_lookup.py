@@ -8,7 +8,7 @@ import pytest
 from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
 from stoker.base.types import Depth
 from stoker.crawl.model import PageState, SiteVisit, VisitOutcome
-from stoker.heat.heat import SignalKind
+from stoker.heat.model import SignalKind
 from stoker.heat.signals import observe_lookup
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)

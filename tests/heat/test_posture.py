@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.accounts.model import Bucket, CompanyId, LeadScore
-from stoker.heat.heat import SignalKind
+from stoker.heat.model import SignalKind
 from stoker.heat.signals import MIN_POSTURE, build_score_signal, build_site_signal, compute_posture
 
 AT = datetime(2026, 11, 16, 8, tzinfo=UTC)

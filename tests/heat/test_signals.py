@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.heat.heat import Signal, SignalKind
+from stoker.heat.model import Signal, SignalKind
 from stoker.heat.signals import SIGNAL_COLUMNS, parse_signal
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)

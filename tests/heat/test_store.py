@@ -11,21 +11,18 @@ from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
 from stoker.db.database import split_into_batches
 from stoker.db.row_security import find_table_problems
+from stoker.heat.schema import CHANGE_RATES, HEATS, PLANS, SIGNALS
 from stoker.heat.store import (
-    DELETE_OLD_LOOKUPS,
-    DELETE_OLD_SIGNALS,
-    SELECT_CHANGE_RATES,
-    SELECT_CHANGE_RATES_OF,
-    SELECT_HEATS,
-    SELECT_HEATS_OF,
-    SELECT_HOTTEST,
+    DELETE_OLD,
+    HOTTEST,
+    NEWEST_PLANS,
+    NEWEST_SIGNALS,
+    PAGE,
     SELECT_KNOWN_LOOKUPS,
     SELECT_KNOWN_SIGNALS,
     SELECT_PAGE_CHANGE_RATES,
     SELECT_PAGE_SIGNALS,
     SELECT_PLAN_PART,
-    SELECT_PLANS,
-    SELECT_SIGNALS,
     SELECT_STATES,
     SELECT_TIERS,
     UPDATE_HEAT_IF_UNCHANGED,
@@ -42,22 +39,34 @@ def some(question, *values):
     return query
 
 
+def found(table, where):
+    """What `Table.find` asks."""
+    return f"SELECT {table.names} FROM {table.name} WHERE tenant_id = :tenant AND {where}"
+
+
+def old(table, key):
+    return DELETE_OLD.format(table=table, key=key).split("(", 1)[1].rstrip(")\n")
+
+
 ASKED = {  # what is asked, and the index that must serve it without sorting
-    "a page of heats": (SELECT_HEATS, "account_heats_pkey"),
-    "the hottest of a tier": (SELECT_HOTTEST, "heats_by_score"),
-    "some heats": (some(SELECT_HEATS_OF, "T1", "T2"), "account_heats_pkey"),
+    "a page of heats": (found(HEATS, PAGE), "account_heats_pkey"),
+    "the hottest of a tier": (found(HEATS, HOTTEST), "heats_by_score"),
+    "some heats": (some(HEATS.select_in("account_id"), "T1", "T2"), "account_heats_pkey"),
     "some tiers": (some(SELECT_TIERS, "T1", "T2"), "account_heats_pkey"),
-    "a page of beliefs": (SELECT_CHANGE_RATES, "account_beliefs_pkey"),
+    "a page of beliefs": (found(CHANGE_RATES, PAGE), "account_beliefs_pkey"),
     "a page of columns": (SELECT_STATES, "account_heats_pkey"),
     "beliefs beside it": (SELECT_PAGE_CHANGE_RATES, "account_beliefs_pkey"),
     "signals beside it": (SELECT_PAGE_SIGNALS, "signals_by_account"),
-    "some beliefs": (some(SELECT_CHANGE_RATES_OF, "T1", "T2"), "account_beliefs_pkey"),
-    "an account's signals": (SELECT_SIGNALS, "signals_by_account"),
+    "some beliefs": (
+        some(CHANGE_RATES.select_in("account_id"), "T1", "T2"),
+        "account_beliefs_pkey",
+    ),
+    "an account's signals": (found(SIGNALS, NEWEST_SIGNALS), "signals_by_account"),
     "which signals are known": (some(SELECT_KNOWN_SIGNALS, "a", "b"), "account_signals_pkey"),
     "which looks are known": (some(SELECT_KNOWN_LOOKUPS, "a", "b"), "looks_learned_pkey"),
-    "old signals": (DELETE_OLD_SIGNALS.split("(", 1)[1].rstrip(")\n"), "signals_by_time"),
-    "old looks": (DELETE_OLD_LOOKUPS.split("(", 1)[1].rstrip(")\n"), "looks_by_time"),
-    "the newest plans": (SELECT_PLANS, "pull_plans_pkey"),
+    "old signals": (old("account_signals", "id"), "signals_by_time"),
+    "old looks": (old("looks_learned", "key"), "looks_by_time"),
+    "the newest plans": (found(PLANS, NEWEST_PLANS), "pull_plans_pkey"),
     "a part of a plan": (SELECT_PLAN_PART, "pull_plan_parts_pkey"),
     "which entities are known": (some(SELECT_KNOWN, "T1", "T2"), "registry_seen_pkey"),
     "which rejects are known": (
@@ -75,7 +84,7 @@ SQLITE_NAMES = {
 VALUES = {
     ":tenant": "'acme'",
     ":before": "'2026-02-07T01:30:00.000000+00:00'",
-    ":account": "'T1'",
+    ":account_id": "'T1'",
     ":last": "'T2'",
     ":number": "0",
     ":after": "'T1'",

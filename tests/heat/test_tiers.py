@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
+from stoker.heat.model import BY_RANK, Tier
 from stoker.heat.settings import TierRule
-from stoker.heat.tiers import BY_RANK, Tier, TierState, choose_tier, compute_intervals, update_tier
+from stoker.heat.tiers import TierState, choose_tier, compute_intervals, update_tier
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -9,7 +9,7 @@ from stoker.accounts.model import CompanyId
 from stoker.base.events import OutcomeUncertain
 from stoker.base.types import TenantId
 from stoker.budgets.charges import SpendRequest
-from stoker.heat.heat import Signal, SignalKind
+from stoker.heat.model import Signal, SignalKind
 from stoker.maintenance.service import HEALTH_CHECK_TTL
 from stoker.runs.model import RunState
 from stoker.testing import EventRecorder, FakeClock

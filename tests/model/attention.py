@@ -13,20 +13,29 @@ from stoker.accounts.model import CompanyId
 from stoker.accounts.row_checks import validate_company_id, validate_run_name
 from stoker.base.types import to_utc
 from stoker.db.codec import validate_text
-from stoker.heat.beliefs import AccountChangeRate, LookupObservation, learn_change_rates
-from stoker.heat.columns import to_account_columns
-from stoker.heat.heat import AccountHeat, Signal, compute_heat, new_account_heat
-from stoker.heat.model import AccountColumns, AddedSignals, PlanRecord
+from stoker.heat.beliefs import learn_change_rates
+from stoker.heat.heat import compute_heat, new_account_heat
+from stoker.heat.model import (
+    AccountChangeRate,
+    AccountColumns,
+    AccountHeat,
+    AddedSignals,
+    LookupObservation,
+    PlanRecord,
+    Signal,
+    Tier,
+)
+from stoker.heat.schema import HEATS
 from stoker.heat.settings import ChangeRateRule, HeatRule, TierRule
 from stoker.heat.store import (
     build_plan_conflict,
+    to_account_columns,
     validate_heats,
     validate_lookups,
     validate_plan,
     validate_postures,
     validate_signals,
 )
-from stoker.heat.tiers import Tier
 from stoker.ledger.chain import NewEntry
 from stoker.ledger.store import LedgerStore
 
@@ -104,7 +113,7 @@ class MemoryPullStore:
         self, heats: Sequence[AccountHeat], *, expected: Sequence[AccountHeat]
     ) -> int:
         still = {
-            heat.account: heat
+            heat.account: HEATS.store(heat)
             for heat, seen in validate_heats(heats, expected=expected)
             if self._heats.get(heat.account) == seen
         }
@@ -149,10 +158,8 @@ class MemoryPullStore:
             (heat.account, heat.score, heat.state.posture, heat.tier, heat.tier_since)
             for heat in await self.list_heats(after=after, limit=limit)
         ]
-        nothing = (None, None, None)
         beliefs = [
-            (belief.account, *(belief.surface or nothing), *(belief.deep or nothing))
-            for belief in self._beliefs.values()
+            (belief.account, *belief.surface, *belief.deep) for belief in self._beliefs.values()
         ]
         signals = [(one.account, one.at, one.strength) for one in self._signals.values()]
         return to_account_columns(rows, beliefs, signals)

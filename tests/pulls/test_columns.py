@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from pull_cases import NOW, TODAY
 from stoker.heat.beliefs import build_prior
-from stoker.heat.model import AccountColumns
+from stoker.heat.model import AccountColumns, Tier
 from stoker.heat.settings import ChangeRateRule, TierRule
-from stoker.heat.tiers import Tier
 from stoker.pulls.columns import (
     Decision,
     PullLimits,

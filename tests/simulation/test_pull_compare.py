@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
 from stoker.cli.main import main
-from stoker.heat.beliefs import LookupObservation, learn_change_rates
+from stoker.heat.beliefs import learn_change_rates
+from stoker.heat.model import BY_RANK, LookupObservation, Tier
 from stoker.heat.settings import ChangeRateRule, HeatRule
-from stoker.heat.tiers import BY_RANK, Tier
 from stoker.pulls.settings import Objective, PullRule
 from stoker.simulation import policies as pull_policies
 from stoker.simulation.policies import (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stoker.crawl.store import PageStore
     from stoker.db.database import Database
     from stoker.discovery.store import SqlListingStore
-    from stoker.heat.store import SqlPullStore
+    from stoker.heat.store import HeatStore
     from stoker.ledger.store import LedgerStore
     from stoker.nightly.store import SqlWorkStore
     from stoker.runs.store import SqlRunStore
@@ -110,10 +110,10 @@ def build_tenant_stores(
 
         return SqlTouchStore(database, tenant)
 
-    def attention() -> SqlPullStore:
-        from stoker.heat.store import SqlPullStore
+    def attention() -> HeatStore:
+        from stoker.heat.store import HeatStore
 
-        return SqlPullStore(database, tenant)
+        return HeatStore(database)
 
     def listings() -> SqlListingStore:
         from stoker.discovery.store import SqlListingStore

@@ -22,7 +22,7 @@ from stoker.accounts.model import Company, CompanyId
 from stoker.accounts.websites import get_host, get_significant_words
 from stoker.base.types import Job
 from stoker.discovery.sources import SourceSpec
-from stoker.heat.heat import Signal, SignalKind
+from stoker.heat.model import Signal, SignalKind
 
 _SHARED_HOST_LABELS = frozenset(  # labels of hosts shared by many companies
     (

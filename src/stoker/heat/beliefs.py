@@ -14,16 +14,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stoker.accounts.model import CompanyId
-from stoker.base.errors import ConfigError, PermanentError
-from stoker.base.types import to_utc
+from stoker.base.errors import ConfigError
+from stoker.heat.model import AccountChangeRate, DataLevel, LookupObservation, Tier
 from stoker.heat.settings import ChangeRateRule
-from stoker.heat.tiers import Tier
 
 Floats = NDArray[np.float64]
 
@@ -162,41 +160,6 @@ def _update_after_change(beliefs: ChangeRates, age: Floats) -> ChangeRates:
 _DAY = timedelta(days=1)
 
 
-class DataLevel(NamedTuple):
-    """One data level of one account. A tuple, because one plan reads a million of them."""
-
-    seen_at: datetime
-    changes: float | None = None  # as if so many changes had been counted …
-    days: float | None = None  # … in so many days; None: seen once, so nothing is known yet
-
-
-class AccountChangeRate(NamedTuple):
-    """The estimates of one account; None for a level that no lookup has seen yet."""
-
-    account: CompanyId
-    surface: DataLevel | None = None
-    deep: DataLevel | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookupObservation:
-    """What one lookup found: whether each level had changed since it was last seen.
-
-    None is a level this lookup did not see. The key names the lookup: a repeated key adds nothing.
-    """
-
-    key: str
-    account: CompanyId
-    at: datetime
-    surface: bool | None = None
-    deep: bool | None = None
-
-    def __post_init__(self) -> None:
-        if not self.key or not self.account:
-            raise PermanentError("a look has a key and an account")
-        object.__setattr__(self, "at", to_utc(self.at, what="when a look was made"))
-
-
 def learn_change_rates(
     looks: Iterable[LookupObservation],
     *,
@@ -244,27 +207,28 @@ def _split_by_account(looks: Sequence[LookupObservation]) -> list[list[LookupObs
 
 
 def _update_levels(
-    before: Sequence[DataLevel | None],
+    before: Sequence[DataLevel],
     seen: Sequence[tuple[bool | None, datetime]],
     ranks: Sequence[int],
     *,
     rule: ChangeRateRule,
-) -> list[DataLevel | None]:
+) -> list[DataLevel]:
     after = [
-        facet if facet or changed is None else DataLevel(at)
-        for facet, (changed, at) in zip(before, seen, strict=True)
+        level if level.seen_at or changed is None else DataLevel(at)
+        for level, (changed, at) in zip(before, seen, strict=True)
     ]
     compared = [
-        (place, facet, changed, at)
-        for place, (facet, (changed, at)) in enumerate(zip(after, seen, strict=True))
-        if facet is not None and changed is not None and facet.seen_at < at
+        (place, (at - level.seen_at) / _DAY, changed, at)
+        for place, (level, (changed, at)) in enumerate(zip(after, seen, strict=True))
+        if level.seen_at is not None and changed is not None and level.seen_at < at
     ]
     if not compared:
         return after
-    prior = build_prior(rule, np.array([ranks[place] for place, *_ in compared], np.int64))
-    age = np.array([(at - facet.seen_at) / _DAY for _, facet, _, at in compared])
-    changes = np.array([facet.changes for _, facet, _, _ in compared], np.float64)
-    days = np.array([facet.days for _, facet, _, _ in compared], np.float64)
+    places = [place for place, *_ in compared]
+    prior = build_prior(rule, np.array([ranks[place] for place in places], np.int64))
+    age = np.array([days for _, days, _, _ in compared])
+    changes = np.array([after[place].changes for place in places], np.float64)
+    days = np.array([after[place].days for place in places], np.float64)
     nothing = np.isnan(changes)
     beliefs = update_rates(
         ChangeRates(
@@ -278,6 +242,6 @@ def _update_levels(
         half_life=rule.half_life,
     )
     columns = zip(compared, beliefs.changes.tolist(), beliefs.days.tolist(), strict=True)
-    for (place, _, _, at), many, long in columns:
-        after[place] = DataLevel(at, many, long)
+    for (place, _, _, at), number, span in columns:
+        after[place] = DataLevel(at, number, span)
     return after

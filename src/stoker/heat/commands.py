@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from stoker.accounts.model import CompanyId
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
-    from stoker.heat.heat import AccountHeat, Signal
     from stoker.heat.import_signals import ImportResult
+    from stoker.heat.model import AccountHeat, Signal
     from stoker.runs.model import Run
 
 MAX_ERRORS_PRINTED = 20
@@ -161,7 +161,7 @@ async def _list_top(
     asked: CommandContext, tenants: tuple[str, ...], *, tier: str | None, limit: int
 ) -> list[tuple[TenantId, AccountHeat]]:
     from stoker.heat.heat import score_heats
-    from stoker.heat.tiers import Tier
+    from stoker.heat.model import Tier
 
     found: list[tuple[TenantId, AccountHeat]] = []
     async with asked.open_app(only_to_read=True) as app:

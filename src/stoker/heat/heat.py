@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stoker.accounts.model import CompanyId
-from stoker.base.errors import PermanentError
 from stoker.base.types import to_utc
+from stoker.heat.model import EPOCH, AccountHeat, Factors, HeatState, Signal, Tier, to_ticks
 from stoker.heat.settings import MAX_SIGNALS, HeatRule, TierRule
-from stoker.heat.tiers import Tier, TierState, update_tier
+from stoker.heat.tiers import TierState, update_tier
 
 Floats = NDArray[np.float64]
 
@@ -30,88 +29,9 @@ Ints = NDArray[np.int64]
 
 _TICK = timedelta.resolution
 
-_MIN_DATE, _MAX_DATE = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
-
 _MIN_LEFT = 1e-12  # what has faded this far is gone
 
 _MAX_HALVINGS = 1100  # half-lives after which nothing is left of any number
-
-
-class SignalKind(StrEnum):
-    """What happened at an account."""
-
-    SITE_CHANGED = "SITE_CHANGED"
-    POSTING = "POSTING"
-    LEAD_SCORE = "LEAD_SCORE"
-    IMPORTED = "IMPORTED"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
-    """Something that happened at an account. A repeated id counts once."""
-
-    id: str
-    account: CompanyId
-    kind: SignalKind
-    at: datetime
-    strength: float = 1.0  # 0 to 1
-    source: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.id or not self.account:
-            raise PermanentError("a signal needs an id and an account")
-        if not 0.0 <= self.strength <= 1.0:
-            raise PermanentError(f"a signal's strength is 0 to 1, not {self.strength!r}")
-        at = to_utc(self.at, what="a signal's time")
-        if not _MIN_DATE <= at < _MAX_DATE:
-            raise PermanentError(f"a signal's time is in the years 1900 to 8999, not {self.at}")
-        object.__setattr__(self, "at", at)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeatState:
-    """An account's posture and signals, reduced to a few numbers as of one moment.
-
-    That moment is the first whole number of half-lives since 1970 that is not before any signal.
-    From one such moment to the next the numbers are halved, which rounds nothing, so the order in
-    which signals arrive does not change the peak and hardly changes the mass.
-    """
-
-    posture: float = 0.0
-    peak: float = 0.0  # the strongest signal, faded to `as_of`
-    mass: float = 0.0  # all strengths together, each faded to `as_of`
-    as_of: datetime | None = None  # None: no signal yet
-    latest: tuple[datetime, ...] = ()  # times of the last few signals, newest first
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.posture <= 1.0:
-            raise PermanentError(f"a posture is 0 to 1, not {self.posture!r}")
-        if not 0.0 <= self.peak <= 1.0 or not 0.0 <= self.mass < math.inf:
-            raise PermanentError(f"no signals add up to {self.peak!r} and {self.mass!r}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Factors:
-    """What a score is made of, each 0 to 1."""
-
-    posture_score: float = 0.0
-    signal_recency: float = 0.0
-    signal_volume: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountHeat:
-    """How hot one account is at `computed_at`, and when anything but time last changed it."""
-
-    account: CompanyId
-    score: float  # 0 to 1
-    tier: Tier
-    factors: Factors
-    state: HeatState
-    tier_since: datetime
-    below_since: datetime | None = None
-    computed_at: datetime
-    updated_at: datetime  # of the last signal, posture or tier that changed something
 
 
 def new_account_heat(account: CompanyId, *, now: datetime) -> AccountHeat:
@@ -167,26 +87,6 @@ def score_heat(heat: AccountHeat, *, now: datetime, rule: HeatRule, tiers: TierR
     return score_heats([heat], now=now, rule=rule, tiers=tiers)[0]
 
 
-def compute_heat(
-    heat: AccountHeat,
-    signals: Iterable[Signal] = (),
-    *,
-    posture: float | None = None,
-    now: datetime,
-    rule: HeatRule,
-    tiers: TierRule,
-) -> AccountHeat:
-    """Return the heat after these signals and this posture, at `now`."""
-    now, before = to_utc(now, what="now"), heat.state
-    for signal in signals:
-        heat = add_signal(heat, clamp_signal_date(signal, now=now), rule=rule)
-    if posture is not None:
-        heat = set_posture(heat, posture)
-    if heat.state != before:
-        heat = replace(heat, updated_at=now)
-    return score_heat(heat, now=now, rule=rule, tiers=tiers)
-
-
 def compute_scores(
     posture: Floats, peak: Floats, mass: Floats, as_of: Ints, *, now: datetime, rule: HeatRule
 ) -> tuple[Floats, Floats, Floats]:
@@ -210,25 +110,17 @@ def compute_scores(
     return np.minimum(weighed / total, 1.0), recency, volume
 
 
-def to_ticks(moment: datetime) -> int:
-    """Return the moment in whole microseconds since 1970, as columns have it."""
-    return (moment - _EPOCH) // _TICK
-
-
 def _drop_faded(faded: Floats) -> Floats:
     return np.where(faded < _MIN_LEFT, 0.0, faded)
 
 
 def _round_to_half_life(at: datetime, half_life: timedelta) -> datetime:
-    return _EPOCH - half_life * ((_EPOCH - at) // half_life)
+    return EPOCH - half_life * ((EPOCH - at) // half_life)
 
 
 def _compute_left_share(at: datetime, as_of: datetime, half_life: timedelta) -> float:
     halvings, rest = divmod(as_of - at, half_life)
     return math.ldexp(2.0 ** -(rest / half_life), -min(halvings, _MAX_HALVINGS))
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def score_heats(
@@ -240,7 +132,7 @@ def score_heats(
         np.array([state.posture for state in states], np.float64),
         np.array([state.peak for state in states], np.float64),
         np.array([state.mass for state in states], np.float64),
-        np.array([to_ticks(state.as_of or _EPOCH) for state in states], np.int64),
+        np.array([to_ticks(state.as_of or EPOCH) for state in states], np.int64),
         now=now,
         rule=rule,
     )
@@ -273,13 +165,13 @@ def score_heats(
 def compute_heats(
     heats: Sequence[AccountHeat],
     *,
-    signals: Mapping[CompanyId, Sequence[Signal]] | None = None,
+    signals: Mapping[CompanyId, Iterable[Signal]] | None = None,
     postures: Mapping[CompanyId, float] | None = None,
     now: datetime,
     rule: HeatRule,
     tiers: TierRule,
 ) -> list[AccountHeat]:
-    """Return `compute_heat` of each account with its signals and posture."""
+    """Return each account's heat after its signals and posture, at `now`."""
     now, moved = to_utc(now, what="now"), list[AccountHeat]()
     for heat in heats:
         after = heat
@@ -289,3 +181,24 @@ def compute_heats(
             after = set_posture(after, postures[heat.account])
         moved.append(after if after.state == heat.state else replace(after, updated_at=now))
     return score_heats(moved, now=now, rule=rule, tiers=tiers)
+
+
+def compute_heat(
+    heat: AccountHeat,
+    signals: Iterable[Signal] = (),
+    *,
+    posture: float | None = None,
+    now: datetime,
+    rule: HeatRule,
+    tiers: TierRule,
+) -> AccountHeat:
+    """Return `compute_heats` of one account."""
+    [after] = compute_heats(
+        [heat],
+        signals={heat.account: signals},
+        postures={} if posture is None else {heat.account: posture},
+        now=now,
+        rule=rule,
+        tiers=tiers,
+    )
+    return after

@@ -16,7 +16,7 @@ from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError
 from stoker.context import TenantStores
 from stoker.files.tables import JSON_LINES_SUFFIXES, TableRow, read_table
-from stoker.heat.heat import Signal
+from stoker.heat.model import Signal
 from stoker.heat.settings import HeatRule, TierRule
 from stoker.heat.signals import REQUIRED_COLUMNS, SIGNAL_COLUMNS, parse_signal
 

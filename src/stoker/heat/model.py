@@ -1,26 +1,160 @@
-"""The values and the store interface of heat and pulls: signals, heats, change rates, plans.
-
-Every method of the store is atomic, belongs to one tenant, and takes the time as an argument.
-"""
+"""The nouns of heat: signals, heats, tiers, change rates, and plans as they are stored."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.accounts.model import CompanyId
-from stoker.base.types import Json
-from stoker.heat.beliefs import AccountChangeRate, LookupObservation
-from stoker.heat.heat import AccountHeat, Signal
-from stoker.heat.settings import ChangeRateRule, HeatRule, TierRule
-from stoker.heat.tiers import Tier
-from stoker.ledger.chain import NewEntry
+from stoker.base.errors import PermanentError
+from stoker.base.types import Json, to_utc
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_MIN_DATE, _MAX_DATE = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+
+
+def to_ticks(moment: datetime) -> int:
+    """Return the moment in whole microseconds since 1970, as columns have it."""
+    return (moment - EPOCH) // timedelta.resolution
+
+
+class Tier(StrEnum):
+    """How much attention an account gets."""
+
+    HOT = "HOT"
+    WARM = "WARM"
+    COLD = "COLD"
+
+    @property
+    def rank(self) -> int:
+        """Return 0 for COLD up to 2 for HOT; columns hold tiers by this number."""
+        return _RANKS[self]
+
+
+BY_RANK = (Tier.COLD, Tier.WARM, Tier.HOT)
+
+_RANKS = {tier: rank for rank, tier in enumerate(BY_RANK)}
+
+
+class SignalKind(StrEnum):
+    """What happened at an account."""
+
+    SITE_CHANGED = "SITE_CHANGED"
+    POSTING = "POSTING"
+    LEAD_SCORE = "LEAD_SCORE"
+    IMPORTED = "IMPORTED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """Something that happened at an account. A repeated id counts once."""
+
+    id: str
+    account: CompanyId
+    kind: SignalKind
+    at: datetime
+    strength: float = 1.0  # 0 to 1
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.id or not self.account:
+            raise PermanentError("a signal needs an id and an account")
+        if not 0.0 <= self.strength <= 1.0:
+            raise PermanentError(f"a signal's strength is 0 to 1, not {self.strength!r}")
+        at = to_utc(self.at, what="a signal's time")
+        if not _MIN_DATE <= at < _MAX_DATE:
+            raise PermanentError(f"a signal's time is in the years 1900 to 8999, not {self.at}")
+        object.__setattr__(self, "at", at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatState:
+    """An account's posture and signals, reduced to a few numbers as of one moment.
+
+    That moment is the first whole number of half-lives since 1970 that is not before any signal.
+    From one such moment to the next the numbers are halved, which rounds nothing, so the order in
+    which signals arrive does not change the peak and hardly changes the mass.
+    """
+
+    posture: float = 0.0
+    peak: float = 0.0  # the strongest signal, faded to `as_of`
+    mass: float = 0.0  # all strengths together, each faded to `as_of`
+    as_of: datetime | None = None  # None: no signal yet
+    latest: tuple[datetime, ...] = ()  # times of the last few signals, newest first
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.posture <= 1.0:
+            raise PermanentError(f"a posture is 0 to 1, not {self.posture!r}")
+        if not 0.0 <= self.peak <= 1.0 or not 0.0 <= self.mass < math.inf:
+            raise PermanentError(f"no signals add up to {self.peak!r} and {self.mass!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factors:
+    """What a score is made of, each 0 to 1."""
+
+    posture_score: float = 0.0
+    signal_recency: float = 0.0
+    signal_volume: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountHeat:
+    """How hot one account is at `computed_at`, and when anything but time last changed it."""
+
+    account: CompanyId
+    score: float  # 0 to 1
+    tier: Tier
+    factors: Factors
+    state: HeatState
+    tier_since: datetime
+    below_since: datetime | None = None
+    computed_at: datetime
+    updated_at: datetime  # of the last signal, posture or tier that changed something
+
+
+class DataLevel(NamedTuple):
+    """One data level of one account. A tuple, because one plan reads a million of them."""
+
+    seen_at: datetime | None = None  # None: no lookup has seen it yet
+    changes: float | None = None  # as if so many changes had been counted …
+    days: float | None = None  # … in so many days; None: seen once, so nothing is known yet
+
+
+class AccountChangeRate(NamedTuple):
+    """The estimates of one account."""
+
+    account: CompanyId
+    surface: DataLevel = DataLevel()
+    deep: DataLevel = DataLevel()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupObservation:
+    """What one lookup found: whether each level had changed since it was last seen.
+
+    None is a level this lookup did not see. The key names the lookup: a repeated key adds nothing.
+    """
+
+    key: str
+    account: CompanyId
+    at: datetime
+    surface: bool | None = None
+    deep: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not self.key or not self.account:
+            raise PermanentError("a look has a key and an account")
+        object.__setattr__(self, "at", to_utc(self.at, what="when a look was made"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,127 +186,9 @@ class AccountColumns:
     tier: NDArray[np.int8]  # by rank
     tier_since: NDArray[np.float64]
     surface_at: NDArray[np.float64]  # when it was last seen; -inf: never
-    surface_changes: NDArray[np.float64]  # as in `core.levels.Facet`; nan: nothing is known yet
+    surface_changes: NDArray[np.float64]  # as in DataLevel; nan: nothing is known yet
     surface_days: NDArray[np.float64]
     deep_at: NDArray[np.float64]
     deep_changes: NDArray[np.float64]
     deep_days: NDArray[np.float64]
     signals: NDArray[np.float64]  # strengths of those since the surface was last seen, together
-
-
-class PullStore(Protocol):
-    """One tenant's signals, heats, change rates and pull plans."""
-
-    async def add_signals(
-        self, signals: Sequence[Signal], *, rule: HeatRule, tiers: TierRule, now: datetime
-    ) -> AddedSignals:
-        """Insert signals and update their accounts' heat as `compute_heat` does. Atomic.
-
-        A known id changes nothing, whatever else the signal contains. Signals may come in any
-        order; one dated after `now` is stored with `now`.
-        """
-        ...
-
-    async def list_signals(self, account: CompanyId, *, limit: int = 100) -> list[Signal]:
-        """Return an account's signals, newest first, then by id."""
-        ...
-
-    async def delete_old_signals(self, *, before: datetime, limit: int = 10_000) -> int:
-        """Delete up to `limit` of the oldest signals before then; return how many.
-
-        Heat is not changed. A deleted signal that is imported again counts again, so `before`
-        should be many half-lives ago.
-        """
-        ...
-
-    async def update_postures(
-        self,
-        postures: Mapping[CompanyId, float],
-        *,
-        rule: HeatRule,
-        tiers: TierRule,
-        now: datetime,
-    ) -> int:
-        """Set these postures as `compute_heat` does; return how many changed. Atomic.
-
-        Adds accounts that have no heat yet. Leaves an account that already has its posture.
-        """
-        ...
-
-    async def update_heats(
-        self, heats: Sequence[AccountHeat], *, expected: Sequence[AccountHeat]
-    ) -> int:
-        """Replace the expected heats, account by account; return how many were replaced. Atomic.
-
-        Leaves an account whose heat is not exactly as expected: it was changed since it was read.
-        Both lists have the same accounts in the same order, each once.
-        """
-        ...
-
-    async def find_heat(self, account: CompanyId) -> AccountHeat | None:
-        """Return an account's heat as last computed, or None."""
-        ...
-
-    async def list_heats(self, *, after: str = "", limit: int = 1000) -> list[AccountHeat]:
-        """Return one page of heats, in the order of their accounts' ids."""
-        ...
-
-    async def list_hottest(self, *, limit: int = 20, tier: Tier | None = None) -> list[AccountHeat]:
-        """Return the hottest accounts, of one tier or of all, by score, then by id."""
-        ...
-
-    async def record_lookups(
-        self, looks: Sequence[LookupObservation], *, rule: ChangeRateRule
-    ) -> int:
-        """Update change rates as `learn_change_rates` does; return how many were new. Atomic.
-
-        A known key changes nothing. Lookups are applied by time, then by key, whatever their order.
-        """
-        ...
-
-    async def list_change_rates(
-        self, *, after: str = "", limit: int = 1000
-    ) -> list[AccountChangeRate]:
-        """Return one page of estimates, in the order of their accounts' ids."""
-        ...
-
-    async def read_columns(self, *, after: str = "", limit: int = 65_536) -> AccountColumns:
-        """Return one page of the accounts that have a heat, with their change rates.
-
-        The same numbers as `list_heats` and `list_change_rates`, fast enough for a million
-        accounts.
-        """
-        ...
-
-    async def delete_old_lookups(self, *, before: datetime, limit: int = 10_000) -> int:
-        """Delete the keys of up to `limit` of the oldest lookups before then; return how many.
-
-        Change rates are not changed.
-        """
-        ...
-
-    async def insert_plan(
-        self, plan: PlanRecord, parts: Sequence[bytes], *, entry: NewEntry | None = None
-    ) -> bool:
-        """Insert a run's plan, its parts in order and its ledger entry; False if it exists.
-
-        Atomic: the plan and the entry are both written or neither is. Raises ConflictError, and
-        changes nothing, when the run has another plan.
-        """
-        ...
-
-    async def find_plan(self, run: str) -> PlanRecord | None:
-        """Return a run's plan, or None."""
-        ...
-
-    async def find_plan_part(self, run: str, number: int) -> bytes | None:
-        """Return one part of a run's plan, counted from 0, or None."""
-        ...
-
-    async def list_plans(self, *, limit: int = 100) -> list[PlanRecord]:
-        """Return the newest plans, by their runs' names."""
-        ...
-
-    async def delete_plans(self, runs: Sequence[str]) -> int:
-        """Delete the plans of these runs with their parts; return how many there were."""
-        ...

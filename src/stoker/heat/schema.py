@@ -6,7 +6,8 @@ a plan for a million accounts reads is two walks along two keys.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -26,11 +27,19 @@ from stoker.db.table import (
     Table,
     enum,
 )
-from stoker.heat.heat import AccountHeat, Factors, HeatState, Signal, SignalKind, to_ticks
-from stoker.heat.model import PlanRecord
-from stoker.heat.tiers import Tier
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from stoker.heat.model import (
+    EPOCH,
+    AccountChangeRate,
+    AccountHeat,
+    DataLevel,
+    Factors,
+    HeatState,
+    PlanRecord,
+    Signal,
+    SignalKind,
+    Tier,
+    to_ticks,
+)
 
 
 def _write_moments(moments: tuple[datetime, ...]) -> str:
@@ -39,11 +48,19 @@ def _write_moments(moments: tuple[datetime, ...]) -> str:
 
 @lru_cache(maxsize=4096)
 def _read_moments(text: str) -> tuple[datetime, ...]:
-    return tuple(_EPOCH + timedelta(microseconds=int(ticks)) for ticks in text.split())
+    return tuple(EPOCH + timedelta(microseconds=int(ticks)) for ticks in text.split())
 
 
 # In microseconds since 1970, newest first.
 _MOMENTS = ColumnType(sqlite="TEXT", postgres="text", write=_write_moments, read=_read_moments)
+
+_SHARE = replace(REAL, accepts="0.0 <= {v} <= 1.0", is_refused_as="no number from 0 to 1")
+
+_SHORT_TEXT = replace(
+    TEXT,
+    accepts="len({v}.encode(errors='surrogatepass')) <= 500",
+    is_refused_as="longer than 500 bytes",
+)
 
 SIGNALS = Table(
     "account_signals",
@@ -53,7 +70,7 @@ SIGNALS = Table(
     Column("kind", enum(SignalKind)),
     Column("at", TIME),
     Column("strength", REAL),
-    Column("source", TEXT),
+    Column("source", _SHORT_TEXT),
     key=["id"],
     indexes=[
         Index("signals_by_account", "account_id, at DESC, id, strength"),
@@ -69,10 +86,10 @@ HEATS = Table(
     AccountHeat,
     Column("account_id", KEY, field="account"),
     Column("tier", enum(Tier, ordered=True)),
-    Column("score", REAL),
-    Column("posture_score", REAL, field="factors.posture_score"),
-    Column("signal_recency", REAL, field="factors.signal_recency"),
-    Column("signal_volume", REAL, field="factors.signal_volume"),
+    Column("score", _SHARE),
+    Column("posture_score", _SHARE, field="factors.posture_score"),
+    Column("signal_recency", _SHARE, field="factors.signal_recency"),
+    Column("signal_volume", _SHARE, field="factors.signal_volume"),
     Column("posture", REAL, field="state.posture"),
     Column("peak", REAL, field="state.peak"),
     Column("mass", REAL, field="state.mass"),
@@ -91,17 +108,18 @@ HEATS = Table(
     fill=70,
 )
 
-CHANGE_RATES: Table[Any] = Table(
+CHANGE_RATES = Table(
     "account_beliefs",
-    None,
-    Column("account_id", KEY),
-    Column("surface_at", REPEATED_TIME, null=True),
-    Column("surface_changes", REAL, null=True),
-    Column("surface_days", REAL, null=True),
-    Column("deep_at", REPEATED_TIME, null=True),
-    Column("deep_changes", REAL, null=True),
-    Column("deep_days", REAL, null=True),
+    AccountChangeRate,
+    Column("account_id", KEY, field="account"),
+    Column("surface_at", REPEATED_TIME, field="surface.seen_at", null=True),
+    Column("surface_changes", REAL, field="surface.changes", null=True),
+    Column("surface_days", REAL, field="surface.days", null=True),
+    Column("deep_at", REPEATED_TIME, field="deep.seen_at", null=True),
+    Column("deep_changes", REAL, field="deep.changes", null=True),
+    Column("deep_days", REAL, field="deep.days", null=True),
     key=["account_id"],
+    nested={"surface": DataLevel, "deep": DataLevel},
     since=8,
     what="the change rates of",
     grants="SELECT, INSERT, UPDATE",
@@ -125,7 +143,7 @@ PLANS = Table(
     PlanRecord,
     Column("run", KEY),
     Column("at", TIME),
-    Column("policy", TEXT),
+    Column("policy", _SHORT_TEXT),
     Column("header", JSON_OBJECT),
     key=["run"],
     since=8,

@@ -19,8 +19,7 @@ from stoker.accounts.model import Bucket, CompanyId, CompanyRecord, LeadScore
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.base.types import Depth, Json, clean_text, to_utc
 from stoker.crawl.model import SiteVisit, VisitOutcome
-from stoker.heat.beliefs import LookupObservation
-from stoker.heat.heat import Signal, SignalKind
+from stoker.heat.model import LookupObservation, Signal, SignalKind
 
 SIGNAL_COLUMNS = ("account", "at", "strength", "source", "id")
 

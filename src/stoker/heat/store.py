@@ -7,63 +7,55 @@ it back, or raise before anything is written.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import groupby
+from math import fsum
+from operator import attrgetter
 from typing import Any
 
+import numpy as np
+
 from stoker.accounts.model import CompanyId
-from stoker.accounts.row_checks import validate_company_id, validate_run_name
 from stoker.base.errors import ConflictError, PermanentError
-from stoker.base.jsontools import compact_json
-from stoker.base.types import TenantId, to_utc
-from stoker.db.codec import validate_json, validate_text
-from stoker.db.database import Database, Transaction, split_into_batches, to_db_time
-from stoker.db.values import MAX_KEY_BYTES, validate_key
-from stoker.heat.beliefs import AccountChangeRate, LookupObservation, learn_change_rates
-from stoker.heat.columns import (
-    CHANGE_RATE_FIELDS,
-    HEAT_FIELDS,
-    PLAN_FIELDS,
-    SIGNAL_FIELDS,
-    STATE_FIELDS,
-    parse_change_rate_row,
-    parse_heat_row,
-    parse_plan_row,
-    parse_signal_row,
-    to_account_columns,
-    to_change_rate_row,
-    to_heat_row,
-    to_signal_row,
-)
-from stoker.heat.heat import (
+from stoker.base.types import to_utc
+from stoker.db.codec import validate_text
+from stoker.db.database import Database, Transaction, from_db_time, split_into_batches, to_db_time
+from stoker.heat.beliefs import learn_change_rates
+from stoker.heat.heat import clamp_signal_date, compute_heats, new_account_heat
+from stoker.heat.model import (
+    EPOCH,
+    AccountChangeRate,
+    AccountColumns,
     AccountHeat,
+    AddedSignals,
+    LookupObservation,
+    PlanRecord,
     Signal,
-    clamp_signal_date,
-    compute_heats,
-    new_account_heat,
+    Tier,
 )
-from stoker.heat.model import AccountColumns, AddedSignals, PlanRecord
+from stoker.heat.schema import CHANGE_RATES, HEATS, LOOKUPS, PLAN_PARTS, PLANS, SIGNALS
 from stoker.heat.settings import ChangeRateRule, HeatRule, TierRule
-from stoker.heat.tiers import Tier
 from stoker.ledger.chain import NewEntry
 from stoker.ledger.store import append_entries
 
-MAX_PART_BYTES = 64 * 2**20  # bytes
+MAX_PART_BYTES = 64 * 2**20
+
+_DAY = timedelta(days=1)
+
+_RANKS = {tier.value: tier.rank for tier in Tier}
+
+_NO_LEVELS = (None,) * 6  # as learned about an account
 
 
 def validate_signals(signals: Iterable[Signal], *, now: datetime) -> dict[str, Signal]:
-    """Return signals by id as a store gives them back; of two with one id the first counts."""
+    """Return signals by id, dated no later than `now`; of two with one id the first counts."""
     now = to_utc(now)
     valid: dict[str, Signal] = {}
     for signal in signals:
-        validate_key(signal.id, what="a signal's id")
-        validate_company_id(signal.account)
-        if len(validate_text(signal.source, what="a signal's source").encode()) > MAX_KEY_BYTES:
-            raise PermanentError(
-                f"a signal's source is longer than {MAX_KEY_BYTES} bytes; nothing was written"
-            )
+        SIGNALS.to_row(signal)
         valid.setdefault(signal.id, clamp_signal_date(signal, now=now))
     return valid
 
@@ -71,8 +63,7 @@ def validate_signals(signals: Iterable[Signal], *, now: datetime) -> dict[str, S
 def validate_postures(postures: Mapping[CompanyId, float]) -> dict[CompanyId, float]:
     """Return postures in the order of their accounts' ids."""
     for account, posture in postures.items():
-        validate_company_id(account)
-        _check_share(posture, what="a posture")
+        HEATS.encode(account_id=account, posture_score=posture)
     return {account: float(postures[account]) for account in sorted(postures)}
 
 
@@ -85,70 +76,31 @@ def validate_heats(
         raise PermanentError(
             "heats are put in place of those of the same accounts, each once; nothing was written"
         )
-    # What is expected is compared and never written, so it may say anything.
-    pairs = zip(map(_validate_heat, heats), expected, strict=True)
-    return sorted(pairs, key=lambda pair: pair[0].account)
+    return sorted(zip(heats, expected, strict=True), key=lambda pair: pair[0].account)
 
 
-def validate_lookups(looks: Iterable[LookupObservation]) -> dict[str, LookupObservation]:
+def validate_lookups(lookups: Iterable[LookupObservation]) -> dict[str, LookupObservation]:
     """Return lookups by their keys; of two with one key the first counts."""
     valid: dict[str, LookupObservation] = {}
-    for look in looks:
-        validate_key(look.key, what="a look's key")
-        validate_company_id(look.account)
-        valid.setdefault(look.key, look)
+    for lookup in lookups:
+        LOOKUPS.to_row(lookup)
+        CHANGE_RATES.encode(account_id=lookup.account)
+        valid.setdefault(lookup.key, lookup)
     return valid
 
 
 def validate_plan(plan: PlanRecord, parts: Sequence[bytes]) -> PlanRecord:
-    """Return what was decided for a run as a store gives it back."""
-    validate_run_name(plan.run)
-    validate_key(plan.policy, what="a plan's policy")
+    """Return a run's plan as the store reads it back."""
     if any(len(part) > MAX_PART_BYTES for part in parts):
         raise PermanentError(
             f"a part of a plan has at most {MAX_PART_BYTES} bytes; make it smaller"
         )
-    at = to_utc(plan.at, what="when a plan was made")
-    return replace(plan, at=at, header=validate_json(dict(plan.header), what="a plan's header"))
+    return PLANS.store(plan)
 
 
 def build_plan_conflict(run: str) -> ConflictError:
     """Return what is raised when a run would decide twice."""
     return ConflictError(f"another plan of run {run} is saved already; nothing was written")
-
-
-def _validate_heat(heat: AccountHeat) -> AccountHeat:
-    validate_company_id(heat.account)
-    state, factors = heat.state, heat.factors
-    for share in (factors.posture_score, factors.signal_recency, factors.signal_volume):
-        _check_share(share, what="a factor")
-    _check_share(heat.score, what="a score")
-    moments = [heat.tier_since, heat.computed_at, heat.updated_at, *state.latest]
-    moments += [moment for moment in (heat.below_since, state.as_of) if moment]
-    if all(moment.tzinfo is UTC for moment in moments):  # as a store gave them, a million times
-        return heat
-    state = replace(
-        state,
-        as_of=_to_utc(state.as_of, what="the moment of a heat's state"),
-        latest=tuple(to_utc(at, what="a signal's time") for at in state.latest),
-    )
-    return replace(
-        heat,
-        state=state,
-        tier_since=to_utc(heat.tier_since, what="when a tier began"),
-        below_since=_to_utc(heat.below_since, what="when a score fell"),
-        computed_at=to_utc(heat.computed_at, what="when a heat was computed"),
-        updated_at=to_utc(heat.updated_at, what="when a heat changed"),
-    )
-
-
-def _check_share(number: float, *, what: str) -> None:
-    if not 0.0 <= number <= 1.0:
-        raise PermanentError(f"{what} is 0 to 1, not {number!r}; nothing was written")
-
-
-def _to_utc(moment: datetime | None, *, what: str) -> datetime | None:
-    return None if moment is None else to_utc(moment, what=what)
 
 
 # A transaction locks such a row to have the heats, or the change rates, to itself.
@@ -157,115 +109,60 @@ INSERT INTO account_marks (tenant_id, name, at) VALUES (:tenant, :name, NULL)
 ON CONFLICT (tenant_id, name) DO UPDATE SET at = account_marks.at
 """
 
-_HEAT_NAMES, _CHANGE_RATE_NAMES = HEAT_FIELDS.split(", "), CHANGE_RATE_FIELDS.split(", ")
-
-_SAME_OPERATORS = dict.fromkeys(
-    ("as_of", "below_since"), "IS NOT DISTINCT FROM"
-)  # they may be missing
-
 SELECT_KNOWN_SIGNALS = """
 SELECT s.id FROM asked JOIN account_signals s ON s.tenant_id = :tenant AND s.id = asked.id
-"""
-
-INSERT_SIGNAL = (
-    f"INSERT INTO account_signals (tenant_id, {SIGNAL_FIELDS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
-
-SELECT_SIGNALS = f"""
-SELECT {SIGNAL_FIELDS} FROM account_signals WHERE tenant_id = :tenant AND account_id = :account
-ORDER BY at DESC, id LIMIT :limit
-"""
-
-DELETE_OLD_SIGNALS = """
-DELETE FROM account_signals WHERE tenant_id = :tenant AND id IN (
-    SELECT id FROM account_signals WHERE tenant_id = :tenant AND at < :before
-    ORDER BY at, id LIMIT :limit)
-"""
-
-UPSERT_HEAT = f"""
-INSERT INTO account_heats (tenant_id, {HEAT_FIELDS}) VALUES (?, {", ".join("?" * len(_HEAT_NAMES))})
-ON CONFLICT (tenant_id, account_id) DO UPDATE SET
-    {", ".join(f"{name} = excluded.{name}" for name in _HEAT_NAMES[1:])}
-"""
-
-UPDATE_HEAT_IF_UNCHANGED = f"""
-UPDATE account_heats SET {", ".join(f"{name} = ?" for name in _HEAT_NAMES[1:])}
-WHERE tenant_id = ? AND {
-    " AND ".join(f"{name} {_SAME_OPERATORS.get(name, '=')} ?" for name in _HEAT_NAMES)
-}
-"""
-
-SELECT_HEATS_OF = f"""
-SELECT h.{HEAT_FIELDS.replace(", ", ", h.")}
-FROM asked JOIN account_heats h ON h.tenant_id = :tenant AND h.account_id = asked.id
-"""
-
-SELECT_HEATS = f"""
-SELECT {HEAT_FIELDS} FROM account_heats WHERE tenant_id = :tenant AND account_id > :after
-ORDER BY account_id LIMIT :limit
-"""
-
-SELECT_HOTTEST = f"""
-SELECT {HEAT_FIELDS} FROM account_heats WHERE tenant_id = :tenant AND tier = :tier
-ORDER BY score DESC, account_id LIMIT :limit
 """
 
 SELECT_KNOWN_LOOKUPS = """
 SELECT l.key FROM asked JOIN looks_learned l ON l.tenant_id = :tenant AND l.key = asked.id
 """
 
-INSERT_LOOKUP = "INSERT INTO looks_learned (tenant_id, key, at) VALUES (?, ?, ?)"
-
 SELECT_TIERS = """
 SELECT h.account_id, h.tier
 FROM asked JOIN account_heats h ON h.tenant_id = :tenant AND h.account_id = asked.id
 """
 
-SELECT_CHANGE_RATES_OF = f"""
-SELECT b.{CHANGE_RATE_FIELDS.replace(", ", ", b.")}
-FROM asked JOIN account_beliefs b ON b.tenant_id = :tenant AND b.account_id = asked.id
+_HEAT_NAMES = HEATS.names.split(", ")
+
+_MAY_BE_MISSING = ("as_of", "below_since")
+
+UPDATE_HEAT_IF_UNCHANGED = f"""
+UPDATE account_heats SET {", ".join(f"{name} = ?" for name in _HEAT_NAMES[1:])}
+WHERE tenant_id = ? AND {
+    " AND ".join(
+        f"{name} {'IS NOT DISTINCT FROM' if name in _MAY_BE_MISSING else '='} ?"
+        for name in _HEAT_NAMES
+    )
+}
 """
 
-UPSERT_CHANGE_RATE = f"""
-INSERT INTO account_beliefs (tenant_id, {CHANGE_RATE_FIELDS}) VALUES (?, {
-    ", ".join("?" * len(_CHANGE_RATE_NAMES))
-})
-ON CONFLICT (tenant_id, account_id) DO UPDATE SET
-    {", ".join(f"{name} = excluded.{name}" for name in _CHANGE_RATE_NAMES[1:])}
-"""
+# Conditions that an index serves without sorting.
+PAGE = "account_id > :after ORDER BY account_id LIMIT :limit"
 
-SELECT_CHANGE_RATES = f"""
-SELECT {CHANGE_RATE_FIELDS} FROM account_beliefs WHERE tenant_id = :tenant AND account_id > :after
-ORDER BY account_id LIMIT :limit
-"""
+HOTTEST = "tier = :tier ORDER BY score DESC, account_id LIMIT :limit"
+
+NEWEST_SIGNALS = "account_id = :account_id ORDER BY at DESC, id LIMIT :limit"
+
+NEWEST_PLANS = "TRUE ORDER BY run DESC LIMIT :limit"
 
 # Three walks, put together here: a planner that has not counted the rows may join them so that
 # each is compared with all others.
 SELECT_STATES = f"""
-SELECT {STATE_FIELDS} FROM account_heats WHERE tenant_id = :tenant AND account_id > :after
-ORDER BY account_id LIMIT :limit
+SELECT account_id, score, posture, tier, tier_since FROM account_heats
+WHERE tenant_id = :tenant AND {PAGE}
 """
 
 _IN_PAGE = "WHERE tenant_id = :tenant AND account_id > :after AND account_id <= :last"
 
-SELECT_PAGE_CHANGE_RATES = f"SELECT {CHANGE_RATE_FIELDS} FROM account_beliefs {_IN_PAGE}"
+SELECT_PAGE_CHANGE_RATES = f"SELECT {CHANGE_RATES.names} FROM account_beliefs {_IN_PAGE}"
 
 SELECT_PAGE_SIGNALS = f"SELECT account_id, at, strength FROM account_signals {_IN_PAGE}"
 
-DELETE_OLD_LOOKUPS = """
-DELETE FROM looks_learned WHERE tenant_id = :tenant AND key IN (
-    SELECT key FROM looks_learned WHERE tenant_id = :tenant AND at < :before
-    ORDER BY at, key LIMIT :limit)
+DELETE_OLD = """
+DELETE FROM {table} WHERE tenant_id = :tenant AND {key} IN (
+    SELECT {key} FROM {table} WHERE tenant_id = :tenant AND at < :before
+    ORDER BY at, {key} LIMIT :limit)
 """
-
-INSERT_PLAN = f"""
-INSERT INTO pull_plans (tenant_id, {PLAN_FIELDS}) VALUES (:tenant, :run, :at, :policy, :header)
-ON CONFLICT DO NOTHING
-"""
-
-INSERT_PLAN_PART = "INSERT INTO pull_plan_parts (tenant_id, run, number, part) VALUES (?, ?, ?, ?)"
-
-SELECT_PLAN = f"SELECT {PLAN_FIELDS} FROM pull_plans WHERE tenant_id = :tenant AND run = :run"
 
 SELECT_PLAN_PARTS = """
 SELECT part FROM pull_plan_parts WHERE tenant_id = :tenant AND run = :run ORDER BY number
@@ -275,61 +172,57 @@ SELECT_PLAN_PART = """
 SELECT part FROM pull_plan_parts WHERE tenant_id = :tenant AND run = :run AND number = :number
 """
 
-SELECT_PLANS = (
-    f"SELECT {PLAN_FIELDS} FROM pull_plans WHERE tenant_id = :tenant ORDER BY run DESC LIMIT :limit"
-)
-
 DELETE_PLAN_PARTS = "DELETE FROM pull_plan_parts WHERE tenant_id = ? AND run = ?"
 
 DELETE_PLAN = "DELETE FROM pull_plans WHERE tenant_id = ? AND run = ?"
 
 
-class SqlPullStore:
-    """An `AttentionStore` in the tables of heat and pulls."""
+class HeatStore:
+    """One tenant's signals, heats, change rates and pull plans. Every verb is atomic."""
 
-    def __init__(self, database: Database, tenant: TenantId) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._tenant = tenant
 
     async def add_signals(
         self, signals: Sequence[Signal], *, rule: HeatRule, tiers: TierRule, now: datetime
     ) -> AddedSignals:
+        """Insert signals and update their accounts' heat as `compute_heat` does.
+
+        A known id changes nothing, whatever else the signal contains. Signals may come in any
+        order; one dated after `now` is stored with `now`.
+        """
         now, valid = to_utc(now), validate_signals(signals, now=now)
 
         def add(tx: Transaction) -> AddedSignals:
-            self._lock(tx, "heats")
-            known = {one for (one,) in self._select_some(tx, SELECT_KNOWN_SIGNALS, sorted(valid))}
+            _lock(tx, "heats")
+            known = {one for (one,) in _select_in(tx, SELECT_KNOWN_SIGNALS, sorted(valid))}
             new = [signal for one, signal in valid.items() if one not in known]
+            account = attrgetter("account")
             by_account = {
-                account: list(some)
-                for account, some in groupby(
-                    sorted(new, key=lambda signal: signal.account),
-                    key=lambda signal: signal.account,
-                )
+                one: list(some) for one, some in groupby(sorted(new, key=account), key=account)
             }
-            before = self._select_heats(tx, by_account)
-            moving = [
-                before.get(account) or new_account_heat(account, now=now) for account in by_account
-            ]
+            moving = _find_or_create_heats(tx, by_account, now)
             heats = compute_heats(moving, signals=by_account, now=now, rule=rule, tiers=tiers)
-            in_order = sorted(new, key=lambda signal: signal.id)
-            tx.execute_many(
-                INSERT_SIGNAL, [(self._tenant, *to_signal_row(one)) for one in in_order]
-            )
-            self._upsert_heats(tx, heats)
+            SIGNALS.insert_new(tx, new)
+            HEATS.save(tx, heats)
             return AddedSignals(new=len(new), known=len(signals) - len(new), heats=tuple(heats))
 
         return await self._database.write(add) if valid else AddedSignals()
 
     async def list_signals(self, account: CompanyId, *, limit: int = 100) -> list[Signal]:
-        validate_company_id(account)
-        rows = await self._database.read(
-            lambda tx: tx.query(SELECT_SIGNALS, tenant=self._tenant, account=account, limit=limit)
+        """Return an account's signals, newest first, then by id."""
+        wanted = SIGNALS.encode(account_id=account)
+        return await self._database.read(
+            lambda tx: SIGNALS.find(tx, NEWEST_SIGNALS, limit=limit, **wanted)
         )
-        return [parse_signal_row(row) for row in rows]
 
     async def delete_old_signals(self, *, before: datetime, limit: int = 10_000) -> int:
-        return await self._delete_old(DELETE_OLD_SIGNALS, before, limit)
+        """Delete up to `limit` of the oldest signals before then; return how many.
+
+        Heat is not changed. A deleted signal that is imported again counts again, so `before`
+        should be many half-lives ago.
+        """
+        return await self._delete_old("account_signals", "id", before, limit)
 
     async def update_postures(
         self,
@@ -339,18 +232,22 @@ class SqlPullStore:
         tiers: TierRule,
         now: datetime,
     ) -> int:
+        """Set these postures as `compute_heat` does; return how many changed.
+
+        Adds accounts that have no heat yet. Leaves an account that already has its posture.
+        """
         now, valid = to_utc(now), validate_postures(postures)
 
         def put(tx: Transaction) -> int:
-            self._lock(tx, "heats")
-            before = self._select_heats(tx, valid)
+            _lock(tx, "heats")
+            known = {heat.account: heat for heat in HEATS.find_in(tx, "account_id", list(valid))}
             moving = [
-                before.get(account) or new_account_heat(account, now=now)
+                known.get(account) or new_account_heat(account, now=now)
                 for account, posture in valid.items()
-                if account not in before or before[account].state.posture != posture
+                if account not in known or known[account].state.posture != posture
             ]
             moved = compute_heats(moving, postures=valid, now=now, rule=rule, tiers=tiers)
-            self._upsert_heats(tx, moved)
+            HEATS.save(tx, moved)
             return len(moved)
 
         return await self._database.write(put) if valid else 0
@@ -358,57 +255,68 @@ class SqlPullStore:
     async def update_heats(
         self, heats: Sequence[AccountHeat], *, expected: Sequence[AccountHeat]
     ) -> int:
-        rows = [
-            (*to_heat_row(heat)[1:], self._tenant, *to_heat_row(seen))
-            for heat, seen in validate_heats(heats, expected=expected)
-        ]
+        """Replace the expected heats, account by account; return how many were replaced.
+
+        Leaves an account whose heat is not exactly as expected: it was changed since it was read.
+        Both lists have the same accounts in the same order, each once.
+        """
+        pairs = validate_heats(heats, expected=expected)
 
         def put(tx: Transaction) -> int:
-            self._lock(tx, "heats")
-            return tx.execute_many(UPDATE_HEAT_IF_UNCHANGED, rows)
+            _lock(tx, "heats")
+            return tx.execute_many(
+                UPDATE_HEAT_IF_UNCHANGED,
+                [(*HEATS.to_row(heat)[1:], tx.tenant, *HEATS.to_row(seen)) for heat, seen in pairs],
+            )
 
-        return await self._database.write(put) if rows else 0
+        return await self._database.write(put) if pairs else 0
 
     async def find_heat(self, account: CompanyId) -> AccountHeat | None:
-        validate_company_id(account)
-        heats = await self._database.read(lambda tx: self._select_heats(tx, [account]))
-        return heats.get(account)
+        """Return an account's heat as last computed, or None."""
+        wanted = HEATS.encode(account_id=account)
+        heats = await self._database.read(
+            lambda tx: HEATS.find(tx, "account_id = :account_id", **wanted)
+        )
+        return heats[0] if heats else None
 
     async def list_heats(self, *, after: str = "", limit: int = 1000) -> list[AccountHeat]:
-        return [parse_heat_row(row) for row in await self._select_page(SELECT_HEATS, after, limit)]
+        """Return one page of heats, in the order of their accounts' ids."""
+        validate_text(after, what="an account's id")
+        return await self._database.read(lambda tx: HEATS.find(tx, PAGE, after=after, limit=limit))
 
     async def list_hottest(self, *, limit: int = 20, tier: Tier | None = None) -> list[AccountHeat]:
-        wanted = [tier] if tier else list(Tier)
+        """Return the hottest accounts, of one tier or of all, by score, then by id."""
 
-        def find(tx: Transaction) -> list[tuple[Any, ...]]:
-            rows: list[tuple[Any, ...]] = []
-            for one in wanted:
-                rows += tx.query(SELECT_HOTTEST, tenant=self._tenant, tier=one.value, limit=limit)
-            return rows
+        def find(tx: Transaction) -> list[AccountHeat]:
+            return [
+                heat
+                for one in ([tier] if tier else Tier)
+                for heat in HEATS.find(tx, HOTTEST, tier=one.value, limit=limit)
+            ]
 
-        heats = [parse_heat_row(row) for row in await self._database.read(find)]
+        heats = await self._database.read(find)
         return sorted(heats, key=lambda heat: (-heat.score, heat.account))[:limit]
 
     async def record_lookups(
-        self, looks: Sequence[LookupObservation], *, rule: ChangeRateRule
+        self, lookups: Sequence[LookupObservation], *, rule: ChangeRateRule
     ) -> int:
-        valid = validate_lookups(looks)
+        """Update change rates as `learn_change_rates` does; return how many lookups were new.
+
+        A known key changes nothing. Lookups are applied by time, then by key, whatever their order.
+        """
+        valid = validate_lookups(lookups)
 
         def learn(tx: Transaction) -> int:
-            self._lock(tx, "beliefs")
-            known = {key for (key,) in self._select_some(tx, SELECT_KNOWN_LOOKUPS, sorted(valid))}
-            new = {key: valid[key] for key in sorted(valid) if key not in known}
-            accounts = sorted({look.account for look in new.values()})
-            tiers = {one: Tier(tier) for one, tier in self._select_some(tx, SELECT_TIERS, accounts)}
-            before = {
-                row[0]: parse_change_rate_row(row)
-                for row in self._select_some(tx, SELECT_CHANGE_RATES_OF, accounts)
-            }
-            after = learn_change_rates(new.values(), known=before, tiers=tiers, rule=rule)
-            rows = [(self._tenant, key, to_db_time(look.at)) for key, look in new.items()]
-            tx.execute_many(INSERT_LOOKUP, rows)
-            moved = [(self._tenant, *to_change_rate_row(after[one])) for one in accounts]
-            tx.execute_many(UPSERT_CHANGE_RATE, moved)
+            _lock(tx, "beliefs")
+            known = {key for (key,) in _select_in(tx, SELECT_KNOWN_LOOKUPS, sorted(valid))}
+            new = [lookup for key, lookup in valid.items() if key not in known]
+            accounts = sorted({lookup.account for lookup in new})
+            tiers = {one: Tier(tier) for one, tier in _select_in(tx, SELECT_TIERS, accounts)}
+            rates = CHANGE_RATES.find_in(tx, "account_id", accounts)
+            before = {rate.account: rate for rate in rates}
+            after = learn_change_rates(new, known=before, tiers=tiers, rule=rule)
+            LOOKUPS.insert_new(tx, new)
+            CHANGE_RATES.save(tx, after.values())
             return len(new)
 
         return await self._database.write(learn) if valid else 0
@@ -416,46 +324,53 @@ class SqlPullStore:
     async def list_change_rates(
         self, *, after: str = "", limit: int = 1000
     ) -> list[AccountChangeRate]:
-        return [
-            parse_change_rate_row(row)
-            for row in await self._select_page(SELECT_CHANGE_RATES, after, limit)
-        ]
+        """Return one page of change rates, in the order of their accounts' ids."""
+        validate_text(after, what="an account's id")
+        return await self._database.read(
+            lambda tx: CHANGE_RATES.find(tx, PAGE, after=after, limit=limit)
+        )
 
     async def read_columns(self, *, after: str = "", limit: int = 65_536) -> AccountColumns:
+        """Return one page of the accounts that have a heat, with their change rates.
+
+        The same numbers as `list_heats` and `list_change_rates`, fast enough for a million
+        accounts.
+        """
         validate_text(after, what="an account's id")
 
-        def look(tx: Transaction) -> AccountColumns:
-            rows = tx.query(SELECT_STATES, tenant=self._tenant, after=after, limit=limit)
-            these = {"after": after, "last": rows[-1][0] if rows else after}
-            beliefs = tx.query(SELECT_PAGE_CHANGE_RATES, tenant=self._tenant, **these)
-            return to_account_columns(
-                rows, beliefs, tx.query(SELECT_PAGE_SIGNALS, tenant=self._tenant, **these)
-            )
+        def read(tx: Transaction) -> AccountColumns:
+            rows = tx.query(SELECT_STATES, after=after, limit=limit)
+            page = {"after": after, "last": rows[-1][0] if rows else after}
+            rates = tx.query(SELECT_PAGE_CHANGE_RATES, **page)
+            return to_account_columns(rows, rates, tx.query(SELECT_PAGE_SIGNALS, **page))
 
-        return await self._database.read(look)
+        return await self._database.read(read)
 
     async def delete_old_lookups(self, *, before: datetime, limit: int = 10_000) -> int:
-        return await self._delete_old(DELETE_OLD_LOOKUPS, before, limit)
+        """Delete the keys of up to `limit` of the oldest lookups before then; return how many.
+
+        Change rates are not changed.
+        """
+        return await self._delete_old("looks_learned", "key", before, limit)
 
     async def insert_plan(
         self, plan: PlanRecord, parts: Sequence[bytes], *, entry: NewEntry | None = None
     ) -> bool:
+        """Insert a run's plan, its parts in order and its ledger entry; False if it exists.
+
+        The plan and the entry are both written or neither is. Raises ConflictError, and changes
+        nothing, when the run has another plan.
+        """
         record, parts = validate_plan(plan, parts), list(map(bytes, parts))
-        header = compact_json(record.header)
 
         def insert(tx: Transaction) -> bool:
-            key = {"tenant": self._tenant, "run": record.run}
-            if tx.execute(
-                INSERT_PLAN, **key, at=to_db_time(record.at), policy=record.policy, header=header
-            ):
-                rows = [
-                    (self._tenant, record.run, number, part) for number, part in enumerate(parts)
-                ]
-                tx.execute_many(INSERT_PLAN_PART, rows)
+            if PLANS.insert_new(tx, [record]):
+                rows = [(tx.tenant, record.run, number, part) for number, part in enumerate(parts)]
+                tx.execute_many(PLAN_PARTS.insert, rows)
                 append_entries(tx, [entry] if entry else [])
                 return True
-            known = [parse_plan_row(row) for row in tx.query(SELECT_PLAN, **key)]
-            known_parts = [part for (part,) in tx.query(SELECT_PLAN_PARTS, **key)]
+            known = PLANS.find(tx, "run = :run", run=record.run)
+            known_parts = [part for (part,) in tx.query(SELECT_PLAN_PARTS, run=record.run)]
             if known != [record] or known_parts != parts:
                 raise build_plan_conflict(record.run)
             return False
@@ -463,62 +378,93 @@ class SqlPullStore:
         return await self._database.write(insert)
 
     async def find_plan(self, run: str) -> PlanRecord | None:
-        validate_run_name(run)
-        rows = await self._database.read(
-            lambda tx: tx.query(SELECT_PLAN, tenant=self._tenant, run=run)
-        )
-        return parse_plan_row(rows[0]) if rows else None
+        """Return a run's plan, or None."""
+        key = PLANS.encode(run=run)
+        plans = await self._database.read(lambda tx: PLANS.find(tx, "run = :run", **key))
+        return plans[0] if plans else None
 
     async def find_plan_part(self, run: str, number: int) -> bytes | None:
-        validate_run_name(run)
-        rows = await self._database.read(
-            lambda tx: tx.query(SELECT_PLAN_PART, tenant=self._tenant, run=run, number=number)
-        )
+        """Return one part of a run's plan, counted from 0, or None."""
+        key = PLAN_PARTS.encode(run=run, number=number)
+        rows = await self._database.read(lambda tx: tx.query(SELECT_PLAN_PART, **key))
         return rows[0][0] if rows else None
 
     async def list_plans(self, *, limit: int = 100) -> list[PlanRecord]:
-        rows = await self._database.read(
-            lambda tx: tx.query(SELECT_PLANS, tenant=self._tenant, limit=limit)
-        )
-        return [parse_plan_row(row) for row in rows]
+        """Return the newest plans, by their runs' names."""
+        return await self._database.read(lambda tx: PLANS.find(tx, NEWEST_PLANS, limit=limit))
 
     async def delete_plans(self, runs: Sequence[str]) -> int:
-        rows = [(self._tenant, run) for run in sorted(set(map(validate_run_name, runs)))]
+        """Delete the plans of these runs with their parts; return how many there were."""
+        keys = sorted({PLANS.encode(run=run)["run"] for run in runs}, key=str)
 
-        def drop(tx: Transaction) -> int:
+        def delete(tx: Transaction) -> int:
+            rows = [(tx.tenant, run) for run in keys]
             tx.execute_many(DELETE_PLAN_PARTS, rows)
             return tx.execute_many(DELETE_PLAN, rows)
 
-        return await self._database.write(drop) if rows else 0
+        return await self._database.write(delete) if keys else 0
 
-    def _lock(self, tx: Transaction, name: str) -> None:
-        tx.execute(LOCK_MARK, tenant=self._tenant, name=name)
+    async def _delete_old(self, table: str, key: str, before: datetime, limit: int) -> int:
+        query, end = DELETE_OLD.format(table=table, key=key), to_db_time(before)
+        return await self._database.write(lambda tx: tx.execute(query, before=end, limit=limit))
 
-    def _select_some(
-        self, tx: Transaction, query: str, ids: Sequence[str]
-    ) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = []
-        for question, some in split_into_batches(query, ids):
-            rows += tx.query(question, tenant=self._tenant, **some)
-        return rows
 
-    def _select_heats(
-        self, tx: Transaction, accounts: Iterable[CompanyId]
-    ) -> dict[CompanyId, AccountHeat]:
-        heats = map(parse_heat_row, self._select_some(tx, SELECT_HEATS_OF, list(accounts)))
-        return {heat.account: heat for heat in heats}
+def _lock(tx: Transaction, name: str) -> None:
+    tx.execute(LOCK_MARK, name=name)
 
-    def _upsert_heats(self, tx: Transaction, heats: Sequence[AccountHeat]) -> None:
-        tx.execute_many(UPSERT_HEAT, [(self._tenant, *to_heat_row(heat)) for heat in heats])
 
-    async def _select_page(self, query: str, after: str, limit: int) -> list[tuple[Any, ...]]:
-        validate_text(after, what="an account's id")
-        return await self._database.read(
-            lambda tx: tx.query(query, tenant=self._tenant, after=after, limit=limit)
-        )
+def _select_in(tx: Transaction, query: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+    return [
+        row for batch, some in split_into_batches(query, ids) for row in tx.query(batch, **some)
+    ]
 
-    async def _delete_old(self, query: str, before: datetime, limit: int) -> int:
-        end = to_db_time(before)
-        return await self._database.write(
-            lambda tx: tx.execute(query, tenant=self._tenant, before=end, limit=limit)
-        )
+
+def _find_or_create_heats(
+    tx: Transaction, accounts: Iterable[CompanyId], now: datetime
+) -> list[AccountHeat]:
+    wanted = list(accounts)
+    known = {heat.account: heat for heat in HEATS.find_in(tx, "account_id", wanted)}
+    return [known.get(account) or new_account_heat(account, now=now) for account in wanted]
+
+
+def to_account_columns(
+    states: Sequence[tuple[Any, ...]],
+    rates: Iterable[tuple[Any, ...]],
+    signals: Iterable[tuple[Any, ...]],
+) -> AccountColumns:
+    """Return accounts in columns, from rows of heats, of change rates and of signals in any order.
+
+    A state is an account's id, score, posture, tier and since when it is in it; a signal is its
+    account, time and strength. Signals of other accounts are passed over.
+    """
+    levels = {account: rest for account, *rest in rates}
+    since: defaultdict[str, list[float]] = defaultdict(list)
+    for account, at, strength in signals:
+        seen_at = levels[account][0] if account in levels else None
+        if seen_at is None or at > seen_at:
+            since[account].append(strength)
+    accounts, score, posture, tier, tier_since = zip(*states, strict=True) if states else ((),) * 5
+    learned = [levels.get(account, _NO_LEVELS) for account in accounts]
+    surface_at, changes, days, deep_at, deep_changes, deep_days = (
+        zip(*learned, strict=True) if learned else ((),) * 6
+    )
+    return AccountColumns(
+        accounts=list(accounts),
+        heat=np.array(score, np.float64),
+        posture=np.array(posture, np.float64),
+        tier=np.array([_RANKS[one] for one in tier], np.int8),
+        tier_since=np.array([_to_days(at) for at in tier_since], np.float64),
+        surface_at=np.array([_to_days(at) for at in surface_at], np.float64),
+        surface_changes=np.array(changes, np.float64),
+        surface_days=np.array(days, np.float64),
+        deep_at=np.array([_to_days(at) for at in deep_at], np.float64),
+        deep_changes=np.array(deep_changes, np.float64),
+        deep_days=np.array(deep_days, np.float64),
+        # Summed exactly, so that the order in which a database returns them makes no difference.
+        signals=np.array([fsum(since.get(account, ())) for account in accounts], np.float64),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _to_days(at: str | datetime | None) -> float:
+    return -np.inf if at is None else (from_db_time(at) - EPOCH) / _DAY

@@ -12,10 +12,10 @@ from stoker.accounts.model import Candidate, CompanyId, LeadScore
 from stoker.base.clock import Clock
 from stoker.context import TenantStores
 from stoker.heat.heat import score_heats
-from stoker.heat.model import PullStore
+from stoker.heat.model import Tier
 from stoker.heat.settings import HeatRule, TierRule
 from stoker.heat.signals import compute_posture
-from stoker.heat.tiers import Tier
+from stoker.heat.store import HeatStore
 from stoker.runs.model import RunState
 from stoker.runs.service import RunHandle, RunResult
 
@@ -89,7 +89,7 @@ class HeatSweep:
                 )
         return new
 
-    async def _recompute(self, attention: PullStore, clock: Clock, *, new: int) -> SweepResult:
+    async def _recompute(self, attention: HeatStore, clock: Clock, *, new: int) -> SweepResult:
         accounts = warmer = cooler = put = 0
         tiers = dict.fromkeys(Tier, 0)
         after = ""

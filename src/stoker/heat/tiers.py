@@ -10,12 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stoker.heat.model import BY_RANK, Tier
 from stoker.heat.settings import TierRule
 
 _DAY = timedelta(days=1)
@@ -23,24 +23,6 @@ _DAY = timedelta(days=1)
 Floats = NDArray[np.float64]
 
 Numbers = NDArray[Any]
-
-
-class Tier(StrEnum):
-    """How much attention an account gets."""
-
-    HOT = "HOT"
-    WARM = "WARM"
-    COLD = "COLD"
-
-    @property
-    def rank(self) -> int:
-        """Return 0 for COLD up to 2 for HOT; columns hold tiers by this number."""
-        return _RANKS[self]
-
-
-BY_RANK = (Tier.COLD, Tier.WARM, Tier.HOT)
-
-_RANKS = {tier: rank for rank, tier in enumerate(BY_RANK)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from stoker.base.errors import ConfigError
 from stoker.base.reasons import Reason
 from stoker.heat.beliefs import ChangeRates, Floats, build_prior, estimate_rates
-from stoker.heat.heat import to_ticks
-from stoker.heat.model import AccountColumns
+from stoker.heat.model import BY_RANK, AccountColumns, Tier, to_ticks
 from stoker.heat.settings import ChangeRateRule
-from stoker.heat.tiers import BY_RANK, Tier, compute_intervals
+from stoker.heat.tiers import compute_intervals
 from stoker.pulls.settings import PullRule
 from stoker.pulls.worth import compute_account_value
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stoker.heat.beliefs import ChangeRates, Floats
-from stoker.heat.tiers import Tier, compute_intervals
+from stoker.heat.model import Tier
+from stoker.heat.tiers import compute_intervals
 from stoker.pulls.columns import Flags, Floats32, PlanAccounts, to_days
 from stoker.pulls.settings import Policy, PullRule
 from stoker.pulls.worth import compute_refresh_value

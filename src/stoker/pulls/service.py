@@ -32,8 +32,9 @@ from stoker.enrichment.model import COMPANY_STEPS, WorkItem
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS, is_paid
 from stoker.enrichment.recent_runs import add_first_lookup_shares
 from stoker.enrichment.vendor_needs import list_vendor_needs
-from stoker.heat.model import AccountColumns, PullStore
+from stoker.heat.model import AccountColumns
 from stoker.heat.settings import ChangeRateRule
+from stoker.heat.store import HeatStore
 from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlan
 from stoker.nightly.resume import find_unfinished_work
 from stoker.nightly.service import NightlyRun
@@ -312,7 +313,7 @@ def to_work_items(pulls: PlanningResult) -> tuple[WorkItem, ...]:
     )
 
 
-async def _read_all_columns(attention: PullStore) -> AccountColumns:
+async def _read_all_columns(attention: HeatStore) -> AccountColumns:
     pages, after = [await attention.read_columns(limit=PAGE_SIZE)], ""
     while len(pages[-1].accounts) == PAGE_SIZE:
         after = pages[-1].accounts[-1]

@@ -13,8 +13,8 @@ from datetime import timedelta
 import numpy as np
 
 from stoker.heat.beliefs import build_prior
+from stoker.heat.model import BY_RANK, Tier
 from stoker.heat.settings import ChangeRateRule, TierRule
-from stoker.heat.tiers import BY_RANK, Tier
 from stoker.pulls.columns import (
     PullLimits,
     compute_account_values,

@@ -13,7 +13,8 @@ import numpy as np
 
 from stoker.base.errors import ConfigError
 from stoker.heat.beliefs import Flags, Floats, Ints
-from stoker.heat.heat import compute_scores, to_ticks
+from stoker.heat.heat import compute_scores
+from stoker.heat.model import to_ticks
 from stoker.heat.settings import HeatRule
 from stoker.simulation.metrics import CopySpan, FreshnessTally
 from stoker.simulation.policies import START, TIER_SHARES, DayObservation, LookupCosts, LookupPolicy
