@@ -27,9 +27,9 @@ from stoker.simulation.touch_coverage import compare_coverage
 from stoker.simulation.touch_timing import simulate_timing
 from stoker.testing import FakeClock
 from stoker.touches.coverage import OutcomeOdds
-from stoker.touches.model import PlanRule
 from stoker.touches.planner import plan_week
 from stoker.touches.service import TouchService, pause_garbage_collection
+from stoker.touches.settings import PlanRule
 from touch_promises import MONDAY, people, planned_weeks
 
 NOW = datetime(2026, 2, 8, 12, tzinfo=UTC)
@@ -45,9 +45,9 @@ LARGE = PlanRule(
     hourly_cap=40_000,
     force_limit=50_000,
     gap=timedelta(milliseconds=100),
-    burst_least=3_000,
-    burst_most=5_000,
-    light_by=3_000,
+    burst_least=600,
+    burst_most=1_000,
+    light_by=600,
 )
 
 

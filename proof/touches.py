@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from faults.touch_kills import killed, side_by_side
 from stoker.simulation.touch_coverage import compare_coverage
 from stoker.touches.coverage import OutcomeOdds
-from stoker.touches.model import PlanRule
+from stoker.touches.settings import PlanRule
 from touch_promises import lived_weeks, p_values, planned_weeks, unevenness
 
 WEEKS, LIVED, SEEDS, DAYS, RUNS, KILLS, ROUNDS = 10_000, 1_000, 40, 10_000, 200, 100, 10

@@ -11,9 +11,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from stoker.simulation.touch_timing import compute_chi_square, compute_chi_square_p
-from stoker.touches.model import OutcomeMark, PlanRule, Profile, TouchOutcome
+from stoker.touches.model import OutcomeMark, Profile, TouchOutcome
 from stoker.touches.planner import mark_handed_out, plan_week, replan_week
 from stoker.touches.random import Purpose, RandomStream
+from stoker.touches.settings import PlanRule
 from stoker.touches.times import draw_thinned, list_open_spans
 
 MONDAY = date(2026, 2, 9)

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from model.backend import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.testing import FakeClock
-from stoker.touches.model import PlanRule, Profile
+from stoker.touches.model import Profile
 from stoker.touches.service import TouchService
+from stoker.touches.settings import PlanRule
 
 ACME = TenantId("acme")
 ZONE = "Asia/Singapore"

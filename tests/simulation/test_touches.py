@@ -21,7 +21,7 @@ from stoker.simulation.touch_coverage import (
 from stoker.simulation.touch_scores import compare_formulas
 from stoker.simulation.touch_timing import compute_chi_square_p, simulate_timing
 from stoker.touches.coverage import OutcomeOdds
-from stoker.touches.model import PlanRule
+from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()
 USUAL = OutcomeOdds(failed=0.1, already_reacted=0.05, no_posts=0.05)
@@ -84,7 +84,7 @@ def test_touches_follow_the_table_of_rates_and_are_never_too_near():
 
 
 def test_times_spread_evenly_over_the_day_would_be_caught():
-    even = simulate_timing(days=500, per_day=12, rule=PlanRule(rates=()))
+    even = simulate_timing(days=500, per_day=12, rule=PlanRule(rates="9-18 1"))
     shares = [rate / 8.2 for rate in (0.6, 1.3, 1.3, 0.8, 1.2, 1.2, 0.7, 0.7, 0.4)]
     expected = [share * sum(even.drawn) for share in shares]
     statistic = sum((a - b) ** 2 / b for a, b in zip(even.drawn, expected, strict=True))

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.budgets.windows import WindowKind
-from stoker.touches.model import PlanRule
 from stoker.touches.queue import (
     TouchCounters,
     check_touch_limits,
@@ -15,6 +14,7 @@ from stoker.touches.queue import (
     get_limits,
     get_window_names,
 )
+from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()
 NOW = datetime(2026, 2, 9, 10, 15, tzinfo=UTC)

@@ -18,8 +18,9 @@ from stoker.touches.coverage import (
     compute_wilson_interval,
     simulate_weeks,
 )
-from stoker.touches.model import PlanRule, Profile
+from stoker.touches.model import Profile
 from stoker.touches.selection import NEVER_DONE
+from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()
 MONDAY = date(2026, 2, 9)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from stoker.simulation.touch_timing import compute_chi_square, compute_chi_square_p
 from stoker.touches.daily_budgets import DayBounds, draw_truncated_normal, draw_week_budgets
-from stoker.touches.model import PlanRule
 from stoker.touches.random import Purpose, RandomStream
+from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()
 USUAL = [DayBounds(5, 20)] * 7
@@ -32,7 +32,7 @@ def rules(draw):
         daily_cap=draw(st.integers(max(most, 1), 100)),
         weekly_budget=target,
         weekly_cap=target,
-        daily_mean=draw(st.floats(-50, 200)),
+        daily_mean=draw(st.floats(0, 200)),
         daily_std=draw(st.floats(0, 50)),
         burst_chance=draw(st.floats(0, 1)),
         light_by=draw(st.integers(0, 20)),

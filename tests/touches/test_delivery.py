@@ -17,7 +17,8 @@ from stoker.sandbox.server import Sandbox
 from stoker.touches.channels import DELIVERY_HEADER, SIGNATURE_HEADER, FileChannel, Webhook
 from stoker.touches.delivery import CrmChannel, DeliveryResult, WebhookChannel, deliver_due
 from stoker.touches.export import plan_to_ics
-from stoker.touches.model import PlanRule, Profile, ProfileStatus
+from stoker.touches.model import Profile, ProfileStatus
+from stoker.touches.settings import PlanRule
 
 SECRET = "a secret that is long enough"
 EVENING = MONDAY_AT_EIGHT + timedelta(hours=9, minutes=59)

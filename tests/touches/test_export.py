@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from stoker.base.errors import PermanentError
 from stoker.base.text import unescape_cell
 from stoker.touches.export import COLUMNS, parse_plan, plan_to_csv, plan_to_ics, plan_to_json
-from stoker.touches.model import OutcomeMark, PlanRule, Profile, TouchOutcome
+from stoker.touches.model import OutcomeMark, Profile, TouchOutcome
 from stoker.touches.planner import apply_outcomes, mark_handed_out, plan_week
+from stoker.touches.settings import PlanRule
 
 MONDAY = date(2026, 2, 9)
 NOW = datetime(2026, 2, 8, 20, tzinfo=UTC)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
 from stoker.touches.export import plan_to_json
-from stoker.touches.model import PlanRule, Profile, ProfileStatus
+from stoker.touches.model import Profile, ProfileStatus
 from stoker.touches.planner import plan_week
 from stoker.touches.selection import build_eligible
+from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()
 MONDAY = date(2026, 2, 9)

@@ -103,7 +103,7 @@ def test_a_touch_is_handed_over_under_one_id_of_its_own():
 @given(st.lists(st.sampled_from(TouchOutcome), max_size=2 * MIN_MARKS))
 def test_the_success_rate_is_measured_once_enough_tell(outcomes):
     marks = [OutcomeMark(url=url(1), day=MONDAY, outcome=each, marked_at=NOW) for each in outcomes]
-    rate = compute_success_rate(marks, usual=0.8)
+    rate = compute_success_rate(marks, default=0.8)
     if len(marks) < MIN_MARKS:
         assert rate == 0.8
     else:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.touches.model import OutcomeMark, PlanRule, Profile, ProfileStatus, TouchOutcome
+from stoker.touches.model import OutcomeMark, Profile, ProfileStatus, TouchOutcome
 from stoker.touches.planner import (
     apply_outcomes,
     mark_handed_out,
@@ -16,6 +16,7 @@ from stoker.touches.planner import (
     replan_week,
 )
 from stoker.touches.selection import build_eligible
+from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()
 MONDAY = date(2026, 2, 9)

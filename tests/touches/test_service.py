@@ -16,8 +16,9 @@ from stoker import RateLimiter, Scheduler, scheduler_in_file
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConflictError, PermanentError, TransientError
 from stoker.testing import FakeClock
-from stoker.touches.model import PlanRule, Profile, ProfileStatus, TouchOutcome
+from stoker.touches.model import Profile, ProfileStatus, TouchOutcome
 from stoker.touches.service import TouchService, pause_garbage_collection
+from stoker.touches.settings import PlanRule
 
 
 def running(scenario):

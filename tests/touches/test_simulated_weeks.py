@@ -8,8 +8,9 @@ import pytest
 
 from stoker.base.errors import ConfigError
 from stoker.touches.coverage import OutcomeOdds, build_production_policy, simulate_weeks
-from stoker.touches.model import PlanRule, TouchOutcome
+from stoker.touches.model import TouchOutcome
 from stoker.touches.selection import NEVER_DONE
+from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()
 MONDAY = date(2026, 1, 5)

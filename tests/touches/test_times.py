@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.touches.model import OFFICE_RATES, PlanRule, Rate
 from stoker.touches.random import Purpose, RandomStream
+from stoker.touches.settings import PlanRule
 from stoker.touches.times import (
+    TimeSpan,
     add_jitter,
     count_fitting,
     cut_spans,
@@ -27,7 +28,7 @@ from stoker.touches.times import (
 
 RULE = PlanRule()
 DAY = date(2026, 2, 9)
-NIGHTLY = replace(RULE, opens=time(0, 30), closes=time(4), rates=())
+NIGHTLY = replace(RULE, opens=time(0, 30), closes=time(4), rates="0-24 1")
 ZONES = ["UTC", "Asia/Singapore", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"]
 ODD_DAYS = [  # clocks set forward, set back, by half an hour, a day that was not
     ("America/New_York", date(2026, 3, 8)),
@@ -112,7 +113,7 @@ def test_as_many_as_fit_are_planned_and_one_more_would_not(minutes, gap, cap):
         RULE,
         opens=time(1, 30),
         closes=time(*closes),
-        rates=(),
+        rates="0-24 1",
         gap=timedelta(minutes=gap),
         hourly_cap=cap,
     )
@@ -163,15 +164,17 @@ def test_jitter_moves_no_moment_further_than_it_may_and_none_out_of_the_day():
 
 
 def test_hours_that_are_nearly_all_closed_are_still_found():
-    rare = replace(RULE, rates=(Rate(time(9), time(17, 59), 1e-9), Rate(time(17, 59), time(18), 1)))
-    found = times(5, rule=replace(rare, gap=timedelta(0)))
-    assert all(at.time() >= time(17, 54) for at in found)  # jitter reaches five minutes
+    closed, minute = 9 * 3600 * 10**6, 60 * 10**6
+    spans = [TimeSpan(0, closed, 1e-9, 0), TimeSpan(closed, closed + minute, 1.0, 1)]
+    found = draw_thinned(5, spans, chance=RandomStream(1, Purpose.TIMES))
+    assert len(found) == 5
+    assert found.min() >= closed
 
 
 def test_an_hour_nothing_is_said_about_is_like_any_other_and_a_rate_of_nothing_closes_it():
-    early = replace(RULE, opens=time(8), rates=OFFICE_RATES)
+    early = replace(RULE, opens=time(8))
     assert list_open_spans(DAY, rule=early, zone="UTC")[0].rate == 1.0
-    closed = replace(RULE, rates=(Rate(time(9), time(12), 0.0), Rate(time(12), time(18), 1)))
+    closed = replace(RULE, rates="9-12 0, 12-18 1")
     assert from_ticks(list_open_spans(DAY, rule=closed, zone="UTC")[0].start).hour == 12
 
 
@@ -186,7 +189,7 @@ def clamping(at, stretches, gap):
 
 
 def test_gaps_hold_at_the_end_of_the_day_and_moving_from_the_front_only_is_caught():
-    tight = replace(RULE, rates=(Rate(time(9), time(17), 0.01), Rate(time(17), time(18), 9.0)))
+    tight = replace(RULE, rates="9-17 0.01, 17-18 9")
     tight = replace(tight, hourly_cap=100)
     stretches = list_open_spans(DAY, rule=tight, zone="UTC")
     naive = 0

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from stoker.touches.model import PlanRule
+from stoker.touches.settings import PlanRule
 from touch_promises import lived_weeks, p_values, planned_weeks, unevenness
 
 

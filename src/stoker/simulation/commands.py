@@ -98,7 +98,7 @@ def coverage(
 ) -> Exit:
     """How long profiles wait: repaired daily, planned weekly, and the best there is."""
     from stoker.simulation.touch_coverage import compare_coverage
-    from stoker.touches.model import PlanRule
+    from stoker.touches.settings import PlanRule
 
     rule = PlanRule()
     found = compare_coverage(
@@ -170,7 +170,7 @@ def scores(
 ) -> Exit:
     """Who is picked after how many days, by the score of today and the one before it."""
     from stoker.simulation.touch_scores import WaitBucket, compare_formulas
-    from stoker.touches.model import PlanRule
+    from stoker.touches.settings import PlanRule
 
     found = compare_formulas(
         profiles=profiles,
@@ -256,7 +256,7 @@ def timing(
 ) -> Exit:
     """When touches are made: by hour, and from one to the next."""
     from stoker.simulation.touch_timing import simulate_timing
-    from stoker.touches.model import PlanRule
+    from stoker.touches.settings import PlanRule
 
     found = simulate_timing(days=days, per_day=per_day, rule=PlanRule(), seed=seed, zone=timezone)
     labels = [f"{hour:02d}" for hour in found.hours]

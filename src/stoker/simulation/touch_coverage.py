@@ -20,9 +20,10 @@ from stoker.touches.coverage import (
     build_production_policy,
     simulate_weeks,
 )
-from stoker.touches.model import PlanRule, TouchOutcome
+from stoker.touches.model import TouchOutcome
 from stoker.touches.planner import pick_for_day
 from stoker.touches.random import Ints, Purpose, RandomStream
+from stoker.touches.settings import PlanRule
 
 FIRST_MONDAY = date(2026, 1, 5)
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from stoker.base.errors import ConfigError
 from stoker.simulation.touch_coverage import FIRST_MONDAY
-from stoker.touches.model import PlanRule
 from stoker.touches.random import Floats, Ints, Purpose, RandomStream
+from stoker.touches.settings import PlanRule
 from stoker.touches.times import (
     TICKS_PER_SECOND,
     TimeSpan,

@@ -33,7 +33,7 @@ def _check_tenant(tenant: TenantId, own: Settings, now: datetime, *, alone: bool
 
     what, section, zone = f"touches, {tenant}", own.touches, own.scheduling.timezone
     try:
-        rule = section.build_plan_rule()
+        section.check()
     except ConfigError as error:
         return Check(what=what, ok=False, detail=str(error))
     if because := find_missing_settings(own):
@@ -46,9 +46,9 @@ def _check_tenant(tenant: TenantId, own: Settings, now: datetime, *, alone: bool
             "touches.state_file of its own",
         )
     _, notes = compute_week_budgets(
-        get_monday(get_local_day(now, zone)), rule=rule, seed=0, zone=zone
+        get_monday(get_local_day(now, zone)), rule=section, seed=0, zone=zone
     )
-    detail = f"{rule.target} a week, by {section.way}, kept in "
+    detail = f"{section.target} a week, by {section.way}, kept in "
     detail += str(section.state_file) if _is_in_file(own) else "the store"
     # What does not fit is planned as far as it does, and every plan says so: news, not an error.
     return Check(what=what, ok=True, detail="; ".join([detail, *notes[-1:]]))

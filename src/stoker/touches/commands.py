@@ -416,8 +416,7 @@ async def _certify_coverage(
     asked: CommandContext, *, runs: int, tenant: str | None, as_json: bool
 ) -> Exit | None:
     async with open_touches(asked, tenant, only_to_read=True) as at:
-        usual = at.settings.touches.success_rate
-        told = await at.service.compute_certificate(usual=usual, runs=runs)
+        told = await at.service.compute_certificate(runs=runs)
     if as_json:
         print_json(to_certificate_json(at.store.tenant, told))
     else:

@@ -16,10 +16,11 @@ from datetime import date, timedelta
 import numpy as np
 
 from stoker.base.errors import ConfigError
-from stoker.touches.model import PlanRule, Profile, TouchOutcome
+from stoker.touches.model import Profile, TouchOutcome
 from stoker.touches.planner import compute_week_budgets, pick_for_day
 from stoker.touches.random import Floats, Ints, Purpose, RandomStream
 from stoker.touches.selection import NEVER_DONE, build_eligible
+from stoker.touches.settings import PlanRule
 
 MAX_GAP_DAYS = 400  # days; longer gaps are counted with these
 

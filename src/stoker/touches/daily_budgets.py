@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from stoker.touches.model import PlanRule
 from stoker.touches.random import RandomStream
+from stoker.touches.settings import PlanRule
 
 _HALF = 0.5
 

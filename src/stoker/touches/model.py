@@ -1,4 +1,4 @@
-"""Profiles, touches, weekly plans and the plan rule; and the store of touches.
+"""Profiles, touches and weekly plans; and the store of touches.
 
 A touch is planned here, made by a person or program, and comes back as an outcome. All moments are
 UTC, all days those of the tenant's zone. Each store verb is atomic and belongs to one tenant.
@@ -6,18 +6,11 @@ UTC, all days those of the tenant's zone. Each store verb is atomic and belongs 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Protocol
-
-from stoker.base.errors import ConfigError
-
-_DAY = timedelta(days=1)
-
-_NO_TIME = timedelta(0)
 
 
 class ProfileStatus(StrEnum):
@@ -125,154 +118,6 @@ class WeeklyPlan:
     def slot(self, day: date) -> DaySlot | None:
         """Return the slot of a day; None when the day is not of this week."""
         return next((slot for slot in self.days if slot.day == day), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """How busy one stretch of the day is, relative to the others: from begins until ends."""
-
-    begins: time
-    ends: time  # midnight is the day's end
-    rate: float
-
-
-OFFICE_RATES = (
-    Rate(time(9), time(10), 0.6),
-    Rate(time(10), time(12), 1.3),
-    Rate(time(12), time(13), 0.8),
-    Rate(time(13), time(15), 1.2),
-    Rate(time(15), time(17), 0.7),
-    Rate(time(17), time(18), 0.4),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRule:
-    """Every number a week is planned by. Raises ConfigError when they contradict each other."""
-
-    weekly_budget: int = 80  # what the days add up to, where that is possible
-    weekly_cap: int = 80
-    daily_mean: float = 12.0
-    daily_std: float = 4.0
-    daily_min: int = 5
-    daily_max: int = 20
-    daily_cap: int = 20
-    hourly_cap: int = 5
-    force_after: timedelta = timedelta(days=12)  # a profile that waited longer is forced in
-    force_limit: int = 5  # a day, until the deadline is near
-    window: timedelta = timedelta(days=14)  # no profile should wait longer
-    pressing: timedelta = timedelta(days=3)  # so long before the window ends no limit holds
-    score_per_day: float = 0.8
-    score_ceiling: float = 12.0
-    score_noise: float = 5.0
-    pool_factor: float = 2.0  # the best so many times the day's budget are drawn from
-    appeal_factor: float = 1.0  # what full appeal adds to the weight in that draw, as its multiple
-    opens: time = time(9)
-    closes: time = time(18)  # midnight is the day's end
-    weekdays: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)  # Monday is 1
-    rates: tuple[Rate, ...] = OFFICE_RATES
-    gap: timedelta = timedelta(minutes=3)
-    jitter: timedelta = timedelta(minutes=5)
-    burst_chance: float = 0.15  # per day, for at most one day a week
-    burst_least: int = 3
-    burst_most: int = 5
-    light_by: int = 3
-
-    def __post_init__(self) -> None:
-        for wrong, sentence in self._list_contradictions():
-            if wrong:
-                raise ConfigError(sentence)
-
-    @property
-    def max_per_day(self) -> int:
-        """Return the most touches one day may have."""
-        return min(self.daily_max, self.daily_cap)
-
-    @property
-    def target(self) -> int:
-        """Return what a week's budgets should add up to."""
-        return min(self.weekly_budget, self.weekly_cap)
-
-    def _list_contradictions(self) -> tuple[tuple[bool, str], ...]:
-        counts = (
-            self.weekly_budget,
-            self.weekly_cap,
-            self.daily_min,
-            self.daily_max,
-            self.daily_cap,
-            self.force_limit,
-            self.burst_least,
-            self.burst_most,
-            self.light_by,
-        )
-        numbers = (
-            self.daily_std,
-            self.score_per_day,
-            self.score_ceiling,
-            self.score_noise,
-            self.appeal_factor,
-        )
-        days = len(set(self.weekdays))
-        return (
-            (min(counts) < 0, "no number of a weekly plan may be below 0"),
-            (
-                not all(0 <= number < math.inf for number in numbers),
-                "the spread of daily budgets, the parts of a score and what appeal adds are "
-                "numbers from 0 up",
-            ),
-            (not math.isfinite(self.daily_mean), "the mean of daily budgets is a plain number"),
-            (self.hourly_cap < 1, "an hourly cap below 1 leaves no room for any touch; raise it"),
-            (
-                self.daily_min > self.max_per_day,
-                f"a day of at least {self.daily_min} touches does not fit under a daily maximum "
-                f"of {self.max_per_day}; lower the minimum or raise the maximum and the daily cap",
-            ),
-            (
-                not days or not set(self.weekdays) <= set(range(1, 8)),
-                "the weekdays with touches are one or more of 1 (Monday) to 7 (Sunday)",
-            ),
-            (
-                self.daily_min * days > self.target,
-                f"{days} days of at least {self.daily_min} touches are more than {self.target} a "
-                "week; lower the daily minimum or raise the weekly budget and cap",
-            ),
-            (
-                not 1 <= self.pool_factor < math.inf,
-                "the selection pool is at least 1 time the day's budget",
-            ),
-            (
-                not 0 <= self.burst_chance <= 1 or self.burst_least > self.burst_most,
-                "a burst day has a chance from 0 to 1 and adds from its least to its most",
-            ),
-            (
-                min(self.gap, self.jitter, self.force_after, self.pressing) < _NO_TIME
-                or self.window < _DAY,
-                "gap, jitter and the days about forcing are not negative; "
-                "the coverage window is at least a day",
-            ),
-            (
-                max(self.gap, self.jitter) >= _DAY,
-                "the minimum gap and the jitter are each shorter than a day",
-            ),
-            (
-                to_day_offset(self.closes) <= to_day_offset(self.opens, opening=True),
-                f"operating hours from {self.opens:%H:%M} to {self.closes:%H:%M} are empty; "
-                "they end later on the day they begin",
-            ),
-            (
-                not all(0 <= piece.rate < math.inf for piece in self.rates)
-                or bool(self.rates and not any(piece.rate for piece in self.rates)),
-                "rates by hour are numbers from 0 up, and one of them is above 0",
-            ),
-        )
-
-
-def to_day_offset(wall: time, *, opening: bool = False) -> timedelta:
-    """Return how long after midnight a wall time is; as an end, midnight is the next one."""
-    length = timedelta(
-        hours=wall.hour, minutes=wall.minute, seconds=wall.second, microseconds=wall.microsecond
-    )
-    return _DAY if not length and not opening else length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

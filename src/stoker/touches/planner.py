@@ -20,7 +20,7 @@ from stoker.base.errors import ConfigError
 from stoker.base.types import to_utc
 from stoker.calendar.timezones import get_zone
 from stoker.touches.daily_budgets import DayBounds, WeekBudgets, draw_week_budgets
-from stoker.touches.model import DaySlot, OutcomeMark, PlanRule, Profile, Touch, WeeklyPlan
+from stoker.touches.model import DaySlot, OutcomeMark, Profile, Touch, WeeklyPlan
 from stoker.touches.random import Floats, Ints, Purpose, RandomStream
 from stoker.touches.selection import (
     NEVER_DONE,
@@ -29,6 +29,7 @@ from stoker.touches.selection import (
     build_eligible,
     pick_profiles,
 )
+from stoker.touches.settings import PlanRule
 from stoker.touches.times import (
     count_fitting,
     cut_spans,

@@ -18,13 +18,13 @@ from stoker.calendar.timezones import get_zone
 from stoker.touches.model import (
     DaySlot,
     OutcomeMark,
-    PlanRule,
     Profile,
     ProfileStatus,
     Touch,
     TouchOutcome,
     WeeklyPlan,
 )
+from stoker.touches.settings import PlanRule
 
 MIN_MARKS = 50  # touches that tell how many succeed
 
@@ -110,10 +110,10 @@ def get_latest_touch(touches: Sequence[Touch], url: str, *, today: date) -> Touc
     )
 
 
-def compute_success_rate(marks: Sequence[OutcomeMark], *, usual: float) -> float:
-    """Return the share of touches that were made; what is usual, until enough tell."""
+def compute_success_rate(marks: Sequence[OutcomeMark], *, default: float) -> float:
+    """Return the share of touches that were made; the default, until enough tell."""
     if len(marks) < MIN_MARKS:
-        return usual
+        return default
     return sum(mark.outcome.is_counted for mark in marks) / len(marks)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -19,7 +19,6 @@ from stoker.budgets.windows import WindowKind
 from stoker.touches.model import (
     OutcomeMark,
     PlanBasis,
-    PlanRule,
     Profile,
     SavedDay,
     SavedWeek,
@@ -48,6 +47,7 @@ from stoker.touches.queue import (
     parse_week,
     remove_past_touches,
 )
+from stoker.touches.settings import PlanRule
 
 if TYPE_CHECKING:
     from stoker.touches.coverage import Certificate
@@ -87,6 +87,7 @@ class TouchService:
         tenant: str = "default",
         appeals: ReadAppeals | None = None,
     ) -> None:
+        rule.check()
         self.store = store
         self.rule = rule
         self.zone = zone
@@ -234,34 +235,31 @@ class TouchService:
             found += page
         return found
 
-    async def compute_success_rate(self, *, usual: float) -> float:
-        """Return the share of recent touches that were made; what is usual, while few were."""
-        marks = await self.store.list_outcomes(since=self.today() - MEASURE_PERIOD)
-        return compute_success_rate(marks, usual=usual)
-
-    async def compute_certificate(self, *, usual: float, runs: int) -> Certificate:
+    async def compute_certificate(self, *, runs: int) -> Certificate:
         """Return what can be promised from this Monday on, at the success rate that was measured.
 
-        While too few touches were made to tell, `usual` is taken for it.
+        While too few touches were made to tell, the rule's rate is taken for it.
         """
         from stoker.touches.coverage import compute_certificate
 
         monday = get_monday(self.today())
+        marks = await self.store.list_outcomes(since=self.today() - MEASURE_PERIOD)
         return compute_certificate(
             await self.list_profiles(),
             monday=monday,
             rule=self.rule,
             seed=derive_seed(self.tenant, format_week(monday)),
             zone=self.zone,
-            success_rate=await self.compute_success_rate(usual=usual),
+            success_rate=compute_success_rate(marks, default=self.rule.success_rate),
             runs=runs,
             appeals=await self._load_appeals(),
         )
 
     async def _compute_basis(self, today: date) -> PlanBasis:
-        by = blake2b(repr((self.rule, self.zone)).encode(), digest_size=8).hexdigest()
+        numbers = [getattr(self.rule, each.name) for each in fields(PlanRule)]
+        digest = blake2b(repr((numbers, self.zone)).encode(), digest_size=8).hexdigest()
         return PlanBasis(
-            on=today, profiles_version=await self.store.get_profiles_version(), rule_digest=by
+            on=today, profiles_version=await self.store.get_profiles_version(), rule_digest=digest
         )
 
     async def _load_appeals(self) -> Mapping[str, float]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import time, timedelta
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+from stoker.base.errors import ConfigError
 from stoker.config.fields import (
     LOCAL_TIME,
     PATH,
@@ -18,7 +20,9 @@ from stoker.config.fields import (
     FieldType,
     Section,
     choice,
+    days,
     integer,
+    minutes,
     number,
 )
 from stoker.config.fields import (
@@ -26,21 +30,28 @@ from stoker.config.fields import (
 )
 from stoker.http.fields import BASE_URL
 
-if TYPE_CHECKING:
-    from stoker.touches.model import PlanRule
-
 _MAX_NUMBER = 10_000_000
 
-_DAYS = frozenset("1234567")
+_DAY = timedelta(days=1)
+
+_WEEKDAY_DIGITS = frozenset("1234567")
 
 _HOURS = re.compile(r"([0-9]{1,2})-([0-9]{1,2}) ([0-9]{1,4}(?:\.[0-9]{1,4})?)")
 
 DEFAULT_RATES = "9-10 0.6, 10-12 1.3, 12-13 0.8, 13-15 1.2, 15-17 0.7, 17-18 0.4"
 
 
-def parse_hourly_rates(text: str) -> list[tuple[int, int, float]]:
-    """Return stretches of a day, from one hour to another, each with its rate; or ValueError."""
-    stretches: list[tuple[int, int, float]] = []
+class HourlyRate(NamedTuple):
+    """How busy some hours of the day are, relative to the others."""
+
+    start: timedelta  # after midnight
+    end: timedelta
+    rate: float
+
+
+def parse_hourly_rates(text: str) -> tuple[HourlyRate, ...]:
+    """Return the rates that a setting lists. Raises ValueError."""
+    rates: list[HourlyRate] = []
     taken: set[int] = set()
     for part in text.split(","):
         found = _HOURS.fullmatch(" ".join(part.split()))
@@ -51,10 +62,10 @@ def parse_hourly_rates(text: str) -> list[tuple[int, int, float]]:
         if not hours or end > 24 or taken & hours:
             raise ValueError(part)
         taken |= hours
-        stretches.append((first, end, rate))
-    if not any(rate for _, _, rate in stretches):
+        rates.append(HourlyRate(timedelta(hours=first), timedelta(hours=end), rate))
+    if not any(each.rate for each in rates):
         raise ValueError(text)
-    return stretches
+    return tuple(rates)
 
 
 def _parse_rates(given: Any, typed: bool) -> str:
@@ -71,27 +82,31 @@ RATES = FieldType(
 )
 
 
-def _parse_weekdays(given: Any, typed: bool) -> str:
+def _parse_weekdays(given: Any, typed: bool) -> tuple[int, ...]:
     if not isinstance(given, str):
         raise ValueError("wrong type")  # noqa: TRY004 - as above
-    days = [part.strip() for part in given.split(",")]
-    if not all(day in _DAYS for day in days) or len(set(days)) < len(days):
+    found = [part.strip() for part in given.split(",")]
+    if not all(day in _WEEKDAY_DIGITS for day in found) or len(set(found)) < len(found):
         raise ValueError(given)
-    return ",".join(sorted(days))
+    return tuple(sorted(map(int, found)))
 
 
 WEEKDAYS = FieldType(
     name="days of the week",
     allowed="days separated by commas, 1 (Monday) to 7 (Sunday), e.g. 1,2,3,4,5",
     parse=_parse_weekdays,
+    is_allowed=lambda value: bool(value) and set(value) <= set(range(1, 8)),
+    to_plain=lambda value: ",".join(map(str, value)),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class TouchSettings(Section):
-    """How often and at which hours profiles are touched, and where due touches go."""
+class PlanRule(Section):
+    """Every number a week is planned by."""
 
-    weekly_target: int = _each(integer(0, _MAX_NUMBER), 80, "Touches planned in a week.")
+    weekly_budget: int = _each(
+        integer(0, _MAX_NUMBER), 80, "Touches planned in a week.", key="weekly_target"
+    )
     weekly_cap: int = _each(integer(0, _MAX_NUMBER), 80, "Touches done in a week at most.")
     daily_mean: float = _each(number(0, _MAX_NUMBER), 12.0, "Touches a day, on average.")
     daily_std: float = _each(number(0, _MAX_NUMBER), 4.0, "How much days differ from each other.")
@@ -99,21 +114,42 @@ class TouchSettings(Section):
     daily_max: int = _each(integer(0, _MAX_NUMBER), 20, "Touches planned on a day at most.")
     daily_cap: int = _each(integer(0, _MAX_NUMBER), 20, "Touches done on a day at most.")
     hourly_cap: int = _each(integer(0, _MAX_NUMBER), 5, "Touches done in an hour at most.")
-    force_after_days: int = _each(
-        integer(0, 3650), 12, "Who was not touched for more days than this comes first."
+    force_after: timedelta = _each(
+        days(0, 3650, whole=True),
+        12 * _DAY,
+        "Who was not touched for more days than this comes first.",
+        key="force_after_days",
     )
-    force_most: int = _each(
-        integer(0, _MAX_NUMBER), 5, "How many come first on a day at most, while time allows."
+    force_limit: int = _each(
+        integer(0, _MAX_NUMBER),
+        5,
+        "How many come first on a day at most, while time allows.",
+        key="force_most",
     )
-    coverage_days: int = _each(integer(1, 3650), 14, "No profile should wait longer than this.")
-    pressing_days: int = _each(
-        integer(0, 3650), 3, "Days before that from which overdue profiles come first."
+    window: timedelta = _each(
+        days(1, 3650, whole=True),
+        14 * _DAY,
+        "No profile should wait longer than this.",
+        key="coverage_days",
+    )
+    pressing: timedelta = _each(
+        days(0, 3650, whole=True),
+        3 * _DAY,
+        "Days before that from which overdue profiles come first.",
+        key="pressing_days",
     )
     score_per_day: float = _each(number(0, 1000), 0.8, "What a day of waiting adds to a score.")
-    score_most: float = _each(number(0, 1_000_000), 12.0, "What waiting adds to a score at most.")
-    score_chance: float = _each(number(0, 1_000_000), 5.0, "What chance adds to a score at most.")
-    pool: float = _each(
-        number(1, 1000), 2.0, "From how many a day's touches are drawn, in budgets of the day."
+    score_ceiling: float = _each(
+        number(0, 1_000_000), 12.0, "What waiting adds to a score at most.", key="score_most"
+    )
+    score_noise: float = _each(
+        number(0, 1_000_000), 5.0, "What chance adds to a score at most.", key="score_chance"
+    )
+    pool_factor: float = _each(
+        number(1, 1000),
+        2.0,
+        "From how many a day's touches are drawn, in budgets of the day.",
+        key="pool",
     )
     appeal_factor: float = _each(
         number(0, 1000),
@@ -122,23 +158,91 @@ class TouchSettings(Section):
     )
     opens: time = _each(LOCAL_TIME, time(9), "When a day's touches may begin.")
     closes: time = _each(LOCAL_TIME, time(18), "When a day's touches are over.")
-    weekdays: str = _each(WEEKDAYS, "1,2,3,4,5,6,7", "The days that have touches.")
+    weekdays: tuple[int, ...] = _each(WEEKDAYS, tuple(range(1, 8)), "The days that have touches.")
     rates: str = _each(RATES, DEFAULT_RATES, "How touches spread over the hours of a day.")
-    min_gap_minutes: float = _each(
-        number(0, 600), 3.0, "Minutes between one touch and the next at least."
+    gap: timedelta = _each(
+        minutes(0, 600),
+        timedelta(minutes=3),
+        "Minutes between one touch and the next at least.",
+        key="min_gap_minutes",
     )
-    jitter_minutes: float = _each(
-        number(0, 120), 5.0, "Minutes a touch may be moved by, back or forth."
+    jitter: timedelta = _each(
+        minutes(0, 120),
+        timedelta(minutes=5),
+        "Minutes a touch may be moved by, back or forth.",
+        key="jitter_minutes",
     )
     burst_chance: float = _each(
         number(0, 1), 0.15, "How likely each day is to be the week's burst day."
     )
     burst_least: int = _each(integer(0, 1000), 3, "What a burst day has more, at least.")
     burst_most: int = _each(integer(0, 1000), 5, "What a burst day has more, at most.")
-    light_less: int = _each(integer(0, 1000), 3, "What the week's light day has less.")
+    light_by: int = _each(
+        integer(0, 1000), 3, "What the week's light day has less.", key="light_less"
+    )
     success_rate: float = _each(
         number(0.01, 1), 0.8, "The share of touches that succeed, until enough were made to tell."
     )
+
+    @property
+    def max_per_day(self) -> int:
+        """Return the most touches one day may have."""
+        return min(self.daily_max, self.daily_cap)
+
+    @property
+    def target(self) -> int:
+        """Return what a week's budgets should add up to."""
+        return min(self.weekly_budget, self.weekly_cap)
+
+    @property
+    def opens_after(self) -> timedelta:
+        """Return how long after midnight a day opens."""
+        return timedelta(hours=self.opens.hour, minutes=self.opens.minute)
+
+    @property
+    def closes_after(self) -> timedelta:
+        """Return how long after midnight a day closes; 00:00 is the next midnight."""
+        return timedelta(hours=self.closes.hour, minutes=self.closes.minute) or _DAY
+
+    @cached_property
+    def hourly_rates(self) -> tuple[HourlyRate, ...]:
+        """Return the rates by hour."""
+        return parse_hourly_rates(self.rates)
+
+    def check(self) -> None:
+        """Raise ConfigError, with what to change, if numbers contradict each other."""
+        open_days = len(set(self.weekdays))
+        contradictions = (
+            (self.hourly_cap < 1, "an hourly cap below 1 leaves no room for any touch; raise it"),
+            (
+                self.daily_min > self.max_per_day,
+                f"a day of at least {self.daily_min} touches does not fit under a daily maximum "
+                f"of {self.max_per_day}; lower the minimum or raise the maximum and the daily cap",
+            ),
+            (
+                self.daily_min * open_days > self.target,
+                f"{open_days} days of at least {self.daily_min} touches are more than "
+                f"{self.target} a week; lower the daily minimum or raise the weekly budget and cap",
+            ),
+            (
+                self.burst_least > self.burst_most,
+                "a burst day adds from its least to its most; lower burst_least",
+            ),
+            (
+                self.closes_after <= self.opens_after,
+                f"operating hours from {self.opens:%H:%M} to {self.closes:%H:%M} are empty; "
+                "they end later on the day they begin",
+            ),
+        )
+        for is_wrong, message in contradictions:
+            if is_wrong:
+                raise ConfigError(message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TouchSettings(PlanRule):
+    """How often and at which hours profiles are touched, and where due touches go."""
+
     way: str = _each(
         choice("file", "webhook", "odoo"), "file", "How `touches run` hands over what is due."
     )
@@ -155,40 +259,3 @@ class TouchSettings(Section):
     state_file: Path = _each(
         PATH, Path("schedule_state.json"), "The one file of profiles, plans and counters."
     )
-
-    def build_plan_rule(self) -> PlanRule:
-        """Return the rule a week is planned by. Raises ConfigError when it contradicts itself."""
-        from stoker.touches.model import PlanRule, Rate
-
-        return PlanRule(
-            weekly_budget=self.weekly_target,
-            weekly_cap=self.weekly_cap,
-            daily_mean=self.daily_mean,
-            daily_std=self.daily_std,
-            daily_min=self.daily_min,
-            daily_max=self.daily_max,
-            daily_cap=self.daily_cap,
-            hourly_cap=self.hourly_cap,
-            force_after=timedelta(days=self.force_after_days),
-            force_limit=self.force_most,
-            window=timedelta(days=self.coverage_days),
-            pressing=timedelta(days=self.pressing_days),
-            score_per_day=self.score_per_day,
-            score_ceiling=self.score_most,
-            score_noise=self.score_chance,
-            pool_factor=self.pool,
-            appeal_factor=self.appeal_factor,
-            opens=self.opens,
-            closes=self.closes,
-            weekdays=tuple(int(day) for day in self.weekdays.split(",")),
-            rates=tuple(
-                Rate(time(first), time(end % 24), rate)
-                for first, end, rate in parse_hourly_rates(self.rates)
-            ),
-            gap=timedelta(minutes=self.min_gap_minutes),
-            jitter=timedelta(minutes=self.jitter_minutes),
-            burst_chance=self.burst_chance,
-            burst_least=self.burst_least,
-            burst_most=self.burst_most,
-            light_by=self.light_less,
-        )

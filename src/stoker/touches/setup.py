@@ -21,9 +21,9 @@ from stoker.nightly.setup import open_crm
 from stoker.runs.leases import LeaseHolder
 from stoker.touches.channels import FileChannel, Webhook
 from stoker.touches.delivery import Channel, CrmChannel, DeliveryResult, WebhookChannel, deliver_due
-from stoker.touches.model import PlanRule
 from stoker.touches.profiles import ParsedProfiles, compute_appeals, leads_to_profiles
 from stoker.touches.service import ReadAppeals, TouchService
+from stoker.touches.settings import PlanRule
 from stoker.touches.state_file import TouchStateFile
 from stoker.touches.sync_api import Scheduler
 
@@ -57,7 +57,7 @@ def build_touch_service(
         )
     return TouchService(
         touches,
-        rule=section.build_plan_rule(),
+        rule=section,
         zone=own.scheduling.timezone,
         clock=clock,
         tenant=store.tenant,

@@ -20,8 +20,8 @@ import numpy as np
 
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.calendar.timezones import get_zone
-from stoker.touches.model import PlanRule, to_day_offset
 from stoker.touches.random import Floats, Ints, RandomStream
+from stoker.touches.settings import PlanRule
 
 TICKS_PER_SECOND = 1_000_000  # ticks
 
@@ -119,11 +119,7 @@ def cut_spans(
 
 
 def _list_rated_hours(rule: PlanRule) -> list[tuple[timedelta, timedelta, float]]:
-    opens, closes = to_day_offset(rule.opens, opening=True), to_day_offset(rule.closes)
-    rates = [
-        (to_day_offset(each.begins, opening=True), to_day_offset(each.ends), each.rate)
-        for each in rule.rates
-    ]
+    opens, closes, rates = rule.opens_after, rule.closes_after, rule.hourly_rates
     edges = {opens, closes, *(hour * _HOUR for hour in range(25))}
     edges |= {edge for begins, ends, _ in rates for edge in (begins, ends)}
     inside = sorted(edge for edge in edges if opens <= edge <= closes)
