@@ -33,10 +33,10 @@ check: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m stoker.cli.reference --check docs
+	$(BIN)/python -m stoker.cli.reference --check docs/reference
 
 docs: $(VENV)/.ready-dev
-	$(BIN)/python -m stoker.cli.reference --write docs
+	$(BIN)/python -m stoker.cli.reference --write docs/reference
 
 bench: $(VENV)/.ready-bench
 	$(BIN)/python -m bench

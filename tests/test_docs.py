@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -20,16 +22,17 @@ from stoker.settings import FIELDS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
 # What is typed in the docs: `stoker …` in a code span, or a line of a code block.
 TYPED = re.compile(r"`(stoker [^`]+)`|^ {0,8}(?:\$ )?(stoker [^#\n]+)", re.MULTILINE)
 
 
 def written(name):
-    return (DOCS / name).read_text(encoding="utf-8")
+    return (REFERENCE / name).read_text(encoding="utf-8")
 
 
 def test_the_generated_pages_are_current():
-    assert find_outdated(DOCS) == []
+    assert find_outdated(REFERENCE) == []
 
 
 def test_a_page_that_is_out_of_date_is_noticed(tmp_path):
@@ -103,6 +106,46 @@ handwritten = sorted(
 @pytest.mark.parametrize("path", handwritten, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_command_typed_in_the_docs_exists(path):
     assert [found for line in typed_in(path) if (found := understood(line))] == []
+
+
+@pytest.mark.parametrize("path", handwritten, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_in_the_docs_leads_to_a_page_and_a_heading(path):
+    text = path.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+        name, _, heading = target.partition("#")
+        page = path.parent / name if name else path
+        assert page.exists(), target
+        if heading:
+            titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
+            assert heading in anchors, target
+
+
+def test_no_block_of_commands_stands_on_two_pages():
+    places = {}  # README shows a little of everything
+    for path in sorted(DOCS.rglob("*.md")):
+        for block in re.findall(r"^```\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S):
+            lines = [line.split("#")[0].strip() for line in block.splitlines()]
+            typed = [line for line in lines if line.startswith("stoker ")]
+            for three in zip(typed, typed[1:], typed[2:], strict=False):
+                places.setdefault(three, set()).add(path.name)
+    assert [three for three, pages in places.items() if len(pages) > 1] == []
+
+
+SCRIPTS = re.findall(
+    r"^```python\n(.*?)^```",
+    (DOCS / "guides" / "python.md").read_text(encoding="utf-8"),
+    re.M | re.S,
+)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_script_in_the_python_guide_runs(script, tmp_path):
+    (tmp_path / "stoker.toml").write_text("[caps]\ntavily_queries = 0\n")
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("line", ["stoker dcotor", "stoker doctor --jsno", "stoker db nonsense"])

@@ -1,6 +1,7 @@
 """The reference pages, made from the code they describe: settings, commands, errors and events.
 
-    python -m stoker.cli.reference --write docs      python -m stoker.cli.reference --check docs
+    python -m stoker.cli.reference --write docs/reference
+    python -m stoker.cli.reference --check docs/reference
 
 Nothing is explained here that is not already explained where it is defined.
 """
