@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stoker.budgets.store import BudgetStore
     from stoker.crawl.store import PageStore
     from stoker.discovery.sources import ListingStore
-    from stoker.enrichment.model import WorkStore
+    from stoker.enrichment.store import WorkStore
     from stoker.heat.store import HeatStore
     from stoker.ledger.store import LedgerStore
     from stoker.registry.model import RegistryStore

@@ -24,15 +24,10 @@ from stoker.backends.postgres import PostgresBackend
 from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConfigError
+from stoker.crm.schema import SENT_ROWS
 from stoker.db.database import split_into_batches
 from stoker.db.row_security import find_table_problems
-from stoker.nightly.store import (
-    CLAIM_ITEMS,
-    SELECT_ITEMS,
-    SELECT_LAST_ITEM,
-    SELECT_SENT_BY_RUN,
-    SELECT_SENT_ROWS,
-)
+from stoker.enrichment.store import CLAIM_ITEMS
 from stoker.runs.model import Run, RunKey
 
 
@@ -61,17 +56,30 @@ async def on_sqlite(path, scenario):
         await backend.close()
 
 
-NEXT_UNITS = CLAIM_ITEMS.format(passing_over="").split("(", 1)[1].split("\n)\n")[0]
+WHERE_SENT = SENT_ROWS.select_in("external_id")
+NEXT_UNITS = CLAIM_ITEMS.format(skip_locked="").split("(", 1)[1].split("\n)\n")[0]
 ASKED = {  # what is asked, and the index that must serve it without sorting
     "the next units": (NEXT_UNITS, "open_units"),
-    "a page of units": (f"{SELECT_ITEMS} ORDER BY place LIMIT :limit", "tenant_id_run_place"),
-    "the last look": (SELECT_LAST_ITEM, "units_by_company"),
+    "a page of units": (
+        "SELECT depth FROM company_enrichment_runs WHERE tenant_id = :tenant AND run = :run"
+        " AND place > :after ORDER BY place LIMIT :limit",
+        "tenant_id_run_place",
+    ),
+    "the last look": (
+        "SELECT max(run) FROM company_enrichment_runs WHERE tenant_id = :tenant"
+        " AND company_id = :company",
+        "units_by_company",
+    ),
     "dossiers of a run": (SELECT_RECORDS + WHERE_RUN + ORDER_AND_LIMIT, "findings_by_run"),
     "what was last sent": (
-        next(split_into_batches(SELECT_SENT_ROWS, ["a"]))[0].replace(":v0", "'a'"),
+        next(split_into_batches(WHERE_SENT, ["a"]))[0].replace(":v0", "'a'"),
         "sent_rows_by_id",
     ),
-    "what a run sent": (SELECT_SENT_BY_RUN, "crm_sent_rows_pkey"),
+    "what a run sent": (
+        "SELECT digest FROM crm_sent_rows WHERE tenant_id = :tenant AND run = :run"
+        " AND external_id > :after ORDER BY external_id LIMIT :limit",
+        "crm_sent_rows_pkey",
+    ),
     "the best leads": (
         "SELECT company_id FROM lead_scores WHERE tenant_id = :tenant"
         " ORDER BY score DESC NULLS LAST LIMIT :limit",
@@ -261,9 +269,7 @@ def test_a_taker_that_passes_nothing_over_is_caught_waiting(database):
 
     async def scenario(backend):
         await planned(backend.tenant(ACME).nights, 4)
-        query = spelled_out(CLAIM_ITEMS.format(passing_over="FOR UPDATE")).replace(
-            "'r'", f"'{RUN}'"
-        )
+        query = spelled_out(CLAIM_ITEMS.format(skip_locked="FOR UPDATE")).replace("'r'", f"'{RUN}'")
         with (
             psycopg.connect(database[1]) as other,
             psycopg.connect(database[1]) as naive,

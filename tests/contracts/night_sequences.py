@@ -136,7 +136,7 @@ class NightSequence:
                     ),
                 ),
                 ("count_visited_since", lambda b: whose(b).accounts.count_visited_since(NOW)),
-                (f"last_look {uen}", lambda b: whose(b).nights.find_last_item(uen)),
+                (f"last_look {uen}", lambda b: whose(b).nights.find_last_items([uen])),
             ]
         )
 

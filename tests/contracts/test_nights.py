@@ -225,11 +225,9 @@ async def test_units_are_found_by_state_in_pages(store):
 
 
 async def test_the_last_look_is_that_of_the_newest_run(store):
-    assert await store.nights.find_last_item("T0") is None
+    assert await store.nights.find_last_items(["T0"]) == {}
     await planned(store.nights, 1, run=LATER_RUN)
     await planned(store.nights, 2)
-    assert await store.nights.find_last_item("T0") == (LATER_RUN, unit(0))
-    assert await store.nights.find_last_item("T1") == (RUN, unit(1))
     assert await store.nights.find_last_items([]) == {}
     assert await store.nights.find_last_items(["T0", "T1", "T1", "T9"]) == {
         "T0": (LATER_RUN, unit(0)),
@@ -278,7 +276,7 @@ async def test_units_of_two_tenants_have_nothing_to_do_with_each_other(backend):
     assert await taken(theirs.nights) == []
     assert await theirs.nights.list_items(RUN) == []
     assert await theirs.nights.count_items(RUN) == {}
-    assert await theirs.nights.find_last_item("T1") is None
+    assert await theirs.nights.find_last_items(["T1"]) == {}
     await planned(theirs.nights, 2)
     _, mine = await taken(ours.nights)
     await ours.nights.save_sent_rows([sent()])

@@ -1,5 +1,7 @@
 """Units handed out: whoever falls silent for longer than its lease has none any more."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -61,3 +63,12 @@ async def test_who_was_silent_for_longer_than_its_lease_writes_nothing_and_takes
         return await hand.finish(ended(unit), dossier())
 
     assert await with_a_unit(work) == (False, {WorkState.CLAIMED: 1})
+
+
+def test_reading_the_schema_imports_no_http_client():
+    program = (
+        "import sys, stoker.enrichment.schema;"
+        "print([name for name in sys.modules if name.startswith('stoker.http')])"
+    )
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"

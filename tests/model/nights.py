@@ -20,15 +20,12 @@ from stoker.accounts.row_checks import (
 )
 from stoker.base.errors import ConflictError
 from stoker.base.types import to_utc
+from stoker.crm.schema import SENT_ROWS
 from stoker.db.codec import validate_text
 from stoker.db.values import validate_key
 from stoker.enrichment.model import END_STATES, WorkItem, WorkState
-from stoker.nightly.row_checks import (
-    choose_latest_sent,
-    validate_item,
-    validate_item_end,
-    validate_sent_rows,
-)
+from stoker.enrichment.schema import ITEMS
+from stoker.enrichment.store import check_item_end, choose_latest_sent
 
 
 class MemoryNights:
@@ -42,7 +39,7 @@ class MemoryNights:
     async def insert_items(self, run: str, units: Sequence[WorkItem]) -> int:
         known = self._runs.get(validate_run_name(run), {})
         planned = dict(known)
-        for unit in [validate_item(unit) for unit in units]:
+        for unit in [ITEMS.store(unit) for unit in units]:
             planned.setdefault(unit.company, unit)
         if len({unit.rank for unit in planned.values()}) < len(planned):
             raise ConflictError("a place in the order is another unit's; nothing was written")
@@ -71,10 +68,9 @@ class MemoryNights:
         return len(self._put(run, longer))
 
     async def finish_item(self, run: str, unit: WorkItem, dossier: CompanyRecord | None) -> bool:
-        ended, found = (
-            validate_item_end(unit, dossier),
-            dossier and validate_company_record(dossier),
-        )
+        check_item_end(unit, dossier)
+        ended = replace(ITEMS.store(unit), claimed_until=None)
+        found = dossier and validate_company_record(dossier)
         known = self._runs.get(validate_run_name(run), {}).get(unit.company)
         if known is None or known.state in END_STATES or known.owner != unit.owner:
             return False
@@ -111,23 +107,22 @@ class MemoryNights:
             del self._runs[run][company]
         return len(going)
 
-    async def find_last_item(self, company: CompanyId) -> tuple[str, WorkItem] | None:
-        validate_company_id(company)
-        having = [run for run, units in self._runs.items() if company in units]
-        return (max(having), self._runs[max(having)][company]) if having else None
-
     async def find_last_items(
         self, companies: Sequence[CompanyId]
     ) -> dict[CompanyId, tuple[str, WorkItem]]:
-        found = {company: await self.find_last_item(company) for company in companies}
-        return {company: last for company, last in found.items() if last is not None}
+        found = {}
+        for company in map(validate_company_id, companies):
+            having = [run for run, units in self._runs.items() if company in units]
+            if having:
+                found[company] = (max(having), self._runs[max(having)][company])
+        return found
 
     async def find_sent_rows(self, external_ids: Sequence[str]) -> dict[str, SentRow]:
         asked = {validate_key(name, what="a record's external id") for name in external_ids}
         return choose_latest_sent(row for row in self._sent.values() if row.external_id in asked)
 
     async def save_sent_rows(self, rows: Sequence[SentRow]) -> None:
-        for row in validate_sent_rows(rows):
+        for row in [SENT_ROWS.store(row) for row in rows]:
             first = self._sent.get((row.run, row.external_id), row)
             self._sent[row.run, row.external_id] = replace(row, before=first.before)
 

@@ -32,7 +32,7 @@ _ROOMS = (
     "crawl",
     "vendors",
     "accounts",
-    "nightly",
+    "enrichment",
     "crm",
     "touches",
     "heat",

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from stoker.crawl.store import PageStore
     from stoker.db.database import Database
     from stoker.discovery.store import SqlListingStore
+    from stoker.enrichment.store import WorkStore
     from stoker.heat.store import HeatStore
     from stoker.ledger.store import LedgerStore
-    from stoker.nightly.store import SqlWorkStore
     from stoker.runs.store import SqlRunStore
     from stoker.scheduling.store import ScheduleStore
     from stoker.touches.store import SqlTouchStore
@@ -32,9 +32,9 @@ STORE_MODULES = (
     "stoker.budgets.store",
     "stoker.crawl.store",
     "stoker.discovery.store",
+    "stoker.enrichment.store",
     "stoker.heat.store",
     "stoker.ledger.store",
-    "stoker.nightly.store",
     "stoker.registry.store",
     "stoker.runs.store",
     "stoker.scheduling.store",
@@ -98,12 +98,10 @@ def build_tenant_stores(
 
         return SqlAccounts(database, tenant)
 
-    def nights() -> SqlWorkStore:
-        from stoker.nightly.store import SKIP_LOCKED, SqlWorkStore
+    def nights() -> WorkStore:
+        from stoker.enrichment.store import SKIP_LOCKED, WorkStore
 
-        if not on_server:
-            return SqlWorkStore(database, tenant)
-        return SqlWorkStore(database, tenant, passing_over=SKIP_LOCKED)
+        return WorkStore(database, tenant, skip_locked=SKIP_LOCKED if on_server else "")
 
     def touches() -> SqlTouchStore:
         from stoker.touches.store import SqlTouchStore

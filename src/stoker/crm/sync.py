@@ -28,7 +28,7 @@ from stoker.crm.upsert import (
 )
 
 if TYPE_CHECKING:
-    from stoker.enrichment.model import WorkStore
+    from stoker.enrichment.store import WorkStore
 
 
 async def find_existing(

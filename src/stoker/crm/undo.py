@@ -33,7 +33,7 @@ from stoker.crm.upsert import (
 )
 
 if TYPE_CHECKING:
-    from stoker.enrichment.model import WorkStore
+    from stoker.enrichment.store import WorkStore
 
 ARCHIVED: Mapping[str, Json] = {ACTIVE: False}
 

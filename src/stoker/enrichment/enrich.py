@@ -33,6 +33,7 @@ from stoker.crawl.page_text import (
     build_corpus_key,
     compute_exact_fingerprint,
 )
+from stoker.crawl.visit import parse_site
 from stoker.enrichment.model import CompanyVendors
 from stoker.enrichment.pull_units import CRAWL
 from stoker.enrichment.site_facts import (
@@ -196,7 +197,7 @@ class CompanyEnricher:
             return None
         self._check_lease()
         with log.time_step(Step.CRAWL):
-            site = self._vendors.to_site(company.website)
+            site = parse_site(company.website)
             known = await self._store.pages.list_pages(site)
             # A lookup that has not read the texts yet needs all of them, changed or not.
             visit = await run_while(

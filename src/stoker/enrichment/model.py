@@ -1,29 +1,30 @@
-"""Work items of a run, the vendors a lookup may ask, and the store of work items.
+"""Work items of a run, and the vendors a lookup may ask.
 
 A work item is one company in one run. `nightly.targets` chooses items and the pipeline processes
-them. Paid vendors are None when there is no key for them. Each store verb is atomic and belongs to
-one tenant.
+them. Paid vendors are None when there is no key for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from stoker.accounts.facts import ExtractedFacts
-from stoker.accounts.model import CompanyId, CompanyRecord, SentRow
+from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, Step
-from stoker.budgets.model import Connector
-from stoker.crawl.model import Excerpt, Page, PageState, SiteVisit
-from stoker.leads.rationale import RationaleAnswer, RationaleQuery
-from stoker.vendors.contacts import People, PeopleQuery, RevealedEmails, RevealQuery
-from stoker.vendors.email_verification import BatchVerdicts, EmailBatch
-from stoker.vendors.extraction import ExtractionQuery
-from stoker.vendors.search import SearchQuery, SearchResult
+
+if TYPE_CHECKING:  # reading a schema must not import an HTTP client
+    from stoker.accounts.facts import ExtractedFacts
+    from stoker.budgets.model import Connector
+    from stoker.crawl.crawler import Crawler
+    from stoker.leads.rationale import RationaleAnswer, RationaleQuery
+    from stoker.vendors.contacts import People, PeopleQuery, RevealedEmails, RevealQuery
+    from stoker.vendors.email_verification import BatchVerdicts, EmailBatch
+    from stoker.vendors.extraction import ExtractionQuery
+    from stoker.vendors.search import SearchQuery, SearchResult
 
 KIND = "nightly"  # what a night's runs are listed under
 
@@ -91,117 +92,12 @@ def choose_steps(*, only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple
     return chosen
 
 
-class WorkStore(Protocol):
-    """One tenant's items of work, and what it has written into its CRM."""
-
-    async def insert_items(self, run: str, units: Sequence[WorkItem]) -> int:
-        """Add items to a run; return how many were new. One already there stays as it is.
-
-        Raises ConflictError, and adds nothing, when a new one's place in the order is another's.
-        """
-        ...
-
-    async def claim_items(
-        self, run: str, *, owner: str, until: datetime, now: datetime, limit: int
-    ) -> list[WorkItem]:
-        """Claim the next items that are free, or whose owner's claim expired, in their order.
-
-        A claim has expired when its `until` is not after `now`. Atomic: of many workers each item
-        goes to one. Claiming extends no existing claim.
-        """
-        ...
-
-    async def extend_claims(self, run: str, *, owner: str, until: datetime) -> int:
-        """Lengthen everything this owner has taken; return how many. It never shortens."""
-        ...
-
-    async def finish_item(self, run: str, unit: WorkItem, dossier: CompanyRecord | None) -> bool:
-        """Write down how an item ended, and what is known about its company now, together.
-
-        False, and nothing is written, when the item has ended already, has another owner or was
-        never planned; an unclaimed item has the empty owner. Its rank stays as planned.
-        The record replaces what was known, contacts and score included; empty values never do,
-        as `accounts.model.merge_company_record` does.
-        """
-        ...
-
-    async def release_items(self, run: str, *, owner: str) -> int:
-        """Make everything this owner has taken and not finished free again; return how many."""
-        ...
-
-    async def list_items(
-        self, run: str, *, states: Sequence[WorkState] = (), after: int = -1, limit: int = 1000
-    ) -> list[WorkItem]:
-        """Return one page of a run's items in their order, beginning after a place."""
-        ...
-
-    async def count_items(self, run: str) -> dict[WorkState, int]:
-        """Return how many units of a run are in each state; a state without any is left out."""
-        ...
-
-    async def list_item_runs(self) -> list[str]:
-        """Return the names of all runs that have items, oldest first."""
-        ...
-
-    async def delete_items(self, run: str, *, limit: int = 10_000) -> int:
-        """Delete items of a run that no longer exists; return how many, 0 once none is left."""
-        ...
-
-    async def find_last_item(self, company: CompanyId) -> tuple[str, WorkItem] | None:
-        """Return the newest run that had this company, by the run's name, and its unit."""
-        ...
-
-    async def find_last_items(
-        self, companies: Sequence[CompanyId]
-    ) -> dict[CompanyId, tuple[str, WorkItem]]:
-        """Return of each company that ever had an item what `find_last_item` does."""
-        ...
-
-    async def find_sent_rows(self, external_ids: Sequence[str]) -> dict[str, SentRow]:
-        """Return what was last written under these ids, by id: the latest, whichever run's.
-
-        With what all writes under the id together have settled.
-        """
-        ...
-
-    async def save_sent_rows(self, rows: Sequence[SentRow]) -> None:
-        """Save what was written; `before` of the same run stays as it was first saved.
-
-        What another run wrote under the same id stays beside it, and what is settled follows
-        from that alone. Atomic.
-        """
-        ...
-
-    async def list_sent_rows(
-        self, run: str, *, after: str = "", limit: int = 1000
-    ) -> list[SentRow]:
-        """Return one page of what a run wrote, in id order."""
-        ...
-
-
-class SiteVisitor(Protocol):
-    """Visits sites politely. Whatever a site does, a visit ends with an outcome."""
-
-    async def visit(self, url: str, *, known: Sequence[PageState] = ()) -> SiteVisit:
-        """Visit a site; with what is known of its pages, ask only for changes."""
-        ...
-
-
-class RuleExtractor(Protocol):
-    """Makes findings of pages without asking anybody."""
-
-    def __call__(self, pages: Iterable[Page], *, told: Iterable[Excerpt] = ()) -> ExtractedFacts:
-        """Return the facts on pages and in excerpts of other pages. Never raises."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanyVendors:
     """The sources a lookup can ask about a company."""
 
-    crawler: SiteVisitor
-    to_site: Callable[[str], str]  # the site an address belongs to, as visits are remembered
-    extract_facts: RuleExtractor
+    crawler: Crawler
+    extract_facts: Callable[..., ExtractedFacts]  # `crawl.extract.extract_facts`
     search: Connector[SearchQuery, SearchResult] | None = None
     llm: Connector[ExtractionQuery, ExtractedFacts] | None = None
     people: Connector[PeopleQuery, People] | None = None

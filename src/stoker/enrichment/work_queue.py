@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 from stoker.accounts.model import CompanyRecord
 from stoker.base.clock import Clock
-from stoker.enrichment.model import WorkItem, WorkStore
+from stoker.enrichment.model import WorkItem
+from stoker.enrichment.store import WorkStore
 
 LEASE_LENGTH = timedelta(seconds=60)
 

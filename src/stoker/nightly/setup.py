@@ -81,14 +81,12 @@ def build_nightly_options(
 def build_vendors(connectors: VendorFactory, tenant: TenantId) -> CompanyVendors:
     """Return the vendors a tenant's lookups may ask: those with a key."""
     from stoker.crawl.extract import extract_facts
-    from stoker.crawl.visit import parse_site
 
     def if_on(name: str, make: Callable[[TenantId], _VendorT]) -> _VendorT | None:
         return None if connectors.get_off_reason(name, tenant) else make(tenant)
 
     return CompanyVendors(
         crawler=connectors.crawler(),
-        to_site=parse_site,
         extract_facts=extract_facts,
         search=if_on("tavily", connectors.search),
         llm=if_on("openai", connectors.extractor),

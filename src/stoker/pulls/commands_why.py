@@ -108,11 +108,11 @@ async def _read_company_report(asked: CommandContext, which: str, *, flip: bool)
         store, own = app.backend.tenant(tenant), app.settings.for_tenant(tenant)
         dossier = await _find_company(app, store, wanted.strip())
         rule = await store.accounts.find_rule(own.icp.rule_name)
-        seen = await store.nights.find_last_item(dossier.company.id)
+        last_items = await store.nights.find_last_items([dossier.company.id])
         key = build_corpus_key(dossier.company.id)
         kept = await store.answers.find_answers([key])
         decided = await find_pull_report(store, dossier.company, flip=flip)
-        run, unit = seen or ("", None)
+        run, unit = last_items.get(dossier.company.id, ("", None))
         undone = await find_unfinished(store, run, unit) if unit is not None else None
     return CompanyReport(
         tenant=tenant,
