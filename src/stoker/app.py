@@ -242,7 +242,6 @@ class App:
     def build_maintenance_task(self, tenant: TenantId) -> Task:
         """Return a tenant's upkeep with the schedule and rules in force for it."""
         from stoker.maintenance.service import Maintenance
-        from stoker.policies import build_retention_rule
         from stoker.runs.model import Manifest, compute_config_hash
         from stoker.scheduling.service import Task
 
@@ -255,8 +254,7 @@ class App:
                 health_checks=self.health_checks,
                 schedule=schedule,
                 zone=own.scheduling.timezone,
-                rule=build_retention_rule(own),
-                deletes_old_runs=own.retention.enabled,
+                rule=own.retention,
                 signal_retention=SIGNAL_AGE_PER_HALF_LIFE * own.heat.half_life,
             ),
             schedule=schedule,
@@ -375,10 +373,9 @@ class App:
     ) -> DiscoveryRun:
         """Return a tenant's discovery, as settings say or as somebody asks for."""
         from stoker.discovery.service import build_discovery, build_discovery_options
-        from stoker.policies import build_retention_rule
 
         own = self.settings.for_tenant(tenant)
-        keeps = build_retention_rule(own) if own.retention.enabled else None
+        keeps = own.retention if own.retention.enabled else None
         order = build_discovery_options(own, enrich=enrich, retention=keeps)
         return build_discovery(tenant, order, own=own, connectors=self.connectors, files=files)
 
@@ -414,10 +411,9 @@ class App:
         Includes caps a person added; what people said about limits is asked for by the store, in
         the moment in which it grants or refuses.
         """
-        from stoker.budgets.caps import list_effective_caps
-        from stoker.policies import build_caps
+        from stoker.budgets.caps import build_default_caps, list_effective_caps
 
-        given = build_caps(self.settings.for_tenant(tenant))
+        given = build_default_caps(self.settings.for_tenant(tenant).caps)
         own = await self.backend.tenant(tenant).money.list_cap_changes()
         return (*await self.list_shared_caps(), *list_effective_caps(given, own, shared=False))
 
@@ -579,13 +575,14 @@ class _BudgetBuilder:
     events: EventBus
 
     def __call__(self, tenant: TenantId) -> BudgetService:
+        from stoker.budgets.caps import build_default_caps
         from stoker.budgets.service import BudgetService
-        from stoker.policies import build_caps, build_reset_rule
+        from stoker.policies import build_reset_rule
 
         own = self.settings.for_tenant(tenant)
         return BudgetService(
             self.backend.tenant(tenant).money,
-            caps=build_caps(own),
+            caps=build_default_caps(own.caps),
             reset=build_reset_rule(own),
             owner=self.owner,
             clock=self.clock,

@@ -1,21 +1,26 @@
-"""What a backend offers: one tenant's stores, what tenants share, and its own health.
+"""What services are built from: a context per process and per tenant, and the backend's stores.
 
-A store verb states what the product means and is atomic: all of it happens, or nothing. The
-caller passes the time. All moments are aware, and stores return them in UTC.
+A room builds its parts from the context, and the context keeps them: `context.get(build_limits)`
+is the same limits each time. A store verb is atomic: all of it happens, or nothing. The caller
+passes the time. All moments are aware, and stores return them in UTC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.db.database import Check
 
 if TYPE_CHECKING:
     from stoker.accounts.model import AccountStore, TenantDirectory
     from stoker.backends.shared import SharedStore
+    from stoker.base.clock import Clock
+    from stoker.base.events import EventBus, Observer
     from stoker.budgets.store import BudgetStore
     from stoker.crawl.store import PageStore
     from stoker.discovery.sources import ListingStore
@@ -25,8 +30,12 @@ if TYPE_CHECKING:
     from stoker.registry.model import RegistryStore
     from stoker.runs.model import RunStore
     from stoker.scheduling.store import ScheduleStore
+    from stoker.settings import Settings
     from stoker.touches.model import TouchStore
     from stoker.vendors.answer_cache import AnswerStore
+
+PartT = TypeVar("PartT")
+OpenPartT = TypeVar("OpenPartT", bound=AbstractAsyncContextManager[Any])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,3 +115,94 @@ class Backend(Protocol):
     async def close(self) -> None:
         """Finish pending work, then close files and connections. Closing twice is allowed."""
         ...
+
+
+class Parts:
+    """What a process has built, each part once. All are closed together, the latest first."""
+
+    def __init__(self) -> None:
+        self.exits = AsyncExitStack()
+        self._built: dict[object, Any] = {}
+        self._is_closed = False
+
+    def get(self, key: object, build: Callable[[], PartT]) -> PartT:
+        """Return the part of this key, built when it is first asked for."""
+        if key not in self._built:
+            self._built[key] = build()
+        part: PartT = self._built[key]
+        return part
+
+    async def open(self, key: object, build: Callable[[], OpenPartT]) -> OpenPartT:
+        """As `get`, for a part that is entered first. Raises ConfigError once closed."""
+        if self._is_closed:
+            raise ConfigError("this process is closing; it can reserve nothing more")
+        is_new = key not in self._built
+        part = self.get(key, build)  # before the first await: a concurrent caller gets this one
+        if is_new:
+            await self.exits.enter_async_context(part)
+        return part
+
+    async def __aenter__(self) -> Parts:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._is_closed = True
+        await self.exits.aclose()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What the services of a process are built from, opened and ready."""
+
+    settings: Settings
+    backend: Backend
+    clock: Clock
+    observer: Observer
+    owner: str  # unlike that of any other process, past ones included
+    events: EventBus  # what parts report to, see `redirect_events`
+    parts: Parts = field(default_factory=Parts)
+
+    def get(self, build: Callable[[Context], PartT]) -> PartT:
+        """Return what this function builds for the process, the same each time."""
+        return self.parts.get(build, lambda: build(self))
+
+    def for_tenant(self, tenant: TenantId) -> TenantContext:
+        """Return a tenant's context. Raises ConfigError for an unknown tenant."""
+        own = self.parts.get(("settings", tenant), lambda: self.settings.for_tenant(tenant))
+        return TenantContext(process=self, settings=own, store=self.backend.tenant(tenant))
+
+    @contextmanager
+    def redirect_events(self, observer: Observer) -> Iterator[Context]:
+        """Send all events to another observer until the block ends.
+
+        Yields the context to use in it. Parts that both share report to that observer too.
+        """
+        with self.events.redirect(observer):
+            yield replace(self, observer=observer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TenantContext:
+    """What the services of one tenant are built from."""
+
+    process: Context
+    settings: Settings  # what is in force for this tenant
+    store: TenantStores
+
+    @property
+    def tenant(self) -> TenantId:
+        """The tenant's id."""
+        return self.store.tenant
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the process."""
+        return self.process.clock
+
+    def get(self, build: Callable[[TenantContext], PartT]) -> PartT:
+        """Return what this function builds for the tenant, the same each time."""
+        return self.process.parts.get((build, self.tenant), lambda: build(self))
+
+    async def open(self, build: Callable[[TenantContext], OpenPartT]) -> OpenPartT:
+        """As `get`, for a part that stays entered until the process closes."""
+        return await self.process.parts.open((build, self.tenant), lambda: build(self))

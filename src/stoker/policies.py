@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from stoker.base.clock import Clock, SystemClock
 from stoker.base.types import TenantId
-from stoker.budgets.caps import Cap, DailyAllowances, build_default_caps
 from stoker.budgets.windows import ResetRule
 from stoker.context import Backend
 from stoker.crawl.model import HostPacer
 from stoker.crawl.politeness import LocalHostPacer, SharedHostPacer
 from stoker.rate_limits.limiter import VendorLimit, VendorLimits
 from stoker.rate_limits.rate_limit import Rate
-from stoker.runs.retention import RetentionRule
 from stoker.settings import CONNECTORS
 
 if TYPE_CHECKING:
@@ -26,26 +24,6 @@ if TYPE_CHECKING:
 
 # Sites have a clock per host; all of them together have only so many places.
 VISIT_RATE = Rate(calls=1000, per=timedelta(seconds=1), burst=500)
-
-
-def build_caps(own: Settings) -> tuple[Cap, ...]:
-    """Return the caps a tenant's settings switch on."""
-    caps = own.caps
-    return build_default_caps(
-        DailyAllowances(
-            tavily_calls=caps.tavily_queries,
-            tavily_credits=caps.tavily_credits,
-            lusha_calls=caps.lusha_contact_lookups,
-            lusha_credits=caps.lusha_credits,
-            zerobounce_calls=caps.zerobounce_verifications,
-            zerobounce_credits=caps.zerobounce_credits,
-            openai_calls=caps.openai_calls,
-            openai_tokens=caps.openai_daily_tokens,
-            pull_units=caps.pull_units_per_day,
-            money=caps.money_per_day_minor,
-            currency=caps.currency,
-        )
-    )
 
 
 def build_reset_rule(own: Settings) -> ResetRule:
@@ -86,11 +64,6 @@ def build_host_pacer(settings: Settings, backend: Backend, *, clock: Clock) -> H
     if _has_shared_keys(settings):
         return SharedHostPacer(shared=backend.shared(), clock=clock)
     return LocalHostPacer(clock=clock)
-
-
-def build_retention_rule(own: Settings) -> RetentionRule:
-    """Return the rule a tenant's settings describe, whether or not it is switched on."""
-    return RetentionRule(days=own.retention.days, keep_latest=own.retention.keep_latest_n_runs)
 
 
 def _list_own_keys(settings: Settings) -> dict[tuple[str, TenantId], str]:

@@ -1,61 +1,40 @@
-"""Every setting: default, type, names in the environment, and one sentence of help.
+"""All settings as one frozen value that also knows where each value came from.
 
-The reference page, `stoker init`, `config show` and error messages all come from this list.
-`Settings` is one frozen value that also knows where each value came from; `config/` reads it.
+A section is declared in its room's `settings.py`; the reference page, `stoker init`, `config show`
+and error messages are made from the fields listed here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import time, timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from stoker.accounts.settings import IcpSettings
 from stoker.base.errors import ConfigError
 from stoker.base.types import Json, TenantId
-from stoker.calendar.recurrence import CatchUp, Cron, Interval, Schedule, Window
-from stoker.calendar.timezones import Fold, Gap
-from stoker.config.fields import (
-    BOOLEAN,
-    CRON,
-    CURRENCY,
-    FLAG_IF_SET,
-    HOUR_MINUTE,
-    LOCAL_TIME,
-    PATH,
-    POSTGRES_URL,
-    SECRET,
-    TENANT,
-    TENANTS,
-    TEXT,
-    ZONE,
-    FieldInfo,
-    Secret,
-    Section,
-    choice,
-    integer,
-    list_settings,
-    member,
-    number,
-)
-from stoker.config.fields import (
-    setting as _is,
-)
-from stoker.config.fields import (
-    tenant_setting as _each,
-)
+from stoker.budgets.settings import CapSettings
+from stoker.calendar.recurrence import Schedule
+from stoker.config.fields import FieldInfo, Section, list_settings
+from stoker.config.settings import LoggingSettings, TenancySettings, TenantTable
+from stoker.crawl.settings import CrawlSettings, ExtractSettings
+from stoker.db.settings import StorageSettings
 from stoker.discovery.settings import DiscoverySettings
 from stoker.heat.settings import HeatSettings
-from stoker.http.fields import LOOPBACK
-from stoker.leads.scoring import DEFAULT_WEIGHTS, ScoreRule
+from stoker.http.settings import SandboxSettings
+from stoker.leads.settings import ScoreRule
 from stoker.pulls.settings import PullSettings
+from stoker.rate_limits.settings import PacingSettings
+from stoker.runs.settings import RetentionRule
+from stoker.scheduling.settings import SchedulingSettings
 from stoker.touches.settings import TouchSettings
 from stoker.vendors.settings import (
     BoardsSettings,
     DataGovDownloadsSettings,
     DataGovSettings,
+    KeySettings,
     LushaSettings,
     OdooSettings,
     OpenAiSettings,
@@ -63,373 +42,6 @@ from stoker.vendors.settings import (
     VendorSettings,
     ZeroBounceSettings,
 )
-
-_MAX_AMOUNT = 1_000_000_000
-
-_WEIGHT = number(0, 1000)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scheduling(Section):
-    """When runs start, and how many go on at once."""
-
-    enabled: bool = _each(BOOLEAN, True, "Whether the schedule starts runs.", "SCHED_ENABLED")
-    mode: str = _each(choice("interval", "window", "cron"), "cron", "What kind of schedule it is.")
-    interval_minutes: int | None = _each(
-        integer(1, 5_270_400), None, "Minutes between runs; mode interval needs it."
-    )
-    window_time: time | None = _each(
-        HOUR_MINUTE, None, "Time of day, UTC, of the daily run; mode window needs it."
-    )
-    cron: str = _each(
-        CRON, "0 1 * * *", "When runs start, in the time zone; for mode cron.", "SCHED_START_CRON"
-    )
-    timezone: str = _is(
-        ZONE, "Asia/Singapore", "The time zone the cron line speaks of.", "SCHED_TIMEZONE"
-    )
-    gap: Gap = _each(
-        member(Gap), Gap.SHIFT, "A time the clock skips in spring: run at the shift, or skip it."
-    )
-    fold: Fold = _each(
-        member(Fold), Fold.FIRST, "A time the clock shows twice in autumn: which of the two runs."
-    )
-    catch_up: CatchUp = _each(
-        member(CatchUp), CatchUp.LATEST, "Which missed instants run once Stoker is back."
-    )
-    catch_up_max: int = _each(
-        integer(1, 1000), 24, "How many missed instants run at most; for catch_up all."
-    )
-    tenant_concurrency: int = _is(
-        integer(1, 100),
-        3,
-        "Tenants worked on at once, for each kind of work.",
-        "SCHED_TENANT_CONCURRENCY",
-    )
-    stagger_s: float = _is(
-        number(0, 600), 2.0, "Seconds between the beginnings of nights due at the same time."
-    )
-    company_concurrency: int = _each(
-        integer(1, 200), 8, "Companies worked on at once, per tenant.", "SCHED_COMPANY_CONCURRENCY"
-    )
-    daily_cap_per_tenant: int = _each(
-        integer(0, 1_000_000),
-        1000,
-        "Companies a tenant's run takes on at most.",
-        "SCHED_DAILY_CAP_PER_TENANT",
-        "SHORTLIST_DAILY_CAP",
-    )
-    deadline_minutes: int = _each(
-        integer(1, 1440),
-        90,
-        "Minutes a night may take; the least valuable companies are left out to end in time.",
-    )
-    tenant_include: tuple[TenantId, ...] = _is(
-        TENANTS, (), "Only these tenants run; empty means all.", "SCHED_TENANT_INCLUDE"
-    )
-    tenant_exclude: tuple[TenantId, ...] = _is(
-        TENANTS, (), "These tenants do not run, included or not.", "SCHED_TENANT_EXCLUDE"
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Storage(Section):
-    """Where Stoker remembers."""
-
-    backend: str = _is(
-        choice("sqlite", "postgres", "json", "memory"), "sqlite", "Which kind of store is used."
-    )
-    sqlite_path: Path = _is(PATH, Path("stoker.db"), "The SQLite file.")
-    postgres_url: Secret | None = _is(
-        POSTGRES_URL, None, "Where Postgres is, as the restricted role; backend postgres needs it."
-    )
-    postgres_admin_url: Secret | None = _is(
-        POSTGRES_URL, None, "Where Postgres is, as its owner; only `db setup` uses it."
-    )
-    json_dir: Path = _is(PATH, Path("stoker-data"), "The directory of the JSON files.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Retention(Section):
-    """Which runs are forgotten."""
-
-    enabled: bool = _is(BOOLEAN, False, "Whether upkeep forgets old runs.")
-    days: int = _is(integer(0, 36_500), 90, "Runs younger than this many days stay.")
-    keep_latest_n_runs: int = _is(
-        integer(1, 1_000_000), 30, "This many runs stay however old they are."
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Logging(Section):
-    """What is written down while it works."""
-
-    format: str = _is(
-        choice("auto", "human", "json"), "auto", "Lines for people, or JSON; auto looks who reads."
-    )
-    level: str = _is(
-        choice("debug", "info", "warning", "error"), "info", "The least important line written."
-    )
-    no_color: bool = _is(FLAG_IF_SET, False, "Whether lines stay plain on a terminal.", "NO_COLOR")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Caps(Section):
-    """What a tenant may use in a day, and when its day begins."""
-
-    openai_daily_tokens: int = _each(
-        integer(0, _MAX_AMOUNT), 150_000, "OpenAI tokens a day.", "OPENAI_DAILY_TOKENS_CAP"
-    )
-    openai_calls: int = _each(integer(0, _MAX_AMOUNT), 2000, "OpenAI calls a day.")
-    tavily_queries: int = _each(
-        integer(0, _MAX_AMOUNT), 800, "Tavily searches a day.", "TAVILY_MAX_QUERIES"
-    )
-    tavily_credits: int = _each(
-        integer(0, _MAX_AMOUNT), 1000, "Tavily credits a day; a search costs one, a deeper one two."
-    )
-    lusha_contact_lookups: int = _each(
-        integer(0, _MAX_AMOUNT), 500, "Lusha lookups a day.", "LUSHA_MAX_CONTACT_LOOKUPS"
-    )
-    lusha_credits: int = _each(
-        integer(0, _MAX_AMOUNT),
-        1000,
-        "Lusha credits a day; looking for people costs one, each address one.",
-    )
-    zerobounce_verifications: int = _each(
-        integer(0, _MAX_AMOUNT), 1000, "ZeroBounce checks a day.", "ZEROBOUNCE_MAX_VERIFICATIONS"
-    )
-    zerobounce_credits: int = _each(
-        integer(0, _MAX_AMOUNT), 1000, "ZeroBounce credits a day; an address costs one at most."
-    )
-    pull_units_per_day: int = _each(
-        integer(0, _MAX_AMOUNT), 300, "Pull units a day, over all connectors."
-    )
-    money_per_day_minor: int = _each(
-        integer(0, _MAX_AMOUNT),
-        1000,
-        "Money a day, over all connectors, in minor units (1000: 10.00).",
-    )
-    currency: str = _each(CURRENCY, "USD", "The currency of money_per_day_minor.")
-    reset_time: time = _each(
-        LOCAL_TIME, time(0, 0), "When caps begin anew, in the tenant's time zone."
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pacing(Section):
-    """Who shares the vendors' rates, and how tenants share busy vendors."""
-
-    processes: str = _is(
-        choice("auto", "one", "many"),
-        "auto",
-        "Whether one process or many use the vendors' keys: one keeps rates in memory, many share "
-        "them through the store; auto is many, except in memory.",
-    )
-    weight: int = _each(
-        integer(1, 1000), 1, "The tenant's share of a busy connector, against the others' weights."
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sandbox(Section):
-    """A make-believe internet to rehearse on; `stoker sandbox serve` is one."""
-
-    address: str | None = _is(
-        LOOPBACK,
-        None,
-        "Where names ending in .test lead. While it is set, vendors without an address of their "
-        "own are the sandbox's, only keys with the word sandbox in them go there, and files nobody "
-        "named are a rehearsal's own.",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Crawl(Section):
-    """How company sites are read."""
-
-    gap_s: float = _is(
-        number(0.001, 3600),
-        0.5,
-        "Seconds between two requests to one host; more if its robots.txt asks for more.",
-    )
-    concurrency: int = _is(integer(1, 10_000), 32, "Pages read at once, over all hosts.")
-    shallow_units: int | None = _each(
-        integer(1, 1000), None, "Pull units of a shallow look; pulls.shallow_units, if not set."
-    )
-    deep_units: int | None = _each(
-        integer(1, 1000), None, "Pull units of a deep look; pulls.deep_units, if not set."
-    )
-
-    max_pages: int = _is(integer(1, 1000), 6, "Pages read per company.", "CRAWL_MAX_PAGES")
-    timeout_s: float = _is(number(0.1, 600), 15.0, "Seconds a page may take.", "CRAWLER_TIMEOUT_S")
-    user_agent: str = _is(
-        TEXT,
-        "Stoker/0.1 (+https://example.invalid/stoker; contact: set CRAWLER_USER_AGENT)",
-        "How the crawler introduces itself; put your contact in it.",
-        "CRAWLER_USER_AGENT",
-    )
-    persist_corpus: bool = _is(
-        BOOLEAN,
-        False,
-        "Whether the text a company's facts were taken from is kept; it goes with retention.days.",
-        "PERSIST_CRAWL_CORPUS",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Extract(Section):
-    """How facts are taken from texts."""
-
-    corpus_char_limit: int = _is(
-        integer(100, 10_000_000),
-        50_000,
-        "Characters of text per company that are read at most.",
-        "EXTRACT_CORPUS_CHAR_LIMIT",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Score(Section):
-    """What counts for a lead, and when its score is good enough."""
-
-    min_export: float = _each(
-        number(0, 1),
-        0.66,
-        "The least score that becomes a lead.",
-        "SCORE_MIN_EXPORT",
-        "LEAD_THRESHOLD",
-    )
-    high_from: float = _each(number(0, 1), 0.66, "The least score that is called High.")
-    medium_from: float = _each(number(0, 1), 0.40, "The least score that is called Medium.")
-    industry_weight: float = _each(
-        _WEIGHT, DEFAULT_WEIGHTS["industry"], "How much it counts that the industry is wanted."
-    )
-    size_weight: float = _each(
-        _WEIGHT, DEFAULT_WEIGHTS["size"], "How much it counts that the size fits."
-    )
-    reachable_weight: float = _each(
-        _WEIGHT, DEFAULT_WEIGHTS["reachable"], "How much an address that works counts."
-    )
-    decision_maker_weight: float = _each(
-        _WEIGHT, DEFAULT_WEIGHTS["decision_maker"], "How much somebody who decides counts."
-    )
-    presence_weight: float = _each(
-        _WEIGHT, DEFAULT_WEIGHTS["presence"], "How much a site that says a lot counts."
-    )
-    momentum_weight: float = _each(
-        _WEIGHT, DEFAULT_WEIGHTS["momentum"], "How much hiring and growing count."
-    )
-    llm_rationale: bool = _each(
-        BOOLEAN, False, "Whether OpenAI words rationales anew; it is paid once for equal features."
-    )
-
-    def rule(self) -> ScoreRule:
-        """Return how leads are scored. Raises ConfigError when these cannot all hold."""
-        return ScoreRule(
-            weights={name: getattr(self, f"{name}_weight") for name in DEFAULT_WEIGHTS},
-            high_from=self.high_from,
-            medium_from=self.medium_from,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Icp(Section):
-    """Which companies fit."""
-
-    rule_name: str = _each(TEXT, "default", "The name of the rule to use.", "ICP_RULE_NAME")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Keys(Section):
-    """The vendors' keys. Each is optional; without one, that vendor is not called."""
-
-    openai: Secret | None = _each(SECRET, None, "OpenAI's key.", "OPENAI_API_KEY")
-    tavily: Secret | None = _each(SECRET, None, "Tavily's key.", "TAVILY_API_KEY")
-    lusha: Secret | None = _each(SECRET, None, "Lusha's key.", "LUSHA_API_KEY")
-    zerobounce: Secret | None = _each(SECRET, None, "ZeroBounce's key.", "ZEROBOUNCE_API_KEY")
-    odoo: Secret | None = _each(SECRET, None, "The key of a tenant's Odoo.", "ODOO_API_KEY")
-    webhook: Secret | None = _each(
-        SECRET, None, "What a tenant's webhook knows our deliveries by; 16 characters or more."
-    )
-    datagov: Secret | None = _is(
-        SECRET, None, "data.gov.sg's key; it only allows more.", "DATA_GOV_SG_API_KEY"
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tenancy(Section):
-    """Whose work it is when nobody says."""
-
-    default_tenant_id: TenantId | None = _is(
-        TENANT, None, "The tenant of a command that is about one tenant.", "DEFAULT_TENANT_ID"
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TenantTable(Section):
-    """What `[tenants.ID]` says besides overriding settings."""
-
-    name: str = _is(TEXT, "", "What people call the tenant; its id, if not given.")
-    timezone: str = _is(ZONE, "", "The tenant's time zone; scheduling.timezone, if not given.")
-    enabled: bool = _is(BOOLEAN, True, "Whether the tenant is active.")
-
-
-SECTIONS: Mapping[str, type[Section]] = MappingProxyType(
-    {
-        "scheduling": Scheduling,
-        "storage": Storage,
-        "retention": Retention,
-        "logging": Logging,
-        "caps": Caps,
-        "heat": HeatSettings,
-        "pulls": PullSettings,
-        "pacing": Pacing,
-        "sandbox": Sandbox,
-        "tavily": TavilySettings,
-        "openai": OpenAiSettings,
-        "lusha": LushaSettings,
-        "zerobounce": ZeroBounceSettings,
-        "odoo": OdooSettings,
-        "datagov": DataGovSettings,
-        "datagov_downloads": DataGovDownloadsSettings,
-        "boards": BoardsSettings,
-        "crawl": Crawl,
-        "extract": Extract,
-        "score": Score,
-        "icp": Icp,
-        "touches": TouchSettings,
-        "discovery": DiscoverySettings,
-        "keys": Keys,
-        "tenancy": Tenancy,
-    }
-)
-"""The sections by name, in the order people read about them."""
-
-
-def _list_fields(prefix: str, section: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
-    for about in list_settings(section):
-        env = about.env or (f"STOKER_{prefix}_{about.key}".upper(),)
-        yield about.key, replace(about, env=env)
-
-
-CONNECTORS = tuple(
-    name for name, section in SECTIONS.items() if issubclass(section, VendorSettings)
-)
-"""The connectors that have a rate of their own, by the names of their sections."""
-
-FIELDS: Mapping[str, FieldInfo] = MappingProxyType(
-    {
-        f"{section}.{name}": about
-        for section, kind in SECTIONS.items()
-        for name, about in _list_fields(section, kind)
-    }
-)
-"""Every setting by its dotted key."""
-
-TENANT_KEYS: Mapping[str, FieldInfo] = MappingProxyType(
-    {about.key: about for about in list_settings(TenantTable)}
-    | {key: about for key, about in FIELDS.items() if about.per_tenant}
-)
-"""What may stand in a tenant's table; other settings are the installation's own."""
 
 DEFAULT_TENANT = TenantId("default")
 
@@ -458,15 +70,15 @@ class ShownSetting:
 class Settings:
     """Everything that can be set, and where each value came from."""
 
-    scheduling: Scheduling = field(default_factory=Scheduling)
-    storage: Storage = field(default_factory=Storage)
-    retention: Retention = field(default_factory=Retention)
-    logging: Logging = field(default_factory=Logging)
-    caps: Caps = field(default_factory=Caps)
+    scheduling: SchedulingSettings = field(default_factory=SchedulingSettings)
+    storage: StorageSettings = field(default_factory=StorageSettings)
+    retention: RetentionRule = field(default_factory=RetentionRule)
+    logging: LoggingSettings = field(default_factory=LoggingSettings)
+    caps: CapSettings = field(default_factory=CapSettings)
     heat: HeatSettings = field(default_factory=HeatSettings)
     pulls: PullSettings = field(default_factory=PullSettings)
-    pacing: Pacing = field(default_factory=Pacing)
-    sandbox: Sandbox = field(default_factory=Sandbox)
+    pacing: PacingSettings = field(default_factory=PacingSettings)
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     tavily: TavilySettings = field(default_factory=TavilySettings)
     openai: OpenAiSettings = field(default_factory=OpenAiSettings)
     lusha: LushaSettings = field(default_factory=LushaSettings)
@@ -475,14 +87,14 @@ class Settings:
     datagov: DataGovSettings = field(default_factory=DataGovSettings)
     datagov_downloads: DataGovDownloadsSettings = field(default_factory=DataGovDownloadsSettings)
     boards: BoardsSettings = field(default_factory=BoardsSettings)
-    crawl: Crawl = field(default_factory=Crawl)
-    extract: Extract = field(default_factory=Extract)
-    score: Score = field(default_factory=Score)
-    icp: Icp = field(default_factory=Icp)
+    crawl: CrawlSettings = field(default_factory=CrawlSettings)
+    extract: ExtractSettings = field(default_factory=ExtractSettings)
+    score: ScoreRule = field(default_factory=ScoreRule)
+    icp: IcpSettings = field(default_factory=IcpSettings)
     touches: TouchSettings = field(default_factory=TouchSettings)
     discovery: DiscoverySettings = field(default_factory=DiscoverySettings)
-    keys: Keys = field(default_factory=Keys)
-    tenancy: Tenancy = field(default_factory=Tenancy)
+    keys: KeySettings = field(default_factory=KeySettings)
+    tenancy: TenancySettings = field(default_factory=TenancySettings)
     tenants: tuple[Tenant, ...] = (Tenant(id=DEFAULT_TENANT, name=str(DEFAULT_TENANT)),)
     origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     directory: Path = Path()  # where work is done: what relative paths are relative to
@@ -575,7 +187,7 @@ class Settings:
 
     def get_schedule(self, tenant: TenantId) -> Schedule:
         """Return when a tenant's runs are due."""
-        return build_schedule(self.for_tenant(tenant).scheduling)
+        return self.for_tenant(tenant).scheduling.build_schedule()
 
     def list_cap_values(self) -> dict[str, int]:
         """Return every cap by its dotted key, as manifests keep them."""
@@ -654,14 +266,35 @@ class Settings:
         return lines
 
 
-def build_schedule(scheduling: Scheduling) -> Schedule:
-    """Return the schedule these settings describe, or say which one is missing."""
-    if scheduling.mode == "interval":
-        if scheduling.interval_minutes is None:
-            raise ConfigError("scheduling.mode is interval; set scheduling.interval_minutes too")
-        return Interval(timedelta(minutes=scheduling.interval_minutes))
-    if scheduling.mode == "window":
-        if scheduling.window_time is None:
-            raise ConfigError('scheduling.mode is window; set scheduling.window_time, e.g. "01:30"')
-        return Window(scheduling.window_time)
-    return Cron(scheduling.cron, scheduling.timezone, scheduling.gap, scheduling.fold)
+_DEFAULTS = Settings()
+
+SECTIONS: Mapping[str, type[Section]] = MappingProxyType(
+    {
+        each.name: type(section)
+        for each in fields(Settings)
+        if isinstance(section := getattr(_DEFAULTS, each.name), Section)
+    }
+)
+"""The sections by name, in the order people read about them."""
+
+CONNECTORS = tuple(
+    name for name, section in SECTIONS.items() if issubclass(section, VendorSettings)
+)
+"""The connectors that have a rate of their own, by the names of their sections."""
+
+FIELDS: Mapping[str, FieldInfo] = MappingProxyType(
+    {
+        f"{name}.{about.key}": replace(
+            about, env=about.env or (f"STOKER_{name}_{about.key}".upper(),)
+        )
+        for name, section in SECTIONS.items()
+        for about in list_settings(section)
+    }
+)
+"""Every setting by its dotted key."""
+
+TENANT_KEYS: Mapping[str, FieldInfo] = MappingProxyType(
+    {about.key: about for about in list_settings(TenantTable)}
+    | {key: about for key, about in FIELDS.items() if about.per_tenant}
+)
+"""What may stand in a tenant's table; other settings are the installation's own."""

@@ -8,7 +8,6 @@ from stoker.base.errors import ConfigError
 from stoker.budgets.caps import (
     Cap,
     CapChange,
-    DailyAllowances,
     Scope,
     build_default_caps,
     list_added_caps,
@@ -16,19 +15,20 @@ from stoker.budgets.caps import (
     parse_cap,
 )
 from stoker.budgets.charges import SpendRequest, list_charges
+from stoker.budgets.settings import CapSettings
 from stoker.budgets.windows import ResetRule, WindowKind
 
-DAILY = DailyAllowances(
-    tavily_calls=1,
+DAILY = CapSettings(
+    tavily_queries=1,
     tavily_credits=11,
-    lusha_calls=2,
+    lusha_contact_lookups=2,
     lusha_credits=12,
-    zerobounce_calls=3,
+    zerobounce_verifications=3,
     zerobounce_credits=13,
     openai_calls=14,
-    openai_tokens=4,
-    pull_units=5,
-    money=6,
+    openai_daily_tokens=4,
+    pull_units_per_day=5,
+    money_per_day_minor=6,
     currency="SGD",
 )
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -26,7 +26,8 @@ from stoker.discovery.lever import LEVER
 from stoker.discovery.model import PostingQuery
 from stoker.http.client import HttpClient
 from stoker.leads.rationale import OpenAiRationales, build_rationale_query
-from stoker.leads.scoring import ScoreRule, score_lead
+from stoker.leads.scoring import score_lead
+from stoker.leads.settings import ScoreRule
 from stoker.rate_limits.rate_limit import LocalRateLimiter, Rate
 from stoker.registry.download import DataGov
 from stoker.sandbox.world.companies import World

@@ -22,7 +22,7 @@ from stoker.discovery.service import DiscoveryOptions, DiscoveryRun
 from stoker.discovery.sources import SourceState, parse_source
 from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest, RunState
-from stoker.runs.retention import RetentionRule
+from stoker.runs.settings import RetentionRule
 from stoker.scheduling.service import Scheduler, Task
 from stoker.testing import EventRecorder, FakeClock
 

@@ -21,7 +21,8 @@ from stoker.leads.rationale import (
     RationaleAnswer,
     build_rationale_query,
 )
-from stoker.leads.scoring import ScoreRule, score_lead
+from stoker.leads.scoring import score_lead
+from stoker.leads.settings import ScoreRule
 from stoker.testing import FakeClock
 from stoker.vendors.openai import build_openai_api
 from vendor_desk import A_LOT

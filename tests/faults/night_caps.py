@@ -21,8 +21,9 @@ from night_house import ANYBODY, entity_of, register
 from running_box import RunningBox
 from stoker.app import Gates, open_app, read_settings
 from stoker.base.types import TenantId
+from stoker.budgets.caps import build_default_caps
 from stoker.budgets.service import BudgetService
-from stoker.policies import build_caps, build_reset_rule
+from stoker.policies import build_reset_rule
 from watched_box import RETICENT
 
 TENANTS = tuple(map(TenantId, ("acme", "bolt", "crow")))
@@ -66,7 +67,7 @@ def _hasty_gates(app):
         own = app.settings.for_tenant(tenant)
         return BudgetService(
             _Hasty(app.backend.tenant(tenant).money),
-            caps=build_caps(own),
+            caps=build_default_caps(own.caps),
             reset=build_reset_rule(own),
             owner=app.owner,
             clock=app.clock,

@@ -14,7 +14,6 @@ from stoker.base.events import Migrated
 from stoker.calendar.recurrence import compute_next_run
 from stoker.ledger.chain import find_first_break
 from stoker.maintenance.service import read_audit
-from stoker.policies import build_retention_rule
 from stoker.runs.model import RunState
 from stoker.testing import EventRecorder
 
@@ -51,7 +50,7 @@ async def weeks(settings, *, days=24, off=range(12, 15)):
         told = {}
         for tenant in tenants:
             store, task = app.backend.tenant(tenant), app.build_maintenance_task(tenant)
-            rule = build_retention_rule(settings.for_tenant(tenant))
+            rule = settings.for_tenant(tenant).retention
             findings = await read_audit(
                 store,
                 task.name,

@@ -10,7 +10,8 @@ from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import Company, CompanyId, CompanyRecord
 from stoker.http.client import HttpClient
 from stoker.leads.rationale import MAX_OUTPUT_TOKENS, OpenAiRationales, build_rationale_query
-from stoker.leads.scoring import ScoreRule, score_lead
+from stoker.leads.scoring import score_lead
+from stoker.leads.settings import ScoreRule
 from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
 from stoker.vendors.openai import Prices, build_openai_api

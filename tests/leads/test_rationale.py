@@ -18,7 +18,8 @@ from stoker.leads.rationale import (
     build_rationale_query,
     validate_rewording,
 )
-from stoker.leads.scoring import ScoreRule, score_lead
+from stoker.leads.scoring import score_lead
+from stoker.leads.settings import ScoreRule
 
 RULE = ScoreRule()
 
@@ -72,7 +73,7 @@ def test_companies_with_the_same_features_are_one_question_whatever_their_pages_
 
 
 def test_other_features_and_other_weights_are_other_questions():
-    dearer = ScoreRule(weights={**RULE.weights, "momentum": 0.5})
+    dearer = ScoreRule(momentum_weight=0.5)
     asked = [
         question.as_json()
         for question in (

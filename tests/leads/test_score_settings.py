@@ -6,9 +6,7 @@ from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.budgets.windows import ResetRule
 from stoker.config.load import load_settings
-from stoker.leads.scoring import ScoreRule
 from stoker.nightly.setup import build_nightly_options
-from stoker.settings import Settings
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 OWN = """
@@ -24,10 +22,6 @@ score.medium_from = 0.3
 def read(tmp_path, toml):
     (tmp_path / "stoker.toml").write_text(toml)
     return load_settings(file=tmp_path / "stoker.toml", env_file=None, environment={}, flags={})
-
-
-def test_settings_nobody_changed_score_as_the_core_does():
-    assert Settings().score.rule() == ScoreRule()
 
 
 def test_a_tenants_weights_and_buckets_are_those_of_its_nights(tmp_path):

@@ -13,10 +13,11 @@ from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.crm.model import LEAD
 from stoker.crm.rows import build_rows
-from stoker.leads.scoring import DEFAULT_WEIGHTS, ScoreRule, score_lead
+from stoker.leads.scoring import score_lead
+from stoker.leads.settings import ScoreRule
 
 ICP = IcpRule()
-FEATURES = tuple(DEFAULT_WEIGHTS)
+FEATURES = tuple(ScoreRule().weights)
 
 companies = st.builds(
     Company,
@@ -50,10 +51,7 @@ dossiers = st.builds(
     contacts=st.lists(contacts, max_size=3).map(tuple),
     notes=st.sampled_from([{}, {"hiring": "3 openings"}]),
 )
-rules = st.builds(
-    ScoreRule,
-    weights=st.fixed_dictionaries({name: st.floats(0.01, 5) for name in FEATURES}),
-)
+rules = st.builds(ScoreRule, **{f"{name}_weight": st.floats(0.01, 5) for name in FEATURES})
 
 
 @given(dossiers, rules)
@@ -164,10 +162,9 @@ def test_an_address_that_bounces_is_worth_nothing_and_one_nobody_checked_somethi
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"weights": {"luck": 1.0}},
-        {"weights": {"size": -1.0}},
-        {"weights": {"size": 0.0}},
-        {"weights": {"size": float("nan")}},
+        {"size_weight": -1.0},
+        {f"{name}_weight": 0.0 for name in FEATURES},
+        {"size_weight": float("nan")},
         {"high_from": 0.2},
         {"high_from": 1.2},
     ],

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from stoker.base.errors import ConfigError
 from stoker.runs.model import Run, RunKey, RunState
 from stoker.runs.retention import (
-    RetentionRule,
     compute_longest_window_start,
     decide_retention,
     list_deletable_runs,
 )
+from stoker.runs.settings import RetentionRule
 
 NOW = datetime(2030, 3, 15, 12, tzinfo=UTC)  # a Friday
 DAY = timedelta(days=1)
@@ -27,7 +27,7 @@ runs_of_any_age = st.builds(
     st.sampled_from(RunState),
 )
 histories = st.lists(runs_of_any_age, max_size=25, unique_by=lambda run: run.at)
-rules = st.builds(RetentionRule, days=st.integers(0, 60), keep_latest=st.integers(0, 8))
+rules = st.builds(RetentionRule, days=st.integers(0, 60), keep_latest=st.integers(1, 8))
 moments = st.none() | ages
 
 
@@ -53,7 +53,7 @@ def test_a_run_goes_when_it_is_older_than_the_days_and_not_among_the_latest():
 def test_a_run_exactly_as_old_as_the_days_stays():
     runs = [run_of(1), run_of(30)]
 
-    assert gone(runs, RetentionRule(days=30, keep_latest=0)) == []
+    assert gone(runs, RetentionRule(days=30, keep_latest=1)) == []
 
 
 def test_the_latest_are_counted_for_each_kind_of_work_apart():
@@ -85,10 +85,11 @@ def test_every_run_is_told_why_it_stays_or_goes(options, state, because):
 
 def test_a_run_at_the_very_start_of_an_open_window_stays():
     runs = [run_of(90, state=RunState.FAILED)]
-    rule = RetentionRule(days=30, keep_latest=0)
+    newer = run_of(1, state=RunState.FAILED)
+    rule = RetentionRule(days=30, keep_latest=1)
 
-    assert gone(runs, rule, window_since=NOW - 90 * DAY) == []
-    assert gone(runs, rule, window_since=NOW - 89 * DAY) == runs
+    assert gone([*runs, newer], rule, window_since=NOW - 90 * DAY) == []
+    assert gone([*runs, newer], rule, window_since=NOW - 89 * DAY) == runs
 
 
 def test_young_and_latest_runs_are_told_so_too():
@@ -168,9 +169,9 @@ def test_keeping_more_never_lets_more_go(runs, rule, more):
         assert {run.at for run in gone(runs, wider)} <= {run.at for run in gone(runs, rule)}
 
 
-@pytest.mark.parametrize("bad", [{"days": -1}, {"keep_latest": -1}, {"days": 10**9}])
+@pytest.mark.parametrize("bad", [{"days": -1}, {"keep_latest": 0}, {"days": 10**9}])
 def test_a_rule_that_cannot_be_meant_is_refused(bad):
-    with pytest.raises(ConfigError, match="allowed: 0 to"):
+    with pytest.raises(ConfigError, match="allowed: "):
         RetentionRule(**{"days": 1, "keep_latest": 1, **bad})
 
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import to_utc
+from stoker.budgets.settings import CapSettings
 from stoker.budgets.windows import WindowKind
 
 MAX_AMOUNT = 10**15  # of anything; a request beyond it is a mistake, not a purchase
@@ -162,36 +163,19 @@ def compute_effective_limit(cap: Cap, change: CapChange | None, *, now: datetime
     return max(limit, change.raised_to)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DailyAllowances:
-    """What a tenant may use per day, from settings. Money is in minor units."""
-
-    tavily_calls: int
-    tavily_credits: int
-    lusha_calls: int
-    lusha_credits: int
-    zerobounce_calls: int
-    zerobounce_credits: int
-    openai_calls: int
-    openai_tokens: int
-    pull_units: int
-    money: int
-    currency: str
-
-
-def build_default_caps(daily: DailyAllowances) -> tuple[Cap, ...]:
-    """Return the caps these allowances mean, sorted by id."""
+def build_default_caps(daily: CapSettings) -> tuple[Cap, ...]:
+    """Return the caps a tenant's settings switch on, sorted by id."""
     caps = [
-        _build_vendor_cap("tavily", "calls", daily.tavily_calls),
+        _build_vendor_cap("tavily", "calls", daily.tavily_queries),
         _build_vendor_cap("tavily", "credits", daily.tavily_credits),
-        _build_vendor_cap("lusha", "calls", daily.lusha_calls),
+        _build_vendor_cap("lusha", "calls", daily.lusha_contact_lookups),
         _build_vendor_cap("lusha", "credits", daily.lusha_credits),
-        _build_vendor_cap("zerobounce", "calls", daily.zerobounce_calls),
+        _build_vendor_cap("zerobounce", "calls", daily.zerobounce_verifications),
         _build_vendor_cap("zerobounce", "credits", daily.zerobounce_credits),
         _build_vendor_cap("openai", "calls", daily.openai_calls),
-        _build_vendor_cap("openai", "tokens", daily.openai_tokens),
-        _build_tenant_cap("pull_units", daily.pull_units),
-        _build_tenant_cap(f"money:{daily.currency}", daily.money),
+        _build_vendor_cap("openai", "tokens", daily.openai_daily_tokens),
+        _build_tenant_cap("pull_units", daily.pull_units_per_day),
+        _build_tenant_cap(f"money:{daily.currency}", daily.money_per_day_minor),
     ]
     return tuple(sorted(caps, key=lambda cap: cap.id))
 

@@ -22,7 +22,8 @@ from stoker.base.events import Event
 from stoker.cli.main import COMMANDS, stoker
 from stoker.cli.output import Exit, print_error, to_error_exit
 from stoker.config.fields import list_settings
-from stoker.settings import FIELDS, SECTIONS, TENANT_KEYS, Settings, TenantTable
+from stoker.config.settings import TenantTable
+from stoker.settings import FIELDS, SECTIONS, TENANT_KEYS, Settings
 
 _GENERATED_NOTE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->\n"
 

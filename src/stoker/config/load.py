@@ -34,11 +34,10 @@ from stoker.settings import (
     TENANT_KEYS,
     Settings,
     Tenant,
-    build_schedule,
 )
 
 if TYPE_CHECKING:
-    from stoker.settings import Tenancy
+    from stoker.config.settings import TenancySettings
 
 # Read by the command line and by the assembly themselves; the second is for tests only.
 NOT_SETTINGS = ("STOKER_DEBUG", "STOKER_TEST_CLOCK_AHEAD_S")
@@ -283,20 +282,16 @@ def find_contradictions(settings: Settings) -> Iterator[str]:
 def _find_tenant_contradictions(own: Settings) -> Iterator[str]:
     """Yield what cannot be true at once for one tenant."""
     try:
-        build_schedule(own.scheduling)
+        own.scheduling.build_schedule()
     except ConfigError as error:
         yield f"{own.get_origin('scheduling.mode')}: {error}"
-    try:
-        own.score.rule()
-    except ConfigError as error:
-        yield f"{own.get_origin('score.high_from')}: score: {error}"
     try:
         own.discovery.build_score_rule()
     except ConfigError as error:
         yield f"{own.get_origin('discovery.role_weight')}: discovery: {error}"
 
 
-def _build_tenants(found: MergedValues, tenancy: Tenancy) -> tuple[Tenant, ...]:
+def _build_tenants(found: MergedValues, tenancy: TenancySettings) -> tuple[Tenant, ...]:
     if not found.tenants:
         only = tenancy.default_tenant_id or DEFAULT_TENANT
         return (Tenant(id=only, name=only),)

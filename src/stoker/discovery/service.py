@@ -41,8 +41,8 @@ from stoker.discovery.sources import (
 )
 from stoker.runs.model import Run, StepTiming, format_run_name
 from stoker.runs.prune import apply_retention
-from stoker.runs.retention import RetentionRule
 from stoker.runs.service import RunHandle, RunResult
+from stoker.runs.settings import RetentionRule
 
 if TYPE_CHECKING:
     from stoker.connectors import VendorFactory

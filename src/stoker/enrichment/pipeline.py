@@ -35,7 +35,8 @@ from stoker.enrichment.skipped_steps import (
 from stoker.enrichment.step_log import LookupLog
 from stoker.enrichment.work_queue import WorkQueue
 from stoker.heat.learn import LookupFeedback
-from stoker.leads.scoring import ScoreRule, score_lead
+from stoker.leads.scoring import score_lead
+from stoker.leads.settings import ScoreRule
 from stoker.vendors.email_batches import EmailBatcher
 from stoker.vendors.model import VendorAnswer
 

@@ -21,7 +21,7 @@ from stoker.leads.rationale import (
     build_rationale,
     build_rationale_query,
 )
-from stoker.leads.scoring import ScoreRule
+from stoker.leads.settings import ScoreRule
 from stoker.vendors.client import VendorClient
 from stoker.vendors.model import VendorAnswer
 

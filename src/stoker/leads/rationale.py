@@ -20,7 +20,7 @@ from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
 from stoker.budgets.model import Health, Paid
 from stoker.http.api_client import VendorApi
-from stoker.leads.scoring import ScoreRule
+from stoker.leads.settings import ScoreRule
 from stoker.vendors.openai import NAME, Completion, OpenAiModel, Prices, Prompt
 
 MAX_LENGTH, MIN_LENGTH = 400, 20  # characters
@@ -94,7 +94,7 @@ class RationaleAnswer:
 def build_rationale_query(score: LeadScore, rule: ScoreRule) -> RationaleQuery:
     """Return the query for a score's rationale; equal for equal features."""
     features = "\n".join(
-        f"{name.replace('_', ' ')}: {value:.2f}, weight {rule.weights.get(name, 0.0):.2f}"
+        f"{name.replace('_', ' ')}: {value:.2f}, weight {rule.weights[name]:.2f}"
         for name, value in sorted(score.features.items())
     )
     _, text = _split_rationale(score.rationale)

@@ -8,26 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from stoker.accounts.facts import FactField
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import Bucket, CompanyRecord, Contact, EmailStatus, LeadScore
-from stoker.base.errors import ConfigError
 from stoker.base.jsontools import compact_json
 from stoker.base.types import Json
-
-DEFAULT_WEIGHTS: Mapping[str, float] = MappingProxyType(
-    {
-        "industry": 0.20,
-        "size": 0.15,
-        "reachable": 0.25,
-        "decision_maker": 0.15,
-        "presence": 0.15,
-        "momentum": 0.10,
-    }
-)
+from stoker.leads.settings import ScoreRule
 
 _REACHABILITY = {
     EmailStatus.VALID: 1.0,
@@ -52,33 +39,13 @@ _FEATURE_TEXTS = {  # the text for the lead, and the text against it
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreRule:
-    """How much each feature counts, and from which score each bucket begins."""
-
-    weights: Mapping[str, float] = field(default_factory=lambda: DEFAULT_WEIGHTS)
-    high_from: float = 0.66
-    medium_from: float = 0.40
-
-    def __post_init__(self) -> None:
-        if unknown := sorted(set(self.weights) - set(DEFAULT_WEIGHTS)):
-            raise ConfigError(
-                f"there is no feature {', '.join(unknown)}; features: {', '.join(DEFAULT_WEIGHTS)}"
-            )
-        if any(not weight >= 0 for weight in self.weights.values()) or not any(
-            self.weights.values()
-        ):
-            raise ConfigError("weights are at least 0, and one of them is more")
-        if not 0 <= self.medium_from <= self.high_from <= 1:
-            raise ConfigError("buckets begin between 0 and 1, Medium no later than High")
-
-
 def score_lead(record: CompanyRecord, icp: IcpRule, rule: ScoreRule | None = None) -> LeadScore:
     """Score a company record against a tenant's ideal customer profile."""
     rule = rule or ScoreRule()
     features = {name: feature(record, icp) for name, feature in _FEATURES.items()}
-    total = sum(rule.weights.values())
-    parts = {name: rule.weights.get(name, 0.0) * value / total for name, value in features.items()}
+    weights = rule.weights
+    total = sum(weights.values())
+    parts = {name: weights[name] * value / total for name, value in features.items()}
     value = min(max(round(sum(parts.values()), 4), 0.0), 1.0)
     if _is_size_mismatch(features):
         value = 0.0
@@ -100,7 +67,7 @@ def get_bucket(value: float, rule: ScoreRule) -> Bucket:
 
 def compute_feature_hash(features: Mapping[str, float], rule: ScoreRule) -> str:
     """Return a digest: equal features under an equal rule give an equal rationale."""
-    values: Json = [dict(features), dict(rule.weights), rule.high_from, rule.medium_from]
+    values: Json = [dict(features), rule.weights, rule.high_from, rule.medium_from]
     return hashlib.sha256(compact_json(values).encode()).hexdigest()[:16]
 
 
@@ -116,9 +83,7 @@ def build_plain_rationale(
         if features[name] >= (1.0 if name == "size" else 0.5) and parts[name] > 0
     ][:3]
     missing = {
-        name: rule.weights.get(name, 0.0) * (1 - features[name])
-        for name in features
-        if features[name] < 0.5
+        name: rule.weights[name] * (1 - features[name]) for name in features if features[name] < 0.5
     }
     worst = max(sorted(missing), key=lambda name: missing[name], default=None)
     sentence = f"{get_bucket(value, rule)} ({value:.2f}): " + (", ".join(good) or "little is known")

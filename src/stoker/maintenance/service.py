@@ -19,8 +19,8 @@ from stoker.enrichment.summary import summarize_partial_run
 from stoker.runs.cancel import close_dead_runs, list_dead_runs
 from stoker.runs.model import Run, RunState, StorageSize
 from stoker.runs.prune import apply_retention
-from stoker.runs.retention import RetentionRule
 from stoker.runs.service import RunHandle, Runner, RunResult
+from stoker.runs.settings import RetentionRule
 from stoker.scheduling import audit
 from stoker.scheduling.audit import AuditLine
 
@@ -49,13 +49,12 @@ class CachedHealthChecks:
 
 @dataclass(frozen=True, kw_only=True)
 class Maintenance:
-    """One tenant's upkeep. Runs are forgotten by the rule if it `deletes_old_runs`."""
+    """One tenant's maintenance. Old runs are deleted if the rule is enabled."""
 
     health_checks: CachedHealthChecks
     schedule: Schedule
     zone: str
     rule: RetentionRule
-    deletes_old_runs: bool
     signal_retention: timedelta = timedelta(days=365)  # until nothing of them is left in any heat
 
     @property
@@ -101,7 +100,7 @@ class Maintenance:
             step.items = len(findings)
         with run.time_step("retention") as step:
             deleted = StorageSize()
-            if self.deletes_old_runs:
+            if self.rule.enabled:
                 deleted = await apply_retention(run, rule=self.rule, zone=self.zone, now=now)
             step.items = deleted.runs
             answers = await self._delete_expired(run, now)
@@ -133,7 +132,7 @@ class Maintenance:
 
     async def _delete_expired(self, run: RunHandle, now: datetime) -> int:
         """Forget answers, texts and signals that have been good for nothing for long enough."""
-        if not self.deletes_old_runs:
+        if not self.rule.enabled:
             return 0
         before, forgotten = now - timedelta(days=self.rule.days), 0
         while many := await run.store.answers.delete_answers(before=before):

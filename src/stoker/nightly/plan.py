@@ -29,7 +29,7 @@ from stoker.enrichment.model import COMPANY_STEPS, KIND, WorkItem, has_lookup_st
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
 from stoker.enrichment.recent_runs import add_first_lookup_shares
 from stoker.enrichment.vendor_needs import list_vendor_needs
-from stoker.leads.scoring import ScoreRule
+from stoker.leads.settings import ScoreRule
 from stoker.nightly.resume import (
     ResumedWork,
     find_unfinished_work,

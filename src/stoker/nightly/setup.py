@@ -61,7 +61,7 @@ def build_nightly_options(
             shallow_units=own.get_pull_units("crawl", deep=False),
             deep_units=own.get_pull_units("crawl", deep=True),
         ),
-        score=own.score.rule(),
+        score=own.score,
         steps=tuple(steps),
         concurrency=scheduling.company_concurrency,
         # As many as may wait while batches of addresses go at their vendor's pace.

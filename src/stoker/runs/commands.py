@@ -420,7 +420,6 @@ def prune(asked: CommandContext, tenants: tuple[str, ...], dry_run: bool, as_jso
 async def _prune_runs(
     asked: CommandContext, tenants: tuple[str, ...], *, dry_run: bool
 ) -> list[tuple[TenantId, list[RetentionDecision], StorageSize]]:
-    from stoker.policies import build_retention_rule
     from stoker.runs.prune import prune_runs
 
     settings = asked.read_settings()
@@ -435,7 +434,7 @@ async def _prune_runs(
             own = app.settings.for_tenant(tenant)
             decisions, size = await prune_runs(
                 app.backend.tenant(tenant),
-                rule=build_retention_rule(own),
+                rule=own.retention,
                 zone=own.scheduling.timezone,
                 now=app.clock.now(),
                 dry_run=dry_run,

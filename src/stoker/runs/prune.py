@@ -9,8 +9,9 @@ from stoker.base.events import RunsPruned
 from stoker.context import TenantStores
 from stoker.runs import retention
 from stoker.runs.model import StorageSize
-from stoker.runs.retention import RetentionDecision, RetentionRule
+from stoker.runs.retention import RetentionDecision
 from stoker.runs.service import RunHandle
+from stoker.runs.settings import RetentionRule
 
 ALL_PLANS = 1_000_000  # more than any retention keeps
 

@@ -10,25 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from stoker.base.errors import ConfigError
 from stoker.base.types import to_utc
 from stoker.calendar.timezones import get_zone
 from stoker.runs.model import Run, RunState
-
-MAX_RETENTION = 1_000_000  # days or runs; more would only be a way of writing "for ever"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionRule:
-    """Runs go when they are older than `days` and not among the latest `keep_latest` of a kind."""
-
-    days: int
-    keep_latest: int
-
-    def __post_init__(self) -> None:
-        for name, number in (("days", self.days), ("keep_latest", self.keep_latest)):
-            if not 0 <= number <= MAX_RETENTION:
-                raise ConfigError(f"retention's {name} is {number}; allowed: 0 to {MAX_RETENTION}")
+from stoker.runs.settings import RetentionRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

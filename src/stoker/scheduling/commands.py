@@ -270,7 +270,6 @@ async def _audit_schedule(
     as_json: bool,
 ) -> Exit:
     from stoker.maintenance.service import AUDIT_PERIOD, read_audit
-    from stoker.policies import build_retention_rule
     from stoker.scheduling import audit
 
     async with asked.open_app(only_to_read=True) as app:
@@ -282,7 +281,7 @@ async def _audit_schedule(
         found: list[tuple[TenantId, str, AuditLine]] = []
         for tenant in choose_tenants(app.settings, tenants):
             store = app.backend.tenant(tenant)
-            rule = build_retention_rule(app.settings.for_tenant(tenant))
+            rule = app.settings.for_tenant(tenant).retention
             schedules = await _read_schedules(app, tenant)
             # Nobody expects a night of whoever is no longer set up for one; those it had count.
             over = {} if KIND in schedules else {KIND: app.build_maintenance_task(tenant).schedule}

@@ -11,7 +11,9 @@ from datetime import timedelta
 from typing import ClassVar
 
 from stoker.config.fields import (
+    SECRET,
     TEXT,
+    Secret,
     Section,
     choice,
     integer,
@@ -171,3 +173,20 @@ class BoardsSettings(VendorSettings):
     greenhouse_url: str = _is(BASE_URL, "https://boards-api.greenhouse.io", "Where Greenhouse is.")
     lever_url: str = _is(BASE_URL, "https://api.lever.co", "Where Lever is.")
     ashby_url: str = _is(BASE_URL, "https://api.ashbyhq.com", "Where Ashby is.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeySettings(Section):
+    """The vendors' keys. Each is optional; without one, that vendor is not called."""
+
+    openai: Secret | None = _each(SECRET, None, "OpenAI's key.", "OPENAI_API_KEY")
+    tavily: Secret | None = _each(SECRET, None, "Tavily's key.", "TAVILY_API_KEY")
+    lusha: Secret | None = _each(SECRET, None, "Lusha's key.", "LUSHA_API_KEY")
+    zerobounce: Secret | None = _each(SECRET, None, "ZeroBounce's key.", "ZEROBOUNCE_API_KEY")
+    odoo: Secret | None = _each(SECRET, None, "The key of a tenant's Odoo.", "ODOO_API_KEY")
+    webhook: Secret | None = _each(
+        SECRET, None, "What a tenant's webhook knows our deliveries by; 16 characters or more."
+    )
+    datagov: Secret | None = _is(
+        SECRET, None, "data.gov.sg's key; it only allows more.", "DATA_GOV_SG_API_KEY"
+    )

@@ -1,0 +1,32 @@
+"""The settings of the store: which database, and where it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.config.fields import (
+    PATH,
+    POSTGRES_URL,
+    Secret,
+    Section,
+    choice,
+    setting,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageSettings(Section):
+    """Where Stoker remembers."""
+
+    backend: str = setting(
+        choice("sqlite", "postgres", "json", "memory"), "sqlite", "Which kind of store is used."
+    )
+    sqlite_path: Path = setting(PATH, Path("stoker.db"), "The SQLite file.")
+    postgres_url: Secret | None = setting(
+        POSTGRES_URL, None, "Where Postgres is, as the restricted role; backend postgres needs it."
+    )
+    postgres_admin_url: Secret | None = setting(
+        POSTGRES_URL, None, "Where Postgres is, as its owner; only `db setup` uses it."
+    )
+    json_dir: Path = setting(PATH, Path("stoker-data"), "The directory of the JSON files.")
