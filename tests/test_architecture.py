@@ -31,7 +31,7 @@ ACT_TOO = {
     "cli/main", "cli/options", "cli/output", "cli/reference", "config/fields",
     "config/load",
     "config/sandbox", "config/sources", "crawl/crawler", "crawl/fetch", "crawl/politeness",
-    "crm/export", "crm/odoo", "discovery/boards", "discovery/export", "discovery/job_files",
+    "crm/export", "crm/odoo", "db/settings", "discovery/boards", "discovery/export", "discovery/job_files",
     "discovery/reader", "discovery/settings", "enrichment/enrich",     "enrichment/worker_pool",
     "files/durable", "files/export", "heat/import_signals", "http/client",
     "http/pool", "http/ssrf", "nightly/progress", "policies", "rate_limits/limiter",
