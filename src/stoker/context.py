@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stoker.base.events import EventBus, Observer
     from stoker.budgets.store import BudgetStore
     from stoker.crawl.store import PageStore
-    from stoker.discovery.sources import ListingStore
+    from stoker.discovery.store import ListingStore
     from stoker.enrichment.store import WorkStore
     from stoker.heat.store import HeatStore
     from stoker.ledger.store import LedgerStore

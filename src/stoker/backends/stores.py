@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stoker.budgets.store import BudgetStore
     from stoker.crawl.store import PageStore
     from stoker.db.database import Database
-    from stoker.discovery.store import SqlListingStore
+    from stoker.discovery.store import ListingStore
     from stoker.enrichment.store import WorkStore
     from stoker.heat.store import HeatStore
     from stoker.ledger.store import LedgerStore
@@ -113,10 +113,10 @@ def build_tenant_stores(
 
         return HeatStore(database)
 
-    def listings() -> SqlListingStore:
-        from stoker.discovery.store import SqlListingStore
+    def listings() -> ListingStore:
+        from stoker.discovery.store import ListingStore
 
-        return SqlListingStore(database, tenant)
+        return ListingStore(database)
 
     builders = (
         runs,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stoker.base.errors import PermanentError
 from stoker.base.types import EnrichedJob, Job
 from stoker.db.table import (
     FLAG,
@@ -50,6 +51,11 @@ def _build_listing(job: Job, enriched: dict[str, Any], is_duplicate: bool) -> Li
     return Listing(job=job, enriched=EnrichedJob(job=job.id, **enriched), is_duplicate=is_duplicate)
 
 
+def _check_job_ids(stored: StoredListing) -> None:
+    if stored.listing.enriched.job != stored.listing.job.id:
+        raise PermanentError("what a posting says is another posting's; nothing was written")
+
+
 LISTINGS = Table(
     "posting_listings",
     StoredListing,
@@ -74,6 +80,7 @@ LISTINGS = Table(
     ),
     key=["source", "job_id"],
     nested={"listing": _build_listing, "job": Job, "enriched": dict},
+    check=_check_job_ids,
     since=9,
     what="the listing",
     grants="SELECT, INSERT, UPDATE, DELETE",

@@ -7,7 +7,7 @@ Ltd | acme.com.sg`. The query of a feed's address may hold a secret, so it is ne
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -174,36 +174,3 @@ class StoredListing:
     listing: Listing
     first_seen_at: datetime
     last_seen_at: datetime
-
-
-class ListingStore(Protocol):
-    """What one tenant's sources of postings listed."""
-
-    async def save_source(self, seen: SourceRecord) -> None: ...
-
-    async def list_sources(self) -> list[SourceRecord]: ...
-
-    async def save_listings(self, source: str, listings: Sequence[Listing], *, at: datetime) -> int:
-        """Remember that a source lists these now, in place of what was known of them.
-
-        Returns how many it had never listed before. When a posting was first seen stays as it was,
-        and when it was last seen never goes back. Of two with one id the last counts. Atomic.
-        """
-        ...
-
-    async def list_listings(
-        self, source: str, *, since: datetime, after: str = "", limit: int = 1000
-    ) -> list[StoredListing]:
-        """Return one page of what a source was seen to list then or since, in id order."""
-        ...
-
-    async def count_listings(self, source: str, *, since: datetime, before: datetime) -> int:
-        """Return how many postings of a source were last seen with since <= last_seen < before."""
-        ...
-
-    async def delete_listings(self, *, before: datetime, limit: int = 10_000) -> int:
-        """Forget up to so many postings not seen since before then, the longest gone first.
-
-        Returns how many went.
-        """
-        ...
