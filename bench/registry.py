@@ -23,7 +23,7 @@ from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
 from stoker.registry.files import open_register_files
 from stoker.registry.load import RegistryLoader, RegistrySource
-from stoker.registry.load_store import UPSERT_COMPANY, UPSERT_RAW, UPSERT_SEEN
+from stoker.registry.schema import ENTITIES, RAW_ENTITIES, SEEN
 from stoker.sandbox.world.companies import World
 from stoker.sandbox.world.register import RELEASES, iterate_lines
 
@@ -82,7 +82,7 @@ def bare(home: Path, path: Path) -> float:
             uen = row["uen"]
             street = " ".join((row["block"], row["street_name"], row["level_no"], row["unit_no"]))
             former = json.dumps([row[f"former_entity_name{nth}"] for nth in range(1, 16)])
-            seen.append((uen, RELEASES[0], digest, "2026-01-01T00:00:00.000000+00:00"))
+            seen.append((uen, RELEASES[0], digest, "2026-01-01T00:00:00.000000+00:00", None))
             companies.append(
                 (
                     uen,
@@ -104,9 +104,9 @@ def bare(home: Path, path: Path) -> float:
             )
             raws.append((uen, raw))
     db.execute("BEGIN")
-    db.executemany(UPSERT_SEEN, seen)
-    db.executemany(UPSERT_COMPANY, companies)
-    db.executemany(UPSERT_RAW, raws)
+    db.executemany(SEEN.upsert, seen)
+    db.executemany(ENTITIES.upsert, companies)
+    db.executemany(RAW_ENTITIES.upsert, raws)
     db.execute("COMMIT")
     took = time.perf_counter() - began
     db.close()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stoker.enrichment.store import WorkStore
     from stoker.heat.store import HeatStore
     from stoker.ledger.store import LedgerStore
-    from stoker.registry.model import RegistryStore
+    from stoker.registry.store import RegistryStore
     from stoker.runs.model import RunStore
     from stoker.scheduling.store import ScheduleStore
     from stoker.settings import Settings

@@ -27,7 +27,7 @@ from stoker.heat.store import (
     SELECT_TIERS,
     UPDATE_HEAT_IF_UNCHANGED,
 )
-from stoker.registry.load_store import SELECT_KNOWN, SELECT_KNOWN_LINES
+from stoker.registry.schema import REJECTS, SEEN
 from stoker.vendors.schema import ANSWERS
 
 
@@ -68,9 +68,9 @@ ASKED = {  # what is asked, and the index that must serve it without sorting
     "old looks": (old("looks_learned", "key"), "looks_by_time"),
     "the newest plans": (found(PLANS, NEWEST_PLANS), "pull_plans_pkey"),
     "a part of a plan": (SELECT_PLAN_PART, "pull_plan_parts_pkey"),
-    "which entities are known": (some(SELECT_KNOWN, "T1", "T2"), "registry_seen_pkey"),
+    "which entities are known": (some(SEEN.select_in("uen"), "T1", "T2"), "registry_seen_pkey"),
     "which rejects are known": (
-        some(SELECT_KNOWN_LINES, 1, 2),
+        some(REJECTS.select_in("line") + " AND t.load_id = :id", 1, 2),
         "registry_rejects_load_id_line_key",
     ),
     "which answers are kept": (some(ANSWERS.select_in("key"), "a", "b"), "vendor_answers_pkey"),

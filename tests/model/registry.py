@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from stoker.base.errors import ConflictError
+from stoker.base.errors import ConflictError, PermanentError
 from stoker.base.types import to_utc
 from stoker.db.codec import validate_text
 from stoker.db.values import validate_key
@@ -23,14 +23,7 @@ from stoker.registry.model import (
     choose_change_time,
     is_whole_register,
 )
-from stoker.registry.row_checks import (
-    validate_codes,
-    validate_entity,
-    validate_grouping,
-    validate_load,
-    validate_load_count,
-    validate_rejects,
-)
+from stoker.registry.schema import CODES, ENTITIES, LOADS, RAW_ENTITIES, REJECTS
 
 _WORDS: dict[str, Callable[[Entity], str]] = {
     "status": lambda entity: entity.status,
@@ -58,7 +51,7 @@ class MemoryRegistry:
         self._codes: dict[str, list[IndustryCode]] = {}
 
     async def begin_load(self, load: Load) -> None:
-        load = validate_load(load)
+        load = LOADS.store(replace(load, ended_at=None, count=LoadCount()))
         self._loads[load.id] = load
         self._rejects = {
             place: reject for place, reject in self._rejects.items() if place[0] != load.id
@@ -70,7 +63,7 @@ class MemoryRegistry:
         moment = choose_change_time(to_utc(now), latest=self._latest)
         release = self._open(load).release
         new = changed = same = 0
-        for entity in [validate_entity(row) for row in rows]:
+        for entity in [_stored(row) for row in rows]:
             known = self._seen.get(entity.uen)
             if known is None:
                 new += 1
@@ -88,7 +81,9 @@ class MemoryRegistry:
         return LoadCount(new=new, changed=changed, same=same)
 
     async def reject_rows(self, load: Load, rejects: Sequence[Reject]) -> None:
-        by_line = validate_rejects(load, rejects)
+        if any(reject.load != load.id for reject in rejects):
+            raise PermanentError("a rejected row is of another load; nothing was written")
+        by_line = {reject.line: REJECTS.store(reject) for reject in rejects}
         self._open(load)
         for line, reject in by_line.items():
             known = self._rejects.get((load.id, line))
@@ -98,7 +93,7 @@ class MemoryRegistry:
             self._rejects[load.id, line] = replace(reject, number=number)
 
     async def end_load(self, load: Load, *, now: datetime) -> Load:
-        ended_at, count = to_utc(now), validate_load_count(load.count)
+        ended_at, count = to_utc(now), LOADS.store(load).count
         begun = self._begun(load)
         self._loads[load.id] = begun = replace(begun, ended_at=ended_at)
         gone = self._mark_gone(
@@ -137,13 +132,19 @@ class MemoryRegistry:
         return [self._seen[uen].entity for uen in wanted[:limit]]
 
     async def count_entities(self, *, by: str = "status") -> dict[str, int]:
-        word = _WORDS[validate_grouping(by)]
+        if by not in _WORDS:
+            raise PermanentError(f"entities are not counted by {by!r}")
+        word = _WORDS[by]
         entities = [seen.entity for seen in self._seen.values()]
         there = [entity for entity in entities if by == "state" or entity.gone_at is None]
         return dict(sorted(Counter(map(word, there)).items()))
 
     async def load_codes(self, version: str, codes: Sequence[IndustryCode]) -> None:
-        self._codes[version] = validate_codes(version, codes)
+        CODES.encode(version=version)
+        kept = {code.code: code for code in map(CODES.store, codes)}
+        if len(kept) < len(codes) or any(code.version != version for code in codes):
+            raise PermanentError("a code is there twice, or of another version")
+        self._codes[version] = [kept[code] for code in sorted(kept)]
 
     async def list_codes(self, version: str) -> list[IndustryCode]:
         validate_key(version, what="a classification's version")
@@ -174,3 +175,7 @@ class MemoryRegistry:
             self._seen[gone.uen] = _Seen(gone, seen.release)
             self._latest = moment
         return len(going)
+
+
+def _stored(entity: Entity) -> Entity:
+    return Entity(**ENTITIES.store(entity), **RAW_ENTITIES.store(entity))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stoker.accounts.icp import IcpRule
     from stoker.base.types import TenantId
     from stoker.cli.output import CommandContext
-    from stoker.registry.model import RegistryStore
+    from stoker.registry.store import RegistryStore
 
 _SPAN_PATTERN = re.compile(r"([0-9]{1,9})\s*(?:-|–|\.\.)\s*([0-9]{1,9})")
 

@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stoker.accounts.model import TenantDirectory
 from stoker.backends.shared import SharedStore
@@ -18,8 +19,10 @@ from stoker.base.types import TenantId, parse_tenant_id
 from stoker.context import Backend, TenantStores
 from stoker.db.database import Check
 from stoker.files.durable import Disk, translate_os_error
-from stoker.registry.model import RegistryStore
 from stoker.runs.json_store import LOCK_TIMEOUT, JsonRunStore
+
+if TYPE_CHECKING:
+    from stoker.registry.store import RegistryStore
 
 
 class JsonBackend:

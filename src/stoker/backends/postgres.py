@@ -14,7 +14,7 @@ from stoker.db.postgres import PostgresDatabase
 if TYPE_CHECKING:
     from stoker.accounts.store import SqlTenantDirectory
     from stoker.backends.shared import SharedStore
-    from stoker.registry.store import SqlRegistry
+    from stoker.registry.store import RegistryStore
 
 
 class PostgresBackend(PostgresDatabase):
@@ -35,11 +35,11 @@ class PostgresBackend(PostgresDatabase):
 
         return SharedStore(self.for_tenant(None), operators=self.for_tenant(OPERATORS))
 
-    def registry(self) -> SqlRegistry:
+    def registry(self) -> RegistryStore:
         """Return the register of companies."""
-        from stoker.registry.store import SqlRegistry
+        from stoker.registry.store import RegistryStore
 
-        return SqlRegistry(self.for_tenant(None))
+        return RegistryStore(self.for_tenant(None))
 
     def directory(self) -> SqlTenantDirectory:
         """Return the list of tenants."""

@@ -17,7 +17,7 @@ from stoker.db.sqlite_memory import SqliteMemoryDatabase
 if TYPE_CHECKING:
     from stoker.accounts.store import SqlTenantDirectory
     from stoker.backends.shared import SharedStore
-    from stoker.registry.store import SqlRegistry
+    from stoker.registry.store import RegistryStore
 
 
 class _SqliteStores(Database, Protocol):
@@ -35,11 +35,11 @@ class _SqliteStores(Database, Protocol):
 
         return SharedStore(self, operators=self.for_tenant(OPERATORS))
 
-    def registry(self) -> SqlRegistry:
+    def registry(self) -> RegistryStore:
         """Return the register of companies."""
-        from stoker.registry.store import SqlRegistry
+        from stoker.registry.store import RegistryStore
 
-        return SqlRegistry(self)
+        return RegistryStore(self)
 
     def directory(self) -> SqlTenantDirectory:
         """Return the list of tenants."""

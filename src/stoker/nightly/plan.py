@@ -46,8 +46,8 @@ from stoker.nightly.targets import (
     select_targets,
     update_candidates,
 )
-from stoker.registry.model import RegistryStore
 from stoker.registry.refresh import RefreshCount, refresh_companies
+from stoker.registry.store import RegistryStore
 from stoker.runs.service import RunHandle
 
 CRM_CONNECTOR = "odoo"  # the CRM's connector, as stops name it

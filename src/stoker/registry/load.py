@@ -18,7 +18,7 @@ from itertools import islice
 from stoker.base.clock import Clock
 from stoker.base.events import Observer, RegisterRead
 from stoker.registry.acra import ParsedRow, RejectedRow
-from stoker.registry.model import Load, LoadCount, RegistryStore, Reject
+from stoker.registry.model import Load, LoadCount, Reject
 from stoker.registry.releases import (
     LoadRefusal,
     RegistryFile,
@@ -26,6 +26,7 @@ from stoker.registry.releases import (
     find_load_refusal,
     format_loaded_part,
 )
+from stoker.registry.store import RegistryStore
 
 BATCH_SIZE = 2_000  # rows in one transaction
 MAX_REJECTS = 10_000  # kept of one file; the rest is counted

@@ -1,4 +1,4 @@
-"""A registered entity, the loads that brought it, and the store of the public register.
+"""A registered entity, and the loads that brought it.
 
 The register is the same for all tenants. Callers pass the time; moments come back in UTC.
 """
@@ -6,10 +6,9 @@ The register is the same for all tenants. Callers pass the time; moments come ba
 from __future__ import annotations
 
 import string
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import Protocol
 
 # The register comes in files by the first letter of a name; all of them together are all of it.
 PARTS = frozenset((*string.ascii_uppercase, "Others"))
@@ -101,81 +100,3 @@ def choose_change_time(now: datetime, *, latest: datetime | None) -> datetime:
     Later than all before, whatever the clock says: who has read up to a date has read them all.
     """
     return now if latest is None or now > latest else latest + timedelta(microseconds=1)
-
-
-class RegistryStore(Protocol):
-    """The public register of companies, as last read; it belongs to no tenant."""
-
-    async def begin_load(self, load: Load) -> None:
-        """Remember that a file is being read, with nothing counted or rejected yet.
-
-        The same load again starts it over.
-        """
-        ...
-
-    async def load_entities(
-        self, load: Load, rows: Sequence[Entity], *, now: datetime
-    ) -> LoadCount:
-        """Put entities in place of what was known of their numbers, if they differ in anything.
-
-        Returns how many were new, changed and the same; what is the same is not written again.
-        Changed ones are dated `now`, or just after the latest date there is when that is not
-        earlier, so whoever follows the changes misses none. One that was gone is back, and has
-        changed. Atomic. Reading a row twice is reading it once. Raises ConflictError, and writes
-        nothing, unless the load was begun and has not ended.
-        """
-        ...
-
-    async def reject_rows(self, load: Load, rejects: Sequence[Reject]) -> None:
-        """Keep rows that could not be read, with the reason, under their line of the load.
-
-        A line has one reject, the latest. Raises ConflictError as `load_entities` does, and
-        PermanentError when one of them is of another load.
-        """
-        ...
-
-    async def end_load(self, load: Load, *, now: datetime) -> Load:
-        """Remember how a load went, as counted by whoever read it, and return it so.
-
-        When it and other ended loads of the same release cover the whole register, entities last
-        seen in an earlier release are marked as gone, dated as changed ones are; otherwise absence
-        means nothing. Raises ConflictError when the load was never begun.
-        """
-        ...
-
-    async def list_loads(self, *, limit: int = 100) -> list[Load]: ...
-
-    async def list_rejects(self, *, after: int = 0, limit: int = 1000) -> list[Reject]:
-        """Return one page of the rows that could not be read, oldest first."""
-        ...
-
-    async def find_entity(self, uen: str) -> Entity | None: ...
-
-    async def list_changed_entities(
-        self, *, since: datetime | None = None, after: str = "", limit: int = 1000
-    ) -> list[Entity]:
-        """Return one page of the entities that are new, changed or gone since then.
-
-        In order of (changed_at, uen), beginning after `since`, or within it after a number: pass
-        the last one's `changed_at` and `uen` to go on.
-        """
-        ...
-
-    async def count_entities(self, *, by: str = "status") -> dict[str, int]:
-        """Return how many entities there are: by status, kind, division of industry or state.
-
-        A division is the first two digits of the industry, a state live, closed or gone; what is
-        gone is counted by state only. Raises PermanentError for another word.
-        """
-        ...
-
-    async def load_codes(self, version: str, codes: Sequence[IndustryCode]) -> None:
-        """Put a classification of industries in place of what was known of this version. Atomic.
-
-        Raises PermanentError when a code is of another version or there twice.
-        """
-        ...
-
-    async def list_codes(self, version: str) -> list[IndustryCode]:
-        """Return a version's classification, in code order; empty when it was never loaded."""
-        ...

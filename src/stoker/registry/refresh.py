@@ -11,7 +11,8 @@ from datetime import datetime
 
 from stoker.accounts.model import AccountStore, Company, CompanyId
 from stoker.base.clock import Clock
-from stoker.registry.model import Entity, RegistryStore
+from stoker.registry.model import Entity
+from stoker.registry.store import RegistryStore
 
 PAGE_SIZE = 1000
 

@@ -8,8 +8,11 @@ and a batch is compared without reading what it would replace.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from stoker.base.errors import PermanentError
 from stoker.db.table import (
     DATE,
     FLAG,
@@ -18,13 +21,16 @@ from stoker.db.table import (
     JSON_TEXTS,
     KEY,
     ORDERED_TEXT,
+    REPEATED_TIME,
     TEXT,
     TIME,
     Column,
     Index,
     Table,
 )
-from stoker.registry.model import IndustryCode, Load, LoadCount, Reject
+from stoker.registry.model import Entity, IndustryCode, Load, LoadCount, Reject
+
+MAX_SSIC_LENGTH = 125  # characters; rows are found by it
 
 LOADS = Table(
     "registry_loads",
@@ -66,23 +72,41 @@ REJECTS = Table(
     wide=True,
 )
 
-SEEN: Table[Any] = Table(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEntity:
+    """In which release an entity was last seen, with what content, and when it changed."""
+
+    uen: str
+    release: str
+    content: str  # a digest of all that is stored of it
+    changed_at: datetime
+    gone_at: datetime | None = None
+
+
+SEEN = Table(
     "registry_seen",
-    dict,
-    Column("uen", KEY, parent=True),
-    Column("release", ORDERED_TEXT, parent=True),
-    Column("content", TEXT, parent=True),
-    Column("changed_at", TIME),
+    SeenEntity,
+    Column("uen", KEY),
+    Column("release", ORDERED_TEXT),
+    Column("content", TEXT),
+    Column("changed_at", REPEATED_TIME),
     Column("gone_at", TIME, null=True),
     key=["uen"],
     # A release with nothing new rewrites this table and no index of it.
     fill=50,
     indexes=[Index("registry_changes", "changed_at, uen")],
     since=5,
-    what="the entity changed at",
+    what="the entity",
     grants="SELECT, INSERT, UPDATE",
     tenant=False,
 )
+
+
+def _check_ssic(entity: Entity) -> None:
+    if len(entity.ssic) > MAX_SSIC_LENGTH:
+        raise PermanentError("an entity's industry is no code; clean it first, nothing was written")
+
 
 ENTITIES: Table[Any] = Table(
     "staging_acra_companies",
@@ -103,6 +127,7 @@ ENTITIES: Table[Any] = Table(
     Column("former_names", JSON_TEXTS),
     Column("digest", TEXT),
     key=["uen"],
+    check=_check_ssic,
     indexes=[Index("companies_by_industry", "ssic")],
     since=5,
     what="the entity",

@@ -1,67 +1,53 @@
-"""The public register of companies, in SQL: what is read from it, and how loads change it.
+"""Store the public register of companies in SQL.
 
-Whoever writes has the register to itself, so that changes are dated in the order in which they
-can be seen. How a load's rows are put in is said in `sql_loading.py`.
+A writer locks the whole register, so that changes are dated in the order in which they can be
+seen. A batch compares digests and writes only what differs; rows it would replace are never read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
-from stoker.base.errors import ConflictError
+from stoker.base.errors import ConflictError, PermanentError
+from stoker.base.jsontools import compact_json
 from stoker.base.types import to_utc
 from stoker.db.codec import validate_text
-from stoker.db.database import Database, Transaction, Value, to_db_time
-from stoker.db.values import validate_key
-from stoker.registry.load_store import (
-    COMPANY,
-    LOAD,
-    REJECT,
-    from_entity_row,
-    from_load_row,
-    from_reject_row,
-    read_change_time,
-    to_load_values,
-    upsert_entities,
-    upsert_rejects,
+from stoker.db.database import Database, Transaction, Value, from_db_time, to_db_time
+from stoker.db.table import split_row
+from stoker.registry.model import (
+    Entity,
+    IndustryCode,
+    Load,
+    LoadCount,
+    Reject,
+    choose_change_time,
+    is_whole_register,
 )
-from stoker.registry.model import Entity, IndustryCode, Load, LoadCount, Reject, is_whole_register
-from stoker.registry.row_checks import (
-    validate_codes,
-    validate_grouping,
-    validate_load,
-    validate_load_count,
-    validate_rejects,
+from stoker.registry.schema import (
+    CODES,
+    ENTITIES,
+    LOADS,
+    RAW_ENTITIES,
+    REJECTS,
+    SEEN,
+    SeenEntity,
 )
 
-# Holding this row still is having the register to oneself; it is nobody's place.
+# Updating this row locks the register; the row itself means nothing.
 LOCK_REGISTRY = """
 INSERT INTO places (name, owner, until_at) VALUES ('0-registry', '', :now)
 ON CONFLICT (name, owner) DO UPDATE SET until_at = places.until_at
 """
 
-INSERT_LOAD = f"""
-INSERT INTO registry_loads ({LOAD}, last_reject)
-VALUES (:id, :release, :part, :source, :began_at, :ended_at, :new_rows, :changed_rows, :same_rows,
-        :rejected_rows, :gone_rows, 0)
-ON CONFLICT (id) DO UPDATE SET
-    release = excluded.release, part = excluded.part, source = excluded.source,
-    began_at = excluded.began_at, ended_at = excluded.ended_at, new_rows = excluded.new_rows,
-    changed_rows = excluded.changed_rows, same_rows = excluded.same_rows,
-    rejected_rows = excluded.rejected_rows, gone_rows = excluded.gone_rows
-"""
-
 DELETE_REJECTS = "DELETE FROM registry_rejects WHERE load_id = :id"
 
-SELECT_LOAD = f"SELECT {LOAD} FROM registry_loads WHERE id = :id"
+SELECT_LAST_REJECT = "SELECT coalesce(max(last_reject), 0) FROM registry_loads"
 
-UPDATE_LOAD_END = """
-UPDATE registry_loads SET ended_at = :ended_at, new_rows = :new_rows, changed_rows = :changed_rows,
-    same_rows = :same_rows, rejected_rows = :rejected_rows, gone_rows = :gone_rows
-WHERE id = :id
-"""
+UPDATE_LAST_REJECT = "UPDATE registry_loads SET last_reject = :last WHERE id = :id"
 
 SELECT_ENDED_PARTS = """
 SELECT DISTINCT part FROM registry_loads WHERE release = :release AND ended_at IS NOT NULL
@@ -72,25 +58,17 @@ UPDATE registry_seen SET gone_at = :at, changed_at = :at
 WHERE gone_at IS NULL AND release < :release
 """
 
-SELECT_LOADS = f"SELECT {LOAD} FROM registry_loads ORDER BY began_at DESC, id LIMIT :limit"
+SELECT_LATEST_CHANGE = "SELECT changed_at FROM registry_seen ORDER BY changed_at DESC LIMIT 1"
 
-SELECT_REJECTS = (
-    f"SELECT {REJECT} FROM registry_rejects WHERE number > :after ORDER BY number LIMIT :limit"
-)
+UPDATE_RELEASE = "UPDATE registry_seen SET release = ? WHERE uen = ?"
 
 SELECT_ENTITIES = f"""
-SELECT c.{COMPANY.replace(", ", ", c.")}, r.raw, s.changed_at, s.gone_at
+SELECT {ENTITIES.names_of("c")}, {RAW_ENTITIES.names_of("r")}, {SEEN.names_of("s")}
 FROM registry_seen s JOIN staging_acra_companies c ON c.uen = s.uen
 JOIN staging_raw_acra r ON r.uen = s.uen
 """
 
-SELECT_ENTITY = f"{SELECT_ENTITIES} WHERE s.uen = :uen"
-
 IN_ORDER = " ORDER BY s.changed_at, s.uen LIMIT :limit"
-
-SINCE = " WHERE s.changed_at > :since"
-
-AFTER = " WHERE (s.changed_at, s.uen) > (:since, :after)"
 
 GROUPINGS = {
     "status": "c.status",
@@ -102,125 +80,197 @@ GROUPINGS = {
 
 DELETE_CODES = "DELETE FROM ssic_ref WHERE version = :version"
 
-INSERT_CODE = "INSERT INTO ssic_ref (version, code, title, level) VALUES (?, ?, ?, ?)"
 
-SELECT_CODES = "SELECT code, title, level FROM ssic_ref WHERE version = :version ORDER BY code"
-
-
-class SqlRegistry:
-    """A `RegistryStore` in the tables `registry_*`, `staging_*` and `ssic_ref`."""
+class RegistryStore:
+    """The public register of companies as last read; it belongs to no tenant."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def begin_load(self, load: Load) -> None:
-        values = to_load_values(validate_load(load))
+        """Record that a file is being read, with nothing counted or rejected yet.
+
+        The same load again starts it over.
+        """
+        load = LOADS.store(replace(load, ended_at=None, count=LoadCount()))
 
         def begin(tx: Transaction) -> None:
-            tx.execute(LOCK_REGISTRY, now=values["began_at"])
-            tx.execute(INSERT_LOAD, **values)
-            tx.execute(DELETE_REJECTS, id=values["id"])
+            tx.execute(LOCK_REGISTRY, now=to_db_time(load.began_at))
+            LOADS.save(tx, [load], 0)
+            tx.execute(DELETE_REJECTS, id=load.id)
 
         await self._database.write(begin)
 
     async def load_entities(
         self, load: Load, rows: Sequence[Entity], *, now: datetime
     ) -> LoadCount:
+        """Put entities in place of what was known of their numbers, if they differ in anything.
+
+        Returns how many were new, changed and the same; what is the same is not written again.
+        Changed ones are dated `now`, or just after the latest date there is when that is not
+        earlier, so a reader that follows the changes misses none. One that was gone is back, and
+        has changed. Atomic. Reading a row twice is reading it once. Raises ConflictError, and
+        writes nothing, unless the load was begun and has not ended.
+        """
         now = to_utc(now)
 
-        def put(tx: Transaction) -> LoadCount:
-            return upsert_entities(
-                tx, rows, release=_get_open_load(tx, load, now=now).release, now=now
-            )
+        def save(tx: Transaction) -> LoadCount:
+            release = _get_open_load(tx, load, now=now).release
+            return _save_entities(tx, rows, release=release, now=now)
 
-        return await self._database.write(put)
+        return await self._database.write(save)
 
     async def reject_rows(self, load: Load, rejects: Sequence[Reject]) -> None:
-        by_line = validate_rejects(load, rejects)
+        """Save rows that could not be read, with the reason, under their line of the load.
 
-        def put(tx: Transaction) -> None:
+        A line has one reject, the latest. Raises ConflictError as `load_entities` does, and
+        PermanentError when one of them is of another load.
+        """
+        if any(reject.load != load.id for reject in rejects):
+            raise PermanentError("a rejected row is of another load; nothing was written")
+        by_line = {reject.line: reject for reject in map(REJECTS.store, rejects)}
+
+        def save(tx: Transaction) -> None:
             _get_open_load(tx, load, now=load.began_at)
-            upsert_rejects(tx, load.id, by_line)
+            _save_rejects(tx, load.id, by_line)
 
-        await self._database.write(put)
+        await self._database.write(save)
 
     async def end_load(self, load: Load, *, now: datetime) -> Load:
-        now, count = to_utc(now), validate_load_count(load.count)
+        """Record how a load went, as its reader counted, and return it so.
+
+        When it and other ended loads of the same release cover the whole register, entities last
+        seen in an earlier release are marked as gone, dated as changed ones are; otherwise absence
+        means nothing. Raises ConflictError when the load was never begun.
+        """
+        now = to_utc(now)
 
         def end(tx: Transaction) -> Load:
-            begun = _get_load(tx, load, now=now)
+            begun, gone = _get_load(tx, load, now=now), 0
             parts = {part for (part,) in tx.query(SELECT_ENDED_PARTS, release=begun.release)}
-            gone = 0
             if is_whole_register({*parts, begun.part}):
-                at = to_db_time(read_change_time(tx, now=now))
+                at = to_db_time(_read_change_time(tx, now=now))
                 gone = tx.execute(MARK_GONE, at=at, release=begun.release)
-            ended = replace(begun, ended_at=now, count=replace(count, gone=gone))
-            values = to_load_values(ended)
-            for name in ("release", "part", "source", "began_at"):
-                del values[name]
-            tx.execute(UPDATE_LOAD_END, **values)
+            ended = replace(begun, ended_at=now, count=replace(load.count, gone=gone))
+            LOADS.save(tx, [ended], 0)
             return ended
 
         return await self._database.write(end)
 
     async def list_loads(self, *, limit: int = 100) -> list[Load]:
-        rows = await self._database.read(lambda tx: tx.query(SELECT_LOADS, limit=limit))
-        return [from_load_row(row) for row in rows]
+        return await self._database.read(
+            lambda tx: LOADS.find(tx, "true ORDER BY began_at DESC, id LIMIT :limit", limit=limit)
+        )
 
     async def list_rejects(self, *, after: int = 0, limit: int = 1000) -> list[Reject]:
-        rows = await self._database.read(
-            lambda tx: tx.query(SELECT_REJECTS, after=after, limit=limit)
+        """Return one page of the rows that could not be read, oldest first."""
+        where = "number > :after ORDER BY number LIMIT :limit"
+        return await self._database.read(
+            lambda tx: REJECTS.find(tx, where, after=after, limit=limit)
         )
-        return [from_reject_row(row) for row in rows]
 
     async def find_entity(self, uen: str) -> Entity | None:
-        uen = validate_key(uen, what="an entity's number")
-        rows = await self._database.read(lambda tx: tx.query(SELECT_ENTITY, uen=uen))
-        return from_entity_row(rows[0]) if rows else None
+        query, values = f"{SELECT_ENTITIES} WHERE s.uen = :uen", ENTITIES.encode(uen=uen)
+        rows = await self._database.read(lambda tx: tx.query(query, **values))
+        return _to_entity(rows[0]) if rows else None
 
     async def list_changed_entities(
         self, *, since: datetime | None = None, after: str = "", limit: int = 1000
     ) -> list[Entity]:
+        """Return one page of the entities that are new, changed or gone since then.
+
+        In order of (changed_at, uen), beginning after `since`, or within it after a number: pass
+        the last one's `changed_at` and `uen` to go on.
+        """
         query, values = SELECT_ENTITIES, dict[str, Value](limit=limit)
         validate_text(after, what="an entity's number")
-        if since is not None:
-            query += AFTER if after else SINCE
-            values |= {"since": to_db_time(since)} | ({"after": after} if after else {})
+        if since is not None and after:
+            query += " WHERE (s.changed_at, s.uen) > (:since, :after)"
+            values |= {"since": to_db_time(since), "after": after}
+        elif since is not None:
+            query += " WHERE s.changed_at > :since"
+            values |= {"since": to_db_time(since)}
         rows = await self._database.read(lambda tx: tx.query(query + IN_ORDER, **values))
-        return [from_entity_row(row) for row in rows]
+        return [_to_entity(row) for row in rows]
 
     async def count_entities(self, *, by: str = "status") -> dict[str, int]:
+        """Return how many entities there are: by status, kind, division of industry or state.
+
+        A division is the first two digits of the industry, a state live, closed or gone; what is
+        gone is counted by state only. Raises PermanentError for another grouping.
+        """
+        if by not in GROUPINGS:
+            raise PermanentError(
+                f"entities are not counted by {by!r}; say status, kind, division or state"
+            )
         query = f"""
-SELECT {GROUPINGS[validate_grouping(by)]} AS word, count(*)
+SELECT {GROUPINGS[by]} AS word, count(*)
 FROM registry_seen s JOIN staging_acra_companies c ON c.uen = s.uen
 {"" if by == "state" else "WHERE s.gone_at IS NULL"} GROUP BY word
 """
         return dict(sorted(await self._database.read(lambda tx: tx.query(query))))
 
     async def load_codes(self, version: str, codes: Sequence[IndustryCode]) -> None:
-        rows = [(version, one.code, one.title, one.level) for one in validate_codes(version, codes)]
+        """Put a classification of industries in place of what was known of this version. Atomic.
 
-        def put(tx: Transaction) -> None:
-            tx.execute(DELETE_CODES, version=version)
-            tx.execute_many(INSERT_CODE, rows)
+        Raises PermanentError when a code is of another version or there twice.
+        """
+        place = CODES.encode(version=version)
+        if other := next((code for code in codes if code.version != version), None):
+            raise PermanentError(
+                f"the industry {other.code} is of version {other.version}, not {version}; "
+                "nothing was written"
+            )
+        if len({code.code for code in codes}) < len(codes):
+            raise PermanentError("an industry's code is there twice; nothing was written")
 
-        await self._database.write(put)
+        def save(tx: Transaction) -> None:
+            tx.execute(DELETE_CODES, **place)
+            CODES.insert_new(tx, codes)
+
+        await self._database.write(save)
 
     async def list_codes(self, version: str) -> list[IndustryCode]:
-        version = validate_key(version, what="a classification's version")
-        rows = await self._database.read(lambda tx: tx.query(SELECT_CODES, version=version))
-        return [
-            IndustryCode(version=version, code=code, title=title, level=level)
-            for code, title, level in rows
-        ]
+        """Return a version's classification, in code order; empty when it was never loaded."""
+        place = CODES.encode(version=version)
+        return await self._database.read(
+            lambda tx: CODES.find(tx, "version = :version ORDER BY code", **place)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _EntityRow:
+    """An entity as its rows, and a digest that tells whether another one would have the same."""
+
+    company: tuple[Value, ...]
+    raw: Value
+    content: str
+
+
+def _to_row(entity: Entity) -> _EntityRow:
+    company, (raw,) = ENTITIES.to_row(entity), RAW_ENTITIES.to_row(entity)
+    # Of everything, not only of the row as it was: a program that reads it better changes it too.
+    content = hashlib.sha256(f"{compact_json(company)}{raw!s}".encode()).hexdigest()[:32]
+    return _EntityRow(company, raw, content)
+
+
+def _to_entity(row: Sequence[Any]) -> Entity:
+    company, raw, seen_row = split_row(row, ENTITIES, RAW_ENTITIES, SEEN)
+    seen = SEEN.read(seen_row)
+    return Entity(
+        **ENTITIES.read(company),
+        **RAW_ENTITIES.read(raw),
+        changed_at=seen.changed_at,
+        gone_at=seen.gone_at,
+    )
 
 
 def _get_load(tx: Transaction, load: Load, *, now: datetime) -> Load:
     tx.execute(LOCK_REGISTRY, now=to_db_time(now))
-    rows = tx.query(SELECT_LOAD, id=load.id)
-    if not rows:
+    found = LOADS.find(tx, "id = :id", id=load.id)
+    if not found:
         raise ConflictError("this load was never begun; begin it first, nothing was written")
-    return from_load_row(rows[0])
+    return found[0]
 
 
 def _get_open_load(tx: Transaction, load: Load, *, now: datetime) -> Load:
@@ -228,3 +278,54 @@ def _get_open_load(tx: Transaction, load: Load, *, now: datetime) -> Load:
     if begun.ended_at is not None:
         raise ConflictError("this load has ended; begin it again first, nothing was written")
     return begun
+
+
+def _read_change_time(tx: Transaction, *, now: datetime) -> datetime:
+    rows = tx.query(SELECT_LATEST_CHANGE)
+    return choose_change_time(now, latest=from_db_time(rows[0][0]) if rows else None)
+
+
+def _save_entities(
+    tx: Transaction, entities: Sequence[Entity], *, release: str, now: datetime
+) -> LoadCount:
+    rows = [(entity.uen, _to_row(entity)) for entity in entities]
+    before = {seen.uen: seen for seen in SEEN.find_in(tx, "uen", sorted({uen for uen, _ in rows}))}
+    changed_at = _read_change_time(tx, now=now)
+    known, differing = dict(before), dict[str, _EntityRow]()
+    new = changed = 0
+    for uen, row in rows:
+        was = known.get(uen)
+        latest = max(release, was.release) if was else release
+        if was is None or was.gone_at is not None or was.content != row.content:
+            new, changed = (new, changed + 1) if was else (new + 1, changed)
+            differing[uen] = row
+            known[uen] = SeenEntity(
+                uen=uen, release=latest, content=row.content, changed_at=changed_at
+            )
+        elif was.release != latest:
+            known[uen] = replace(was, release=latest)
+    if differing:
+        in_order = sorted(differing)
+        SEEN.save(tx, [known[uen] for uen in in_order])
+        tx.execute_many(ENTITIES.upsert, [differing[uen].company for uen in in_order])
+        tx.execute_many(RAW_ENTITIES.upsert, [(uen, differing[uen].raw) for uen in in_order])
+    seen_again = [
+        (known[uen].release, uen)
+        for uen, was in sorted(before.items())
+        if uen not in differing and known[uen].release != was.release
+    ]
+    if seen_again:
+        tx.execute_many(UPDATE_RELEASE, seen_again)
+    return LoadCount(new=new, changed=changed, same=len(rows) - new - changed)
+
+
+def _save_rejects(tx: Transaction, load: str, by_line: Mapping[int, Reject]) -> None:
+    lines = REJECTS.find_in(tx, "line", list(by_line), "t.load_id = :id", id=load)
+    numbers = {known.line: known.number for known in lines}
+    [[last]] = tx.query(SELECT_LAST_REJECT)
+    for line in by_line:
+        if line not in numbers:
+            last += 1
+            numbers[line] = last
+    REJECTS.save(tx, [replace(reject, number=numbers[line]) for line, reject in by_line.items()])
+    tx.execute(UPDATE_LAST_REJECT, last=last, id=load)
