@@ -62,7 +62,7 @@ def build_tenant_stores(
     def runs() -> SqlRunStore:
         from stoker.runs.store import SqlRunStore
 
-        return SqlRunStore(database, tenant)
+        return SqlRunStore(database)
 
     def schedule() -> ScheduleStore:
         from stoker.scheduling.store import ScheduleStore
