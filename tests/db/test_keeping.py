@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import PermanentError
 from stoker.base.types import MAX_TEXT_LENGTH, Job, JobScore, clean_text, is_storable
-from stoker.db.codec import validate_job, validate_job_score, validate_json, validate_text
+from stoker.db.codec import validate_json, validate_text
 from stoker.ledger.chain import NewEntry, validate_new_entry
-from stoker.runs.model import Manifest, Run, RunKey, validate_run
+from stoker.runs.model import Manifest, Run, RunKey
+from stoker.runs.schema import JOBS, RUNS, SCORES
 
 AT = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 THERE = timezone(timedelta(hours=8))
@@ -38,22 +39,22 @@ def test_cleaned_text_is_always_kept(text):
 def test_a_posting_is_refused_exactly_when_one_of_its_texts_is(field, text):
     job = replace(JOB, **{field: text})
     if is_storable(text):
-        assert validate_job(job) == job
+        assert JOBS.store(job) == job
     else:
         with pytest.raises(PermanentError):
-            validate_job(job)
+            JOBS.store(job)
 
 
 def test_a_posting_may_be_longer_in_all_than_any_of_its_texts():
     long = replace(JOB, title="x" * MAX_TEXT_LENGTH, company="y" * MAX_TEXT_LENGTH)
-    assert validate_job(long) == long
+    assert JOBS.store(long) == long
     with pytest.raises(PermanentError):
-        validate_job(replace(JOB, title="x" * (MAX_TEXT_LENGTH + 1)))
+        JOBS.store(replace(JOB, title="x" * (MAX_TEXT_LENGTH + 1)))
 
 
 def test_moments_are_given_back_in_utc():
-    job = validate_job(replace(JOB, posted_at=AT.astimezone(THERE)))
-    run = validate_run(
+    job = JOBS.store(replace(JOB, posted_at=AT.astimezone(THERE)))
+    run = RUNS.store(
         Run(key=RunKey(AT.astimezone(THERE), 1), kind="x", instant=AT.astimezone(THERE))
     )
     note = validate_new_entry(NewEntry(at=AT.astimezone(THERE), kind="x", subject="", reason=""))
@@ -67,7 +68,7 @@ def test_json_is_given_back_as_json_has_it():
         "none": None,
     }
     run = Run(key=RunKey(AT, 1), kind="x", manifest=Manifest(config={"pair": (1, 2)}))
-    assert validate_run(run).manifest.config == {"pair": [1, 2]}
+    assert RUNS.store(run).manifest.config == {"pair": [1, 2]}
 
 
 def deep():
@@ -90,9 +91,9 @@ def test_what_json_cannot_keep_is_refused(value):
 
 def test_the_parts_of_a_score_are_numbers_that_can_be_written_down():
     good = JobScore(job=JOB.id, score=1 / 3, bucket="weak", components={"fit": 0.1})
-    assert validate_job_score(good) == good
+    assert SCORES.store(good) == good
     with pytest.raises(PermanentError):
-        validate_job_score(replace(good, components={"fit": float("inf")}))
+        SCORES.store(replace(good, components={"fit": float("inf")}))
 
 
 numbers = st.floats(allow_nan=True) | st.integers() | st.booleans() | st.just(5e-324)
@@ -107,9 +108,9 @@ def test_a_score_is_kept_exactly_when_its_texts_and_parts_are(job, bucket, parts
         plain = validate_json(parts, what="it")
     except PermanentError:
         with pytest.raises(PermanentError):
-            validate_job_score(score)
+            SCORES.store(score)
         return
-    kept = validate_job_score(score)
+    kept = SCORES.store(score)
     assert kept == replace(score, components=plain)
     assert [repr(part) for part in kept.components.values()] == [
         repr(plain[name]) for name in kept.components

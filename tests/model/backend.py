@@ -22,10 +22,11 @@ from model.touches import MemoryTouches
 from stoker.base.errors import ConflictError, PermanentError
 from stoker.base.types import EnrichedJob, Job, JobId, JobScore, TenantId, parse_tenant_id, to_utc
 from stoker.context import TenantStores
-from stoker.db.codec import validate_enriched_job, validate_job, validate_job_score, validate_text
+from stoker.db.codec import validate_text
 from stoker.db.database import Check
 from stoker.ledger import chain as ledger
 from stoker.ledger.chain import LedgerEntry, NewEntry, validate_new_entry
+from stoker.runs import schema
 from stoker.runs.leases import Lease
 from stoker.runs.model import (
     CancelRequest,
@@ -33,8 +34,6 @@ from stoker.runs.model import (
     RunKey,
     RunState,
     StorageSize,
-    validate_cancel_request,
-    validate_run,
 )
 from stoker.scheduling.model import (
     OccurrenceResult,
@@ -77,7 +76,7 @@ class MemoryRunStore:
         self._runs: dict[datetime, _StoredRun] = {}
 
     async def insert_run(self, run: Run) -> None:
-        run = validate_run(run)
+        run = schema.RUNS.store(run)
         if run.state is not RunState.RUNNING:
             raise ConflictError(f"run {run.name} has already ended as {run.state}")
         if run.at in self._runs:
@@ -85,7 +84,7 @@ class MemoryRunStore:
         self._runs[run.at] = _StoredRun(run=run)
 
     async def finish_run(self, run: Run) -> None:
-        run = validate_run(run)
+        run = schema.RUNS.store(run)
         if run.state is RunState.RUNNING:
             raise ConflictError(f"run {run.name} has not ended")
         self._get_open(run.key).run = run
@@ -114,7 +113,7 @@ class MemoryRunStore:
         ][:limit]
 
     async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
-        request, kept = validate_cancel_request(request), self._runs.get(to_utc(at))
+        request, kept = schema.CANCEL_REQUESTS.store(request), self._runs.get(to_utc(at))
         if kept is None or kept.run.state is not RunState.RUNNING:
             return None
         kept.request = kept.request or request
@@ -127,19 +126,19 @@ class MemoryRunStore:
     async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
         kept = self._get_open(key)
         before = len(kept.jobs)
-        for job in [validate_job(job) for job in jobs]:
+        for job in [schema.JOBS.store(job) for job in jobs]:
             kept.jobs.setdefault(job.id, job)
         return len(kept.jobs) - before
 
     async def insert_enriched(self, key: RunKey, enriched: Sequence[EnrichedJob]) -> int:
         kept = self._get_open(key)
         return _add_items(
-            kept.enriched, [validate_enriched_job(item) for item in enriched], kept.jobs
+            kept.enriched, [schema.ENRICHED.store(item) for item in enriched], kept.jobs
         )
 
     async def insert_scores(self, key: RunKey, scores: Sequence[JobScore]) -> int:
         kept = self._get_open(key)
-        return _add_items(kept.scores, [validate_job_score(item) for item in scores], kept.jobs)
+        return _add_items(kept.scores, [schema.SCORES.store(item) for item in scores], kept.jobs)
 
     async def list_jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
         return _list_page(self._get_artifacts(at).jobs, after=after, limit=limit)

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
-from math import isfinite
 from typing import Any
 
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.base.jsontools import compact_json
-from stoker.base.types import MAX_TEXT_LENGTH, EnrichedJob, Job, JobScore, Json, is_storable, to_utc
+from stoker.base.types import MAX_TEXT_LENGTH, Json, is_storable
 
 MAX_NAME_LENGTH = 500  # characters; keys of every database can be this long
 
@@ -58,47 +55,6 @@ def validate_json(value: Json, *, what: str) -> Any:
     for text in _iter_texts(plain):
         validate_text(text, what=what)
     return plain
-
-
-def validate_job(job: Job) -> Job:
-    """Return the posting as a store gives it back."""
-    # One look at all its texts together: this runs once for each of a million rows.
-    texts = "".join((job.id, job.source, job.url, job.title, job.company, job.location))
-    if len(texts) > MAX_TEXT_LENGTH or not texts.isascii() or "\0" in texts:
-        for text in (job.id, job.source, job.url, job.title, job.company, job.location):
-            validate_text(text, what="a posting")
-    if job.posted_at is None or job.posted_at.tzinfo is UTC:
-        return job
-    return replace(job, posted_at=to_utc(job.posted_at, what="posted_at"))
-
-
-def validate_enriched_job(enriched: EnrichedJob) -> EnrichedJob:
-    """Return the enriched posting as a store gives it back."""
-    texts = "".join((enriched.job, enriched.title, enriched.seniority, *enriched.stack))
-    if len(texts) > MAX_TEXT_LENGTH or not texts.isascii() or "\0" in texts:  # as in validate_job
-        for text in (enriched.job, enriched.title, enriched.seniority, *enriched.stack):
-            validate_text(text, what="an enriched posting")
-    return enriched
-
-
-def validate_job_score(score: JobScore) -> JobScore:
-    """Return the score as a store gives it back."""
-    parts: Mapping[str, Json] = score.components
-    texts = "".join((score.job, score.bucket, *parts))
-    if len(texts) > MAX_TEXT_LENGTH or not texts.isascii() or "\0" in texts:  # as in validate_job
-        validate_text(score.job, what="a score")
-        validate_text(score.bucket, what="a score's bucket")
-    elif {*map(type, parts.values())} <= {float} and isfinite(sum(score.components.values())):
-        return _with_components(score, dict(score.components))  # JSON has such numbers as they are
-    return _with_components(score, validate_json(parts, what="a score's components"))
-
-
-def _with_components(score: JobScore, parts: dict[str, float]) -> JobScore:
-    return JobScore(job=score.job, score=score.score, bucket=score.bucket, components=parts)
-
-
-def _to_optional_utc(moment: datetime | None, *, what: str) -> datetime | None:
-    return None if moment is None else to_utc(moment, what=what)
 
 
 def _iter_texts(value: Any) -> Iterator[str]:

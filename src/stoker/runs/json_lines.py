@@ -1,4 +1,4 @@
-"""Append batches of JSON lines with checksums, and detect damage.
+"""Append batches of JSON lines with checksums, detect damage, and index postings by id.
 
 One record per line, for people and for `jq`; each batch ends with a line that has the number of
 records and a digest chained to every byte before it. A batch without it was never finished.
@@ -7,16 +7,24 @@ records and a digest chained to every byte before it. A batch without it was nev
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Generic, TypeVar
 
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.base.jsontools import compact_json
-from stoker.base.types import Json
+from stoker.base.types import EnrichedJob, Job, JobScore, Json, to_utc
+from stoker.db.table import Table
 from stoker.files.durable import Disk, translate_os_error
+from stoker.runs import schema
+
+Value = TypeVar("Value")
 
 FIRST_CHAIN = "0" * 16
 
@@ -61,6 +69,16 @@ class ChecksummedLines:
         self.position = LinePosition()
         self.partial_bytes = 0  # bytes after the last whole batch when we last looked
         self.restarts = 0  # how often the file turned out not to be the one we knew
+
+    @property
+    def head(self) -> dict[str, Json]:
+        """How far the file goes, as it is written into its run's record."""
+        return {"rows": self.position.rows, "chain": self.position.chain}
+
+    def check_unchanged(self, head: Mapping[str, Json] | None) -> None:
+        """Raise ConfigError unless the file is as its ended run recorded it; None: not ended."""
+        if head is not None and (self.partial_bytes or head != self.head):
+            raise ConfigError(f"{self.path} is not as its run left it; put it back from a backup")
 
     def read_new(self) -> Iterator[StoredLine]:
         """Yield the records of every complete batch since the last read; a partial end is left out.
@@ -141,8 +159,7 @@ class ChecksummedLines:
     def _build_damage_error(self) -> ConfigError:
         return ConfigError(
             f"{self.path} is damaged after line {self.position.rows}; put it back from a backup, "
-            "or "
-            "move its folder away to give this run up"
+            "or move its folder away to give this run up"
         )
 
 
@@ -163,3 +180,124 @@ def _to_rows(start: int, lines: Sequence[bytes]) -> Iterator[StoredLine]:
     for line in lines:
         yield StoredLine(start, line)
         start += len(line)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType(Generic[Value]):
+    """One kind of record: its table in SQL, which says what can be stored, its class, its id."""
+
+    table: Table[Value]
+    kind: Callable[..., Value]
+    id: str  # the field with the posting's id
+
+    @property
+    def artifact(self) -> str:
+        """The name of its file, without the suffix."""
+        return self.table.name
+
+
+JOBS = RecordType(schema.JOBS, Job, "id")
+
+ENRICHED = RecordType(schema.ENRICHED, EnrichedJob, "job")
+
+SCORES = RecordType(schema.SCORES, JobScore, "job")
+
+
+def _to_record(value: Any) -> dict[str, Json]:
+    record = {field.name: getattr(value, field.name) for field in fields(value)}
+    if record.get("posted_at") is not None:
+        record["posted_at"] = to_utc(record["posted_at"]).isoformat()
+    return record
+
+
+def _parse_record(kind: Callable[..., Value], record: dict[str, Any]) -> Value:
+    if record.get("posted_at") is not None:
+        record["posted_at"] = to_utc(datetime.fromisoformat(record["posted_at"]))
+    if "stack" in record:
+        record["stack"] = tuple(record["stack"])
+    return kind(**record)
+
+
+class IndexedLines(Generic[Value]):
+    """A file of records of one type, each id once, in the order they were added.
+
+    Offsets are kept in memory, so that a page in id order reads only its records. Threads may
+    share it.
+    """
+
+    def __init__(self, path: Path, record_type: RecordType[Value]) -> None:
+        self._lines = ChecksummedLines(path)
+        self._type = record_type
+        self._offsets: dict[str, tuple[int, int]] = {}
+        self._sorted: list[str] = []
+        self._restarts = 0
+        self._lock = threading.Lock()
+
+    def list_ids(self) -> Container[str]:
+        """Return the ids that are there now."""
+        with self._lock:
+            self._read_new_lines()
+            return self._offsets
+
+    def read_page(self, head: Mapping[str, Json] | None, *, after: str, limit: int) -> list[Value]:
+        """Return values in id order; ConfigError when the file is not as its ended run left it."""
+        with self._lock:
+            self._read_new_lines()
+            self._lines.check_unchanged(head)
+            if len(self._sorted) != len(self._offsets):
+                self._sorted = sorted(self._offsets)
+            start = bisect_right(self._sorted, after)
+            places = [self._offsets[key] for key in self._sorted[start:][:limit]]
+        return self._read_values(places)
+
+    def add_new(self, values: Iterable[Value], *, known: Container[str] | None, disk: Disk) -> int:
+        """Add what is new as one batch; return how much was.
+
+        PermanentError, and nothing is written, when a value's id is not among the known ones.
+        The caller is the only writer.
+        """
+        with self._lock:
+            self._read_new_lines()
+            if self._lines.partial_bytes:
+                self._lines.repair_tail(disk=disk)
+            new: dict[str, dict[str, Json]] = {}
+            for record in map(_to_record, values):
+                job = str(record[self._type.id])
+                if known is not None and job not in known:
+                    raise PermanentError(f"this run has no posting {job}; nothing was written")
+                if job not in self._offsets:
+                    new.setdefault(job, record)
+            if new:
+                rows = self._lines.append(list(new.values()), disk=disk)
+                self._index_lines(zip(new, rows, strict=True))
+            return len(new)
+
+    def _read_new_lines(self) -> None:
+        for row in self._lines.read_new():
+            self._reset_if_restarted()
+            self._index_lines([(str(json.loads(row.line)[self._type.id]), row)])
+        self._reset_if_restarted()
+
+    def _reset_if_restarted(self) -> None:
+        if self._restarts != self._lines.restarts:
+            self._restarts = self._lines.restarts
+            self._offsets, self._sorted = {}, []
+
+    def _index_lines(self, rows: Iterable[tuple[str, StoredLine]]) -> None:
+        for job, row in rows:
+            self._offsets[job] = (row.start, len(row.line))
+
+    def _read_values(self, places: Sequence[tuple[int, int]]) -> list[Value]:
+        if not places:
+            return []
+        try:
+            with self._lines.path.open("rb") as file:
+                values = []
+                for start, length in places:
+                    file.seek(start)
+                    values.append(_parse_record(self._type.kind, json.loads(file.read(length))))
+                return values
+        except FileNotFoundError:  # another process has just removed the run
+            return []
+        except OSError as error:
+            raise translate_os_error(error, self._lines.path) from error

@@ -18,10 +18,17 @@ from stoker.base.errors import ConfigError, ConflictError
 from stoker.base.types import EnrichedJob, Job, JobScore, to_utc
 from stoker.db.codec import validate_text
 from stoker.files.durable import Disk
-from stoker.runs.json_files import RunRecord, to_artifact_head
-from stoker.runs.json_folders import RunFolders
-from stoker.runs.json_lines import ChecksummedLines
-from stoker.runs.json_tables import ENRICHED, JOBS, SCORES, IndexedLines, RecordType, Value
+from stoker.runs import schema
+from stoker.runs.json_folders import RunFolders, RunRecord
+from stoker.runs.json_lines import (
+    ENRICHED,
+    JOBS,
+    SCORES,
+    ChecksummedLines,
+    IndexedLines,
+    RecordType,
+    Value,
+)
 from stoker.runs.model import (
     CancelRequest,
     Run,
@@ -30,8 +37,6 @@ from stoker.runs.model import (
     StorageSize,
     format_run_name,
     parse_run_name,
-    validate_cancel_request,
-    validate_run,
 )
 
 LOCK_TIMEOUT = timedelta(seconds=30)  # how long a writer waits for another one
@@ -48,10 +53,10 @@ class JsonRunStore:
         self._tables_lock = threading.Lock()
 
     async def insert_run(self, run: Run) -> None:
-        await asyncio.to_thread(self._insert_run, validate_run(run))
+        await asyncio.to_thread(self._insert_run, schema.RUNS.store(run))
 
     async def finish_run(self, run: Run) -> None:
-        await asyncio.to_thread(self._finish_run, validate_run(run))
+        await asyncio.to_thread(self._finish_run, schema.RUNS.store(run))
 
     async def find_run(self, at: datetime) -> Run | None:
         record = await asyncio.to_thread(self._find_record, at)
@@ -71,7 +76,9 @@ class JsonRunStore:
         return await asyncio.to_thread(self._list_runs, kind, state, since, limit)
 
     async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
-        return await asyncio.to_thread(self._request_cancel, at, validate_cancel_request(request))
+        return await asyncio.to_thread(
+            self._request_cancel, at, schema.CANCEL_REQUESTS.store(request)
+        )
 
     async def find_cancel_request(self, at: datetime) -> CancelRequest | None:
         return await asyncio.to_thread(self._find_cancel_request, at)
@@ -125,7 +132,7 @@ class JsonRunStore:
             for artifact in self._folders.list_artifacts(run.name):
                 lines = ChecksummedLines(self._folders.get_path(run.name) / f"{artifact}.jsonl")
                 lines.repair_tail(disk=self._folders.disk)
-                heads[artifact] = to_artifact_head(lines)
+                heads[artifact] = lines.head
             self._folders.update_record(RunRecord(run, heads))
 
     def _request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
@@ -150,7 +157,7 @@ class JsonRunStore:
     def _insert_rows(self, key: RunKey, shape: RecordType[Value], values: Sequence[Value]) -> int:
         with self._folders.open_for_writing():
             self._require_running(key)
-            validated = [shape.validate(value) for value in values]
+            validated = [shape.table.store(value) for value in values]
             name = format_run_name(key.at)
             known = None if shape is JOBS else self._get_table(name, JOBS).list_ids()
             return self._get_table(name, shape).add_new(
@@ -192,7 +199,9 @@ class JsonRunStore:
         record = self._find_record(at)
         if record is None:
             return []
-        return self._get_table(record.run.name, shape).read_page(record, after=after, limit=limit)
+        return self._get_table(record.run.name, shape).read_page(
+            record.artifacts.get(shape.artifact), after=after, limit=limit
+        )
 
     def _measure_runs(self, ats: Sequence[datetime]) -> tuple[list[str], StorageSize]:
         there = {record.run.name: record for at in ats if (record := self._find_record(at))}

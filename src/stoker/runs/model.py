@@ -10,15 +10,19 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from stoker.base.errors import ConfigError, ConflictError
 from stoker.base.jsontools import compact_json
 from stoker.base.types import EnrichedJob, Job, JobScore, Json, TenantId, to_utc
-from stoker.db.codec import _to_optional_utc, validate_json, validate_text
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Value = TypeVar("_Value")
 
 PROCESS_DIED = "its process stopped without a word and its lease lapsed"
 
@@ -276,44 +280,30 @@ class RunStore(Protocol):
         ...
 
 
-_Value = TypeVar("_Value")
-
-
 def to_manifest_json(manifest: Manifest) -> dict[str, Json]:
     """Return the manifest as plain JSON values; times are ISO text in UTC."""
-    return {
-        "config_hash": manifest.config_hash,
-        "config": dict(manifest.config),
-        "selected": list(manifest.selected),
-        "caps": dict(manifest.caps),
-        "budgets": dict(manifest.budgets),
-        "counts": dict(manifest.counts),
-        "cost": dict(manifest.cost),
-        "steps": [_to_timing_json(timing) for timing in manifest.steps],
-        "sources": [_to_timing_json(timing) for timing in manifest.sources],
-        "reasons": list(manifest.reasons),
-        "remaining": list(manifest.remaining),
-        "lacking": list(manifest.lacking),
-        "rule": dict(manifest.rule),
-        "resume_at": _format_time(manifest.resume_at),
-        "goes_on_with": _format_time(manifest.goes_on_with),
-    }
+    return {field.name: _to_json(getattr(manifest, field.name)) for field in fields(manifest)}
 
 
-def parse_manifest(data: Any) -> Manifest:
-    """Return the manifest that `to_manifest_json` wrote; ConfigError when the data is not one."""
-    return Manifest(**_parse_object(data, _MANIFEST_PARSERS, what="a manifest"))
+def _to_json(value: Any) -> Json:
+    if isinstance(value, datetime):
+        return to_utc(value).isoformat()
+    if isinstance(value, StepTiming):
+        return asdict(value)
+    if isinstance(value, tuple):
+        return [_to_json(item) for item in value]
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def to_run_json(run: Run) -> dict[str, Json]:
     """Return the run, manifest and all, as plain JSON values."""
     return {
-        "at": _format_time(run.at),
+        "at": _to_json(run.at),
         "epoch": run.key.fencing_token,
         "kind": run.kind,
         "state": run.state.value,
-        "instant": _format_time(run.instant),
-        "ended_at": _format_time(run.ended_at),
+        "instant": _to_json(run.instant),
+        "ended_at": _to_json(run.ended_at),
         "reason": run.reason,
         "manifest": to_manifest_json(run.manifest),
     }
@@ -324,131 +314,77 @@ def to_run_view(tenant: TenantId, run: Run) -> dict[str, Json]:
     return {"tenant": tenant, "run": run.name, **to_run_json(run)}
 
 
+def parse_manifest(data: Any) -> Manifest:
+    """Return the manifest that `to_manifest_json` wrote; ConfigError when the data is not one."""
+    return Manifest(**_parse_object(data, _list_types(Manifest), what="a manifest"))
+
+
 def parse_run(data: Any) -> Run:
     """Return the run that `to_run_json` wrote; ConfigError when the data is not one."""
-    read = _parse_object(data, _RUN_PARSERS, what="a run")
+    types = {"at": "datetime | None", "epoch": "int", **_list_types(Run)}
+    del types["key"]
+    read = _parse_object(data, types, what="a run")
     if missing := [key for key in ("at", "epoch", "kind") if read.get(key) is None]:
         raise ConfigError(f"a run's record has no {missing[0]!r}; it cannot be read")
     key = RunKey(read.pop("at"), read.pop("epoch"))
     return Run(key=key, **read)
 
 
-def _to_timing_json(timing: StepTiming) -> dict[str, Json]:
-    return {"step": timing.step, "seconds": timing.seconds, "items": timing.items}
+def _list_types(kind: type[DataclassInstance]) -> dict[str, str]:
+    return {field.name: str(field.type) for field in fields(kind)}
 
 
-def _format_time(moment: datetime | None) -> str | None:
-    return None if moment is None else to_utc(moment).isoformat()
-
-
-def _parse_object(
-    data: Any, shape: Mapping[str, Callable[[Any], Any]], *, what: str
-) -> dict[str, Any]:
+def _parse_object(data: Any, types: Mapping[str, str], *, what: str) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise ConfigError(f"{what} is written as a JSON object, not as {type(data).__name__}")
     read = {}
     for key, value in data.items():
-        if key not in shape:
+        if key not in types:
             raise ConfigError(f"{what} has no {key!r}; was it written by a newer Stoker?")
         try:
-            read[key] = shape[key](value)
+            read[key] = _PARSERS[types[key]](value)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{what} cannot have {value!r} as its {key!r}: {error}") from error
     return read
 
 
+def _require(kind: type[_Value], value: Any) -> _Value:
+    # True is an int to Python; in a file it is a mistake.
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"a value of type {kind.__name__} is needed")
+    return value
+
+
 def _parse_text(value: Any) -> str:
-    return _require_type(str, value)
+    return _require(str, value)
 
 
 def _parse_int(value: Any) -> int:
-    # True is an int to Python; in a file it is a mistake.
-    if isinstance(value, bool):
-        raise TypeError("a whole number is needed")
-    return _require_type(int, value)
-
-
-def _parse_number(value: Any) -> float:
-    return float(value) if isinstance(value, int) else _require_type(float, value)
-
-
-def _require_type(kind: type[_Value], value: Any) -> _Value:
-    if not isinstance(value, kind):
-        raise TypeError(f"a value of type {kind.__name__} is needed")
-    return value
+    return _require(int, value)
 
 
 def _parse_time(value: Any) -> datetime | None:
     return None if value is None else to_utc(datetime.fromisoformat(_parse_text(value)))
 
 
-def _parse_texts(value: Any) -> tuple[str, ...]:
-    return tuple(_parse_text(item) for item in _require_type(list, value))
-
-
-def _parse_mapping(value: Any) -> dict[str, Json]:
-    return dict(_require_type(dict, value))
-
-
 def _parse_ints(value: Any) -> dict[str, int]:
-    return {
-        _parse_text(key): _parse_int(number) for key, number in _require_type(dict, value).items()
-    }
+    return {_parse_text(key): _parse_int(number) for key, number in _require(dict, value).items()}
 
 
-def _parse_timings(value: Any) -> tuple[StepTiming, ...]:
-    shape = {"step": _parse_text, "seconds": _parse_number, "items": _parse_int}
-    return tuple(
-        StepTiming(**_parse_object(item, shape, what="a timing"))
-        for item in _require_type(list, value)
-    )
+def _parse_timing(value: Any) -> StepTiming:
+    return StepTiming(**_parse_object(value, _list_types(StepTiming), what="a timing"))
 
 
-_MANIFEST_PARSERS: Mapping[str, Callable[[Any], Any]] = {
-    "config_hash": _parse_text,
-    "config": _parse_mapping,
-    "selected": _parse_texts,
-    "caps": _parse_ints,
-    "budgets": _parse_ints,
-    "counts": _parse_ints,
-    "cost": _parse_ints,
-    "steps": _parse_timings,
-    "sources": _parse_timings,
-    "reasons": _parse_texts,
-    "remaining": _parse_texts,
-    "lacking": _parse_texts,
-    "rule": _parse_mapping,
-    "resume_at": _parse_time,
-    "goes_on_with": _parse_time,
+# By the annotation of a field of `Run`, `Manifest` or `StepTiming`.
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "str": _parse_text,
+    "int": _parse_int,
+    "float": lambda value: float(value) if isinstance(value, int) else _require(float, value),
+    "datetime | None": _parse_time,
+    "tuple[str, ...]": lambda value: tuple(map(_parse_text, _require(list, value))),
+    "tuple[StepTiming, ...]": lambda value: tuple(map(_parse_timing, _require(list, value))),
+    "Mapping[str, int]": _parse_ints,
+    "Mapping[str, Json]": lambda value: dict(_require(dict, value)),
+    "RunState": RunState,
+    "Manifest": parse_manifest,
 }
-
-_RUN_PARSERS: Mapping[str, Callable[[Any], Any]] = {
-    "at": _parse_time,
-    "epoch": _parse_int,
-    "kind": _parse_text,
-    "state": RunState,
-    "instant": _parse_time,
-    "ended_at": _parse_time,
-    "reason": _parse_text,
-    "manifest": parse_manifest,
-}
-
-
-def validate_run(run: Run) -> Run:
-    """Return the run as a store gives it back."""
-    validate_text(run.kind, what="a run's kind")
-    validate_text(run.reason, what="a run's reason")
-    manifest = validate_json(to_manifest_json(run.manifest), what="a run's manifest")
-    return replace(
-        run,
-        key=replace(run.key, at=to_utc(run.at)),
-        instant=_to_optional_utc(run.instant, what="a run's instant"),
-        ended_at=_to_optional_utc(run.ended_at, what="a run's end"),
-        manifest=parse_manifest(manifest),
-    )
-
-
-def validate_cancel_request(request: CancelRequest) -> CancelRequest:
-    """Return the cancel request as stores return it."""
-    validate_text(request.by, what="who asks a run to stop")
-    return replace(request, at=to_utc(request.at, what="when a run was asked to stop"))
