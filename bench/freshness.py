@@ -11,28 +11,39 @@ out, except where a row says so.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
 
-from stoker.heat.model import Tier
+import numpy as np
+
+from stoker.heat.beliefs import build_prior
+from stoker.heat.model import BY_RANK, Tier
+from stoker.heat.settings import ChangeRateRule, TierRule
+from stoker.pulls.columns import (
+    PullLimits,
+    compute_account_values,
+    to_epoch_days,
+    validate_accounts,
+)
+from stoker.pulls.planner import plan_pulls
 from stoker.pulls.settings import Objective, PullRule
 from stoker.simulation.metrics import FreshnessTally
 from stoker.simulation.policies import (
+    START,
     TIER_INTERVALS,
+    TIER_SHARES,
     TIERS_BUDGET,
     LookupCosts,
+    LookupPolicy,
     ProductPolicy,
     UrgencyPolicy,
     build_tiers,
     compute_overdue,
 )
-from stoker.simulation.pull_compare import (
-    compute_bounds,
-    compute_prior_intervals,
-    find_lookups_needed,
-)
-from stoker.simulation.pull_run import PolicyResult, run_policy
+from stoker.simulation.pull_run import PolicyResult, compute_bounds, run_policy
 from stoker.simulation.world import SimWorld, build_population, read_trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "data"
@@ -184,6 +195,96 @@ def of_population() -> Iterator[Row]:
         "0 asked",
         "-",
     )
+
+
+def find_lookups_needed(
+    make: Callable[[], LookupPolicy],
+    world: SimWorld,
+    *,
+    freshness: float,
+    budget: float,
+    days: int,
+    seed: int = 0,
+    turns: int = 5,
+) -> float:
+    """Return which share of a budget a policy needs to reach a freshness, rather too much.
+
+    At least half of it; 1 if all of it is not enough.
+    """
+
+    def compute_freshness(share: float) -> float:
+        return run_policy(
+            make(), world, budget=share * budget, days=days, seed=seed
+        ).tally.freshness
+
+    low, high = 0.5, 1.0
+    below, above = compute_freshness(low), compute_freshness(high)
+    if above < freshness:
+        return 1.0
+    for _ in range(turns - 2):
+        share = _interpolate(low, high, below, above, freshness)
+        at = compute_freshness(share)
+        if at < freshness:
+            low, below = share, at
+        else:
+            high, above = share, at
+    return _interpolate(low, high, below, above, freshness)
+
+
+def _interpolate(low: float, high: float, below: float, above: float, wanted: float) -> float:
+    # Each further lookup brings a little less, so on a straight line it takes rather more of them.
+    return low + (high - low) * min(max((wanted - below) / max(above - below, 1e-12), 0.0), 1.0)
+
+
+def compute_prior_intervals(
+    *, accounts: int, days: int, times: float = 1.0, rule: PullRule
+) -> dict[Tier, float]:
+    """Return the days between lookups by tier, of accounts without history.
+
+    At `times` the cost of the tiers' own lookups, by the product's values and priors.
+    """
+    rule = replace(
+        rule,
+        tiers=TierRule(
+            hot_every=timedelta(days=TIER_INTERVALS[2]),
+            warm_every=timedelta(days=TIER_INTERVALS[1]),
+            cold_every=timedelta(days=TIER_INTERVALS[0]),
+            coldest_every=timedelta(days=TIER_INTERVALS[0]),
+        ),
+    )
+    rank = np.repeat(
+        np.arange(3), np.diff(np.round(accounts * np.cumsum([0.0, *TIER_SHARES])).astype(int))
+    )
+    believed = ChangeRateRule()
+    one, half, zero = np.ones(len(rank), np.int64), np.full(len(rank), 0.5), np.zeros(len(rank))
+    value, _ = compute_account_values(
+        tier=rank,
+        heat=zero,
+        quiet=zero,
+        posture=half,
+        units=one,
+        deep_units=one,
+        rule=rule,
+        beliefs=believed,
+    )
+    looked = -TIER_INTERVALS[rank] * np.random.default_rng(0).random(len(rank))
+    looks = np.zeros(len(BY_RANK))
+    need, begin = times * TIERS_BUDGET * len(rank), days // 2
+    for day in range(days):
+        today = to_epoch_days(START) + day
+        plan = plan_pulls(
+            validate_accounts(
+                build_prior(believed, rank), looked=looked + today - day, value=value, tier=rank
+            ),
+            PullLimits(budget=int((day + 1) * need) - int(day * need)),
+            now=START + timedelta(days=day),
+            rule=rule,
+        )
+        looked[plan.chosen] = day
+        if day >= begin:
+            looks += np.bincount(rank[plan.chosen], minlength=len(BY_RANK))
+    there = np.bincount(rank, minlength=len(BY_RANK))
+    return {tier: float(there[tier.rank] * (days - begin) / looks[tier.rank]) for tier in Tier}
 
 
 def of_needed() -> Iterator[Row]:

@@ -217,13 +217,11 @@ def _to_price_json(found: PriceReport) -> Json:
 
 
 def _write_chart(picture: Path, points: Sequence[BudgetPoint]) -> None:
-    from stoker.files.durable import create_file
-    from stoker.simulation.chart import draw_bar_chart
+    from stoker.simulation.chart import write_bar_chart
 
     labels = [f"{each.times:g}" for each in points]
     fresh = [each.freshness for each in points]
-    with create_file(picture, replace=True) as stream:
-        stream.write(draw_bar_chart("SHARE UP TO DATE, BY TIMES THE BUDGET", labels, fresh))
+    write_bar_chart(picture, "SHARE UP TO DATE, BY TIMES THE BUDGET", labels, fresh)
 
 
 def _format_price(number: float) -> str:

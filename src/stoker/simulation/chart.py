@@ -5,6 +5,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
+
+from stoker.files.durable import create_file
 
 _WIDTH, _HEIGHT, _EDGE, _SCALE = 960, 480, 48, 2
 
@@ -24,6 +27,12 @@ _GLYPH_ROWS = (
 _GLYPH_ROWS_BY_LETTER = {
     letter: _GLYPH_ROWS[5 * nth : 5 * nth + 5] for nth, letter in enumerate(_GLYPHS)
 }
+
+
+def write_bar_chart(path: Path, title: str, labels: Sequence[str], values: Sequence[float]) -> None:
+    """Write the chart to a file; one of that name is replaced."""
+    with create_file(path, replace=True) as stream:
+        stream.write(draw_bar_chart(title, labels, values))
 
 
 def draw_bar_chart(title: str, labels: Sequence[str], values: Sequence[float]) -> bytes:

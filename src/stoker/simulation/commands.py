@@ -7,6 +7,8 @@ planner the product uses.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -118,18 +120,7 @@ def coverage(
                 "weeks": weeks,
                 "runs": runs,
                 "window_days": rule.window.days,
-                "policies": [
-                    {
-                        "policy": each.policy,
-                        "within": each.within,
-                        "gaps": list(each.gaps),
-                        "runs_too_long": each.runs_too_long,
-                        "profiles_too_long": each.profiles_too_long,
-                        "longest_days": each.longest,
-                        "outcomes": {end.value: count for end, count in each.outcomes.items()},
-                    }
-                    for each in found
-                ],
+                "policies": [asdict(each) for each in found],
             }
         )
         return Exit.OK
@@ -141,7 +132,7 @@ def coverage(
                 each.policy,
                 f"{each.within:.2%}",
                 f"{sum(each.gaps):,}",
-                f"{each.longest} d",
+                f"{each.longest_days} d",
                 f"{each.runs_too_long:.0%}",
             )
             for each in found
@@ -261,25 +252,10 @@ def timing(
     found = simulate_timing(days=days, per_day=per_day, rule=PlanRule(), seed=seed, zone=timezone)
     labels = [f"{hour:02d}" for hour in found.hours]
     _write_plot(plot, "TOUCHES BY HOUR", labels, found.planned)
-    wrong = found.too_near + found.outside
+    ending = Exit.PROBLEMS if found.gap_violations or found.outside_hours else Exit.OK
     if as_json:
-        print_json(
-            {
-                "days": found.days,
-                "hours": list(found.hours),
-                "drawn": list(found.drawn),
-                "planned": list(found.planned),
-                "expected": list(found.expected),
-                "chi_square": found.chi_square,
-                "p": found.p,
-                "shortest_seconds": _to_seconds(found.shortest),
-                "median_seconds": _to_seconds(found.median),
-                "longest_seconds": _to_seconds(found.longest),
-                "gap_violations": found.too_near,
-                "outside_hours": found.outside,
-            }
-        )
-        return Exit.PROBLEMS if wrong else Exit.OK
+        print_json(asdict(found))
+        return ending
     print_table(
         ("hour", "expected", "drawn", "planned"),
         (
@@ -290,13 +266,16 @@ def timing(
         ),
     )
     _print_bars(labels, found.planned)
+    spans = (found.shortest_seconds, found.median_seconds, found.longest_seconds)
+    shortest, median, longest = (
+        None if span is None else timedelta(seconds=span) for span in spans
+    )
     print_text(
         f"\nchi-square {found.chi_square:.2f}, p {found.p:.3f} (before gaps are kept)\n"
-        f"from one to the next: shortest {found.shortest}, median {found.median}, "
-        f"longest {found.longest}\n"
-        f"gap violations {found.too_near}, outside hours {found.outside}"
+        f"from one to the next: shortest {shortest}, median {median}, longest {longest}\n"
+        f"gap violations {found.gap_violations}, outside hours {found.outside_hours}"
     )
-    return Exit.PROBLEMS if wrong else Exit.OK
+    return ending
 
 
 def _build_odds(failed: float, already: float, no_posts: float) -> OutcomeOdds:
@@ -318,11 +297,9 @@ def _write_plot(
 ) -> None:
     if plot is None:
         return
-    from stoker.files.durable import create_file
-    from stoker.simulation.chart import draw_bar_chart
+    from stoker.simulation.chart import write_bar_chart
 
-    with create_file(plot, replace=True) as stream:
-        stream.write(draw_bar_chart(title, labels, values))
+    write_bar_chart(plot, title, labels, values)
 
 
 def _format_gaps(gaps: Sequence[int]) -> list[str]:
@@ -331,7 +308,3 @@ def _format_gaps(gaps: Sequence[int]) -> list[str]:
 
 def _compute_mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
-
-
-def _to_seconds(span: Any) -> float | None:
-    return None if span is None else span.total_seconds()

@@ -15,7 +15,7 @@ from stoker.base.errors import ConfigError
 from stoker.cli.output import Exit, json_option, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from stoker.simulation.pull_compare import PolicyComparison
+    from stoker.simulation.pull_run import PolicyComparison
     from stoker.simulation.world import SimWorld
 
 _FILE_TYPE = click.Path(dir_okay=False, path_type=Path)
@@ -85,7 +85,7 @@ def pulls(
     as_json: bool,
 ) -> Exit:
     """How fresh each policy keeps what is known of accounts, at the same budget."""
-    from stoker.simulation.pull_compare import compare_policies
+    from stoker.simulation.pull_run import compare_policies
 
     world = _build_world(accounts, days, seed, trace, importance)
     found = compare_policies(world, budget=budget, days=days, seed=seed)
@@ -188,12 +188,10 @@ def _print_comparison(
 
 
 def _write_comparison(picture: Path, found: PolicyComparison) -> None:
-    from stoker.files.durable import create_file
-    from stoker.simulation.chart import draw_bar_chart
+    from stoker.simulation.chart import write_bar_chart
 
     labels = [_SHORT_NAMES[each.policy] for each in found.policies]
     stale = [1 - each.tally.freshness for each in found.policies]
     if found.bounds is not None:
         labels, stale = [*labels, "bound"], [*stale, 1 - found.bounds.freshness]
-    with create_file(picture, replace=True) as stream:
-        stream.write(draw_bar_chart("SHARE OF TIME OUT OF DATE, BY POLICY", labels, stale))
+    write_bar_chart(picture, "SHARE OF TIME OUT OF DATE, BY POLICY", labels, stale)

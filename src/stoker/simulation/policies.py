@@ -25,12 +25,14 @@ from stoker.heat.beliefs import (
 from stoker.heat.settings import ChangeRateRule
 from stoker.pulls.columns import PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import DEEP, plan_pulls
-from stoker.pulls.settings import PullRule
+from stoker.pulls.settings import Objective, PullRule
 from stoker.simulation.world import SimWorld
 
 START = datetime(2026, 1, 5, tzinfo=UTC)  # the first day, midnight
 
 TIER_INTERVALS = np.array([7.0, 3.0, 1.0])  # days between lookups of a COLD, WARM and HOT account
+
+TIERS = "tiers"
 
 TIER_SHARES = (0.6, 0.3, 0.1)  # of all accounts that are COLD, WARM and HOT, by heat
 
@@ -104,53 +106,20 @@ class UrgencyPolicy:
         pass
 
 
-def build_uniform() -> LookupPolicy:
-    """Return the policy that looks up all accounts in turn."""
-    return UrgencyPolicy(name="uniform", urgency=lambda sight: sight.age)
-
-
-def build_by_rate(world: SimWorld) -> LookupPolicy:
-    """Return the policy that looks up accounts as often as they change: obvious, and bad."""
-    rates = world.surface.changes.rates
-    return UrgencyPolicy(name="by change rate, known", urgency=lambda sight: sight.age * rates)
-
-
-def build_by_value(world: SimWorld) -> LookupPolicy:
-    """Return the policy that looks up accounts as often as they matter."""
-    value = world.surface.value
-    return UrgencyPolicy(name="by value", urgency=lambda sight: sight.age * value)
-
-
-def build_by_heat() -> LookupPolicy:
-    """Return the policy that looks up accounts as often as they are hot."""
-    return UrgencyPolicy(name="by heat", urgency=lambda sight: sight.age * sight.heat)
-
-
-def build_hottest() -> LookupPolicy:
-    """Return the policy that looks up only the hottest; among equals the longest waiting."""
-    return UrgencyPolicy(
-        name="top by heat", urgency=lambda sight: sight.heat + 1e-9 * np.minimum(sight.age, 1e4)
-    )
-
-
 def build_tiers() -> LookupPolicy:
     """Return the policy of tier intervals, all stretched alike to what the budget allows."""
-    return UrgencyPolicy(name="tiers", urgency=compute_overdue)
-
-
-def build_hot_first() -> LookupPolicy:
-    """Return the policy that looks up due accounts, HOT before WARM before COLD."""
-
-    def urgency(sight: DayObservation) -> Floats:
-        late = compute_overdue(sight)
-        return np.where(late >= 1.0, 1e9 * (sight.rank + 1) + late, late)
-
-    return UrgencyPolicy(name="tiers, HOT first", urgency=urgency)
+    return UrgencyPolicy(name=TIERS, urgency=compute_overdue)
 
 
 def compute_overdue(sight: DayObservation) -> Floats:
     """Return the age of each copy over its tier's interval."""
     return np.asarray(sight.age / TIER_INTERVALS[sight.rank], np.float64)
+
+
+def compute_overdue_by_tier(sight: DayObservation) -> Floats:
+    """Return the same with due accounts first, HOT before WARM before COLD."""
+    late = compute_overdue(sight)
+    return np.where(late >= 1.0, 1e9 * (sight.rank + 1) + late, late)
 
 
 _KNOWN_WEIGHT = 1e7  # an estimate that stands on so many changes is as good as knowing
@@ -242,3 +211,26 @@ class ProductPolicy:
             changes=np.where(nothing, prior.changes, changes),
             days=np.where(nothing, prior.days, days),
         )
+
+
+def list_policies(world: SimWorld) -> tuple[LookupPolicy, ...]:
+    """Return every policy, the product's own first."""
+    value, rates = world.surface.value, world.surface.changes.rates
+    harmonic, freshness = PullRule(), PullRule(objective=Objective.FRESHNESS)
+    urgencies: dict[str, Callable[[DayObservation], Floats]] = {
+        "tiers, HOT first": compute_overdue_by_tier,
+        # Only the hottest; among equals the longest waiting.
+        "top by heat": lambda sight: sight.heat + 1e-9 * np.minimum(sight.age, 1e4),
+        "uniform": lambda sight: sight.age,
+        "by value": lambda sight: sight.age * value,
+        "by heat": lambda sight: sight.age * sight.heat,
+        # As often as they change: obvious, and bad.
+        "by change rate, known": lambda sight: sight.age * rates,
+    }
+    return (
+        ProductPolicy(name="optimal", world=world, rule=harmonic),
+        ProductPolicy(name="optimal, for freshness", world=world, rule=freshness),
+        ProductPolicy(name="optimal, rates known", world=world, rule=harmonic, known=True),
+        build_tiers(),
+        *(UrgencyPolicy(name=name, urgency=urgency) for name, urgency in urgencies.items()),
+    )

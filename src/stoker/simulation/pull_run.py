@@ -1,7 +1,9 @@
-"""Run one lookup policy day after day on a virtual clock, and measure the copies.
+"""Run lookup policies day after day on the same accounts and budget, beside the bound.
 
 Every account has been looked up once before the first day and nothing else is known. Only the
-second half is measured, when a policy that learns has had time to.
+second half is measured, when a policy that learns has had time to. The bound is the product's own
+certificate, for accounts that change at steady rates: no policy without knowledge of the changes
+does better. Recorded changes have no bound.
 """
 
 from __future__ import annotations
@@ -16,9 +18,19 @@ from stoker.heat.beliefs import Flags, Floats, Ints
 from stoker.heat.heat import compute_scores
 from stoker.heat.model import to_ticks
 from stoker.heat.settings import HeatRule
+from stoker.pulls.rates import RateProblem, compute_rate_plan
+from stoker.pulls.settings import Objective
 from stoker.simulation.metrics import CopySpan, FreshnessTally
-from stoker.simulation.policies import START, TIER_SHARES, DayObservation, LookupCosts, LookupPolicy
-from stoker.simulation.world import LEAD_DAYS, SimWorld, WorldLevel
+from stoker.simulation.policies import (
+    START,
+    TIER_SHARES,
+    TIERS,
+    DayObservation,
+    LookupCosts,
+    LookupPolicy,
+    list_policies,
+)
+from stoker.simulation.world import LEAD_DAYS, SimWorld, SteadyChanges, WorldLevel
 
 _TICKS = to_ticks(START + timedelta(days=1)) - to_ticks(START)  # of a day
 
@@ -159,3 +171,64 @@ def to_tier_ranks(heat: Floats) -> Ints:
     """Return the tier rank of each account: fixed shares are HOT and WARM, by heat."""
     edges = np.quantile(heat, (TIER_SHARES[0], TIER_SHARES[0] + TIER_SHARES[1]))
     return np.searchsorted(edges, heat, side="right")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What no policy can beat at a budget: at most so fresh, at least so many changes missed."""
+
+    freshness: float
+    harmonic: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyComparison:
+    """What came of every policy, the product's own first."""
+
+    policies: tuple[PolicyResult, ...]
+    bounds: Bounds | None  # of recorded changes there are none
+
+    @property
+    def tiers(self) -> PolicyResult:
+        """Return what came of tiers, which the others are held against."""
+        return next(result for result in self.policies if result.policy == TIERS)
+
+
+def compare_policies(
+    world: SimWorld, *, budget: float, days: int, seed: int = 0
+) -> PolicyComparison:
+    """Return every policy's results at so many units per account and day. Raises ConfigError."""
+    return PolicyComparison(
+        policies=tuple(
+            run_policy(policy, world, budget=budget, days=days, seed=seed)
+            for policy in list_policies(world)
+        ),
+        bounds=compute_bounds(world, budget=budget),
+    )
+
+
+def compute_bounds(
+    world: SimWorld, *, budget: float, costs: LookupCosts | None = None
+) -> Bounds | None:
+    """Return what no policy of at most one lookup a day can beat with so many units per account.
+
+    With a deep level a deep lookup counts as two separate ones, so the bound holds and is a little
+    looser.
+    """
+    costs = costs or LookupCosts()
+    if not all(isinstance(facet.changes, SteadyChanges) for facet in world.levels):
+        return None
+    number = len(world)
+    prices = (costs.shallow, costs.deep - costs.shallow)[: len(world.levels)]
+    problem = RateProblem(
+        value=np.concatenate([facet.value for facet in world.levels]),
+        changes=np.concatenate([facet.changes.rates for facet in world.levels]),
+        cost=np.repeat(np.array(prices, np.float64), number),
+        budget=budget * number,
+    )
+    least = {
+        objective: compute_rate_plan(problem, objective=objective).bound
+        / float(problem.value.sum())
+        for objective in Objective
+    }
+    return Bounds(freshness=1 - least[Objective.FRESHNESS], harmonic=least[Objective.HARMONIC])

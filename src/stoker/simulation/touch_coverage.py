@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 
 import numpy as np
 
@@ -35,11 +35,11 @@ class CoverageResult:
     """The result of one policy, over all runs."""
 
     policy: str
-    gaps: tuple[int, ...]  # how many gaps of 0, 1, 2 … days
     within: float  # share of gaps no longer than the window
+    gaps: tuple[int, ...]  # how many gaps of 0, 1, 2 … days
     runs_too_long: float  # share of runs in which a profile waited longer
     profiles_too_long: float  # share of profiles that ever did
-    longest: int  # days
+    longest_days: int
     outcomes: dict[TouchOutcome, int]
 
 
@@ -51,7 +51,6 @@ def compare_coverage(
     odds: OutcomeOdds,
     rule: PlanRule,
     seed: int = 0,
-    zone: str = "UTC",
 ) -> tuple[CoverageResult, ...]:
     """Return how each policy did, the product's own first. Raises ConfigError."""
     if profiles < 1 or weeks < 1 or runs < 1:
@@ -62,7 +61,7 @@ def compare_coverage(
         MAX_WAIT_FIRST: lambda nth: pick_longest_waits,
     }
     return tuple(
-        _run_policy(name, policy, profiles, weeks, runs, odds, rule, seed, zone)
+        _run_policy(name, policy, profiles, weeks, runs, odds, rule, seed)
         for name, policy in policies.items()
     )
 
@@ -103,7 +102,6 @@ def _run_policy(
     odds: OutcomeOdds,
     rule: PlanRule,
     seed: int,
-    zone: str,
 ) -> CoverageResult:
     gaps = np.zeros(MAX_GAP_DAYS + 1, np.int64)
     outcomes = dict.fromkeys(TouchOutcome, 0)
@@ -115,7 +113,7 @@ def _run_policy(
             weeks=weeks,
             rule=rule,
             seed=run,
-            zone=zone,
+            zone="UTC",
             odds=odds,
             choose=policy(run),
         )
@@ -132,11 +130,6 @@ def _run_policy(
         within=float(gaps[: rule.window.days + 1].sum() / max(gaps.sum(), 1)),
         runs_too_long=late_runs / runs,
         profiles_too_long=late_profiles / (runs * profiles),
-        longest=longest,
+        longest_days=longest,
         outcomes=outcomes,
     )
-
-
-def list_simulated_days(weeks: int) -> list[date]:
-    """Return the days of so many simulated weeks."""
-    return [FIRST_MONDAY + timedelta(days=nth) for nth in range(7 * weeks)]

@@ -7,10 +7,11 @@ again, and forgot quiet ones. Both run with the production planner from a steady
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import numpy as np
 
-from stoker.simulation.touch_coverage import build_steady_state, list_simulated_days
+from stoker.simulation.touch_coverage import FIRST_MONDAY, build_steady_state
 from stoker.touches.coverage import OutcomeOdds
 from stoker.touches.planner import compute_week_budgets, pick_for_day
 from stoker.touches.random import Floats, Ints, Purpose, RandomStream
@@ -50,30 +51,17 @@ class FormulaResult:
 
 
 def compare_formulas(
-    *,
-    profiles: int,
-    weeks: int,
-    odds: OutcomeOdds,
-    rule: PlanRule,
-    seed: int = 0,
-    zone: str = "UTC",
+    *, profiles: int, weeks: int, odds: OutcomeOdds, rule: PlanRule, seed: int = 0
 ) -> tuple[FormulaResult, FormulaResult]:
     """Return what the formula of today did, and the one before it."""
     return (
-        _run_formula("new", profiles, weeks, odds, rule, seed, zone),
-        _run_formula("old", profiles, weeks, odds, rule, seed, zone),
+        _run_formula("new", profiles, weeks, odds, rule, seed),
+        _run_formula("old", profiles, weeks, odds, rule, seed),
     )
 
 
-def compute_old_scores(
-    since: Ints, active: Floats, *, rule: PlanRule, chance: RandomStream
-) -> Floats:
-    """Return scores by the old formula: wait, some randomness, a bonus for activity."""
-    return compute_scores(since, rule=rule, chance=chance) + active * ACTIVE_BONUS
-
-
 def _run_formula(
-    name: str, profiles: int, weeks: int, odds: OutcomeOdds, rule: PlanRule, seed: int, zone: str
+    name: str, profiles: int, weeks: int, odds: OutcomeOdds, rule: PlanRule, seed: int
 ) -> FormulaResult:
     state = build_steady_state(profiles, odds=odds, rule=rule, seed=seed)
     luck = RandomStream(seed, Purpose.OUTCOMES, 1)
@@ -83,11 +71,11 @@ def _run_formula(
     scores: list[Floats] = []
     forced = picks = forced_days = 0
     budget_of: dict[int, int] = {}
-    days = list_simulated_days(weeks)
+    days = [FIRST_MONDAY + timedelta(days=nth) for nth in range(7 * weeks)]
     for day in days:
         number = day.toordinal()
         if day.isoweekday() == 1:
-            drawn, _ = compute_week_budgets(day, rule=rule, seed=seed, zone=zone)
+            drawn, _ = compute_week_budgets(day, rule=rule, seed=seed, zone="UTC")
             budget_of = {number + nth: budget for nth, budget in enumerate(drawn.days)}
         since = number - state
         seen.append(since)
@@ -98,7 +86,7 @@ def _run_formula(
             forced_days += bool(found.forced.any())
         else:
             chance = RandomStream(seed, Purpose.PICKS, number)
-            points = compute_old_scores(since, active, rule=rule, chance=chance)
+            points = compute_scores(since, rule=rule, chance=chance) + active * ACTIVE_BONUS
             free = np.flatnonzero(since > 1)
             best = free[np.argsort(-points[free])][: int(rule.pool_factor * budget_of[number])]
             drawn_places, _ = draw_sample(points[best], budget_of[number], chance=chance)

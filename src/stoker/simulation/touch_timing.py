@@ -40,11 +40,11 @@ class TimingResult:
     expected: tuple[float, ...]  # by the table of rates
     chi_square: float
     p: float
-    shortest: timedelta | None  # between two touches of a day
-    median: timedelta | None
-    longest: timedelta | None
-    too_near: int
-    outside: int
+    shortest_seconds: float | None  # between two touches of a day
+    median_seconds: float | None
+    longest_seconds: float | None
+    gap_violations: int
+    outside_hours: int
 
 
 def simulate_timing(
@@ -86,11 +86,11 @@ def simulate_timing(
         expected=expected,
         chi_square=statistic,
         p=compute_chi_square_p(statistic, freedom=len(known) - 1),
-        shortest=_to_timedelta(gaps.min()) if len(gaps) else None,
-        median=_to_timedelta(np.median(gaps)) if len(gaps) else None,
-        longest=_to_timedelta(gaps.max()) if len(gaps) else None,
-        too_near=int((gaps < get_gap(rule)).sum()),
-        outside=outside,
+        shortest_seconds=_to_seconds(gaps.min()) if len(gaps) else None,
+        median_seconds=_to_seconds(np.median(gaps)) if len(gaps) else None,
+        longest_seconds=_to_seconds(gaps.max()) if len(gaps) else None,
+        gap_violations=int((gaps < get_gap(rule)).sum()),
+        outside_hours=outside,
     )
 
 
@@ -135,5 +135,5 @@ def _concatenate(parts: list[Ints]) -> Ints:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _to_timedelta(ticks: float | np.int64 | Floats) -> timedelta:
-    return timedelta(seconds=float(ticks) / TICKS_PER_SECOND)
+def _to_seconds(ticks: float | np.int64 | Floats) -> float:
+    return float(ticks) / TICKS_PER_SECOND
