@@ -33,7 +33,7 @@ ACT_TOO = {
     "config/sandbox", "config/sources", "crawl/crawler", "crawl/fetch", "crawl/politeness",
     "crm/export", "crm/odoo", "db/settings",
     "discovery/boards", "discovery/export", "discovery/job_files",
-    "discovery/reader", "discovery/settings", "enrichment/enrich",     "enrichment/worker_pool",
+    "discovery/reader", "discovery/settings", "enrichment/enrich", "enrichment/workers",
     "files/durable", "files/export", "heat/import_signals", "http/client",
     "http/pool", "http/ssrf", "nightly/progress", "policies", "rate_limits/limiter",
     "rate_limits/rate_limit",

@@ -11,7 +11,7 @@ from stoker.base.events import NightProgress, UnitsShed
 from stoker.base.types import Depth, TenantId
 from stoker.enrichment.deadline import PAGE_SIZE, DeadlineMonitor, RunTimes
 from stoker.enrichment.model import WorkItem, WorkState
-from stoker.enrichment.work_queue import WorkQueue
+from stoker.enrichment.workers import WorkQueue
 from stoker.testing import EventRecorder, FakeClock
 from vendor_desk import Failing
 

@@ -14,6 +14,7 @@ from stoker.enrichment.forecast import (
     VendorCapacity,
     VendorNeed,
     adjust_by_history,
+    compute_capacity,
     compute_quote,
 )
 from stoker.enrichment.history import (
@@ -28,8 +29,7 @@ from stoker.enrichment.history import (
     measure_usage,
 )
 from stoker.enrichment.model import WorkItem, WorkState
-from stoker.enrichment.skipped_steps import SkippedStep, SkipReason
-from stoker.enrichment.vendor_needs import compute_capacity
+from stoker.enrichment.step_log import SkippedStep, SkipReason
 from stoker.nightly.targets import format_choice_reason
 
 DEEP, SHALLOW = Depth.DEEP, Depth.SHALLOW

@@ -19,7 +19,7 @@ from stoker.budgets.model import Paid
 from stoker.enrichment.deadline import POLL_INTERVAL
 from stoker.enrichment.model import KIND, WorkState
 from stoker.enrichment.summary import summarize_partial_run
-from stoker.enrichment.work_queue import HEARTBEAT_INTERVAL, LEASE_LENGTH
+from stoker.enrichment.workers import HEARTBEAT_INTERVAL, LEASE_LENGTH
 from stoker.nightly.plan import Capacity, NightlyPlanner
 from stoker.nightly.service import NightlyRun
 from stoker.nightly.setup import build_exporter, build_nightly_options, build_vendors

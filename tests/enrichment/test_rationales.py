@@ -3,17 +3,18 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import Company, CompanyId, CompanyRecord
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
-from stoker.base.types import Depth
+from stoker.base.types import Depth, Step
 from stoker.budgets.model import Paid
 from stoker.budgets.reservations import ReservationStatus
-from stoker.enrichment.model import WorkItem, WorkState
-from stoker.enrichment.rationales import RationaleWriter
+from stoker.enrichment.enrich import CompanyEnricher
+from stoker.enrichment.model import CompanyVendors, WorkItem, WorkState
 from stoker.enrichment.step_log import LookupLog
 from stoker.leads.rationale import (
     RATIONALE_TTL,
@@ -73,8 +74,16 @@ async def reworded(here, model, score=SCORE, *, run="r1", ours=lambda: True):
     """Return a score as it came back, and the unit as it ended."""
     unit = WorkItem(company=CompanyId("acme"), rank=0, depth=Depth.DEEP)
     book = LookupLog(unit, clock=here.clock)
-    rationales = RationaleWriter(here.get_vendor_client, model, rule=RULE, run=run, ours=ours)
-    after = await rationales.reword(score, book)
+    enricher = CompanyEnricher(
+        here.store,
+        asking=here.get_vendor_client,
+        sources=CompanyVendors(crawler=None, extract_facts=None, rationales=model),
+        steps=(Step.SCORE,),
+        corpus_limit=1,
+        run=run,
+        units=SimpleNamespace(is_owner=ours),
+    )
+    after = await enricher.reword_rationale(score, RULE, book)
     assert book.skipped_steps == []  # which is what would be owed
     return after, book.build_result()
 

@@ -10,9 +10,9 @@ from model.backend import MemoryBackend
 from stoker.accounts.model import Company, CompanyId
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import Depth, Step, TenantId
-from stoker.enrichment.forecast import VendorCapacity
+from stoker.enrichment.forecast import VendorCapacity, add_first_lookup_shares
+from stoker.enrichment.history import MAX_NIGHTS, list_recent_lookups
 from stoker.enrichment.model import KIND, WorkItem, WorkState
-from stoker.enrichment.recent_runs import MAX_NIGHTS, add_first_lookup_shares, list_recent_lookups
 from stoker.runs.model import Manifest, Run, RunKey, RunState
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from stoker.base.types import Step, is_storable
 from stoker.enrichment.model import WorkState
-from stoker.enrichment.skipped_steps import (
+from stoker.enrichment.step_log import (
     MAX_REASON_LENGTH,
     RETRY_NOTE,
     SkippedStep,

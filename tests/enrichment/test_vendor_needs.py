@@ -1,7 +1,7 @@
 import math
 
 from stoker.base.types import Depth
-from stoker.enrichment.vendor_needs import compute_capacity, list_vendor_needs
+from stoker.enrichment.forecast import compute_capacity, list_vendor_needs
 
 
 def test_only_those_who_can_be_asked_are_expected_to_be():

@@ -10,7 +10,7 @@ from contracts.accounts import company, dossier
 from model.backend import MemoryBackend
 from stoker.base.types import Depth, TenantId
 from stoker.enrichment.model import WorkItem, WorkState
-from stoker.enrichment.work_queue import LEASE_LENGTH, WorkQueue
+from stoker.enrichment.workers import LEASE_LENGTH, WorkQueue
 from stoker.testing import FakeClock
 
 NOON = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)

@@ -18,7 +18,7 @@ from stoker.context import TenantStores
 from stoker.enrichment.forecast import choose_items_to_drop, project_finish
 from stoker.enrichment.model import WorkItem, WorkState
 from stoker.enrichment.summary import LateItems
-from stoker.enrichment.worker_pool import WorkerPool
+from stoker.enrichment.workers import WorkerPool
 
 POLL_INTERVAL = timedelta(seconds=5)
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from stoker.accounts.contacts import build_contacts_from_facts, merge_contacts
 from stoker.accounts.facts import ExtractedFacts, Fact, merge_extractions
-from stoker.accounts.model import Company, CompanyRecord, Contact
+from stoker.accounts.model import Company, CompanyRecord, Contact, LeadScore
 from stoker.accounts.websites import (
     SearchHit,
     find_company_website,
@@ -42,13 +42,19 @@ from stoker.enrichment.site_facts import (
     merge_visit,
     restore_change_dates,
 )
-from stoker.enrichment.skipped_steps import parse_steps_to_retry
-from stoker.enrichment.step_log import LookupLog
-from stoker.enrichment.work_queue import LEASE_LOST, WorkQueue
+from stoker.enrichment.step_log import (
+    MAX_REASON_LENGTH,
+    LookupLog,
+    format_missing_answer,
+    parse_steps_to_retry,
+)
+from stoker.enrichment.workers import LEASE_LOST, WorkQueue
+from stoker.leads.rationale import build_rationale, build_rationale_query
+from stoker.leads.settings import ScoreRule
 from stoker.vendors.client import VendorClient
 from stoker.vendors.contacts import PeopleQuery, RevealQuery, build_contacts
 from stoker.vendors.extraction import build_extraction_query
-from stoker.vendors.model import CacheableAnswer, CachedAnswer, VendorQuery
+from stoker.vendors.model import CacheableAnswer, CachedAnswer, VendorAnswer, VendorQuery
 from stoker.vendors.search import build_company_search
 
 MAX_REVEALED = 2  # people of one company whose addresses are paid for
@@ -309,6 +315,36 @@ class CompanyEnricher:
         )
         self._check_lease()
         return log.record_answer(step, connector.name, outcome)
+
+    async def reword_rationale(
+        self, score: LeadScore, rule: ScoreRule, log: LookupLog
+    ) -> LeadScore:
+        """Return a score with its rationale in a model's words, or as it is, with a note why.
+
+        One query for all companies with the same features, so it is about no account. A failure
+        leaves our own words: no step is skipped for it.
+        """
+        model = self._vendors.rationales
+        if model is None:
+            return score
+        with log.time_step(Step.SCORE):
+            outcome = await self._client.ask(
+                model,
+                build_rationale_query(score, rule),
+                account="",
+                run=self._run,
+                still_owner=self._queue.is_owner,
+            )
+        if not isinstance(outcome, VendorAnswer):
+            reason = format_missing_answer(model.name, outcome)
+        else:
+            answer = log.record_answer(Step.SCORE, model.name, outcome)
+            if answer is not None and answer.text:
+                return replace(score, rationale=build_rationale(answer, score.rationale))
+            reason = answer.note if answer else ""
+        sentence = f"{Step.SCORE}: its rationale stays in our own words: {reason}"
+        log.add_note(clean_text(sentence)[:MAX_REASON_LENGTH])
+        return score
 
     def _check_lease(self) -> None:
         if not self._queue.is_owner():

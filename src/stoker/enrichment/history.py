@@ -1,7 +1,7 @@
 """Measure what lookups used of each vendor in a tenant's latest runs.
 
-Sums over finished work items, and derives from an item what the next lookup of its company needs.
-`forecast` decides how much weight the measurement gets.
+Sums over finished work items of a few runs, and derives from an item what the next lookup of its
+company needs. `forecast` decides how much weight the measurement gets.
 """
 
 from __future__ import annotations
@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from statistics import median
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from stoker.base.types import Depth, Step
-from stoker.enrichment.model import WorkItem, WorkState, is_lookup
+from stoker.enrichment.model import KIND, WorkItem, WorkState, is_lookup
+from stoker.runs.model import RunState
+
+if TYPE_CHECKING:
+    from stoker.context import TenantStores
 
 MAX_LOOKUPS_PER_NIGHT = 30  # lookups that count as evidence, however many more there were
 
@@ -169,3 +174,35 @@ def _compute_average(items: Sequence[WorkItem], prefix: str, kind: LookupKind) -
                 if name.startswith(prefix):
                     total[name.removeprefix(prefix)] += amount
     return {name: amount / len(items) for name, amount in total.items()}
+
+
+MAX_NIGHTS, MAX_LOOKUPS = 5, 400
+
+MAX_RUNS_READ = 20  # among them may be runs that had nothing to do, or broke off
+
+_FINISHED_RUN_STATES = (RunState.DONE, RunState.PARTIAL)
+
+_ENDED_STATES = (WorkState.DONE, WorkState.DEGRADED)
+
+
+async def list_recent_lookups(
+    store: TenantStores, *, looks: int = MAX_LOOKUPS
+) -> list[Sequence[WorkItem]]:
+    """Return items that were carried out in the latest nights that came to their end, newest first.
+
+    Of each night at most so many `looks`, those that came first in its order; a night without any
+    is left out. Several of one date count as one of the few: one that goes on with another teaches
+    little, and must not crowd out those that chose.
+    """
+    found: list[Sequence[WorkItem]] = []
+    dates: set[date] = set()
+    for run in await store.runs.list_runs(kind=KIND, limit=MAX_RUNS_READ):
+        if len(dates) == MAX_NIGHTS and run.at.date() not in dates:
+            break
+        if run.state in _FINISHED_RUN_STATES and run.manifest.counts.get("selected"):
+            ended = await store.nights.list_items(run.name, states=_ENDED_STATES, limit=looks)
+            items = [item for item in ended if is_lookup(item)]
+            if items:
+                found.append(items)
+                dates.add(run.at.date())
+    return found

@@ -23,17 +23,16 @@ from stoker.context import TenantStores
 from stoker.enrichment.enrich import CompanyEnricher, Enrichment
 from stoker.enrichment.model import WorkItem, WorkState, has_lookup_step
 from stoker.enrichment.pull_units import CRAWL, LookupPayments
-from stoker.enrichment.rationales import RationaleWriter
-from stoker.enrichment.skipped_steps import (
+from stoker.enrichment.step_log import (
     MAX_REASON_LENGTH,
     RETRY_NOTE,
+    LookupLog,
     SkippedStep,
     SkipReason,
     format_steps_to_retry,
     parse_steps_to_retry,
 )
-from stoker.enrichment.step_log import LookupLog
-from stoker.enrichment.work_queue import WorkQueue
+from stoker.enrichment.workers import WorkQueue
 from stoker.heat.learn import LookupFeedback
 from stoker.leads.scoring import score_lead
 from stoker.leads.settings import ScoreRule
@@ -78,10 +77,8 @@ class CompanyPipeline:
         run: str,
         clock: Clock,
         learning: LookupFeedback | None = None,
-        rationales: RationaleWriter | None = None,
     ) -> None:
         self._after_lookup = learning
-        self._rationales = rationales
         self._store = store
         self._enricher = look
         self._payments = looking
@@ -130,7 +127,9 @@ class CompanyPipeline:
                 log.now if has_lookup_step(self._steps) and lookup.has_target else before.looked_at
             )
             record = self._build_record(enrichment, before, log, looked_at=looked_at)
-            record = await self._reword_rationale(record, log)
+            if record.score is not None:
+                score = await self._enricher.reword_rationale(record.score, self._rule.score, log)
+                record = replace(record, score=score)
             ended = self._finish_item(log)
             if await self._queue.finish(ended, record):
                 await self._save_visit(enrichment, lookup.depth, before, record)
@@ -227,12 +226,6 @@ class CompanyPipeline:
             if _is_nothing_known(enrichment, before, log):
                 return record
             return replace(record, score=score_lead(record, self._rule.icp, self._rule.score))
-
-    async def _reword_rationale(self, record: CompanyRecord, log: LookupLog) -> CompanyRecord:
-        if self._rationales is None or record.score is None:
-            return record
-        with log.time_step(Step.SCORE):
-            return replace(record, score=await self._rationales.reword(record.score, log))
 
     async def _fail_item(self, log: LookupLog, error: Exception) -> WorkItem:
         known = isinstance(error, PermanentError)

@@ -21,14 +21,14 @@ from stoker.context import TenantStores
 from stoker.enrichment.forecast import (
     Quote,
     VendorCapacity,
+    add_first_lookup_shares,
     add_refusals,
     close_vendors,
     compute_quote,
+    list_vendor_needs,
 )
 from stoker.enrichment.model import COMPANY_STEPS, KIND, WorkItem, has_lookup_step
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
-from stoker.enrichment.recent_runs import add_first_lookup_shares
-from stoker.enrichment.vendor_needs import list_vendor_needs
 from stoker.leads.settings import ScoreRule
 from stoker.nightly.resume import (
     ResumedWork,

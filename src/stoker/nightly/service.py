@@ -26,10 +26,8 @@ from stoker.enrichment.enrich import CompanyEnricher
 from stoker.enrichment.model import COMPANY_STEPS, KIND, CompanyVendors, WorkItem
 from stoker.enrichment.pipeline import CompanyPipeline, EnrichmentRule
 from stoker.enrichment.pull_units import LookupPayments
-from stoker.enrichment.rationales import RationaleWriter
 from stoker.enrichment.summary import RunSummary, format_lateness, summarize_run
-from stoker.enrichment.work_queue import HEARTBEAT_INTERVAL, WorkQueue
-from stoker.enrichment.worker_pool import WorkerPool
+from stoker.enrichment.workers import HEARTBEAT_INTERVAL, WorkerPool, WorkQueue
 from stoker.heat.learn import LookupFeedback
 from stoker.nightly.plan import NightlyOptions, NightlyPlan
 from stoker.runs.model import Run, RunKey, RunState, choose_run_time
@@ -274,19 +272,6 @@ class NightlyRun:
             run=name,
             clock=run.clock,
             learning=self._after_lookup,
-            rationales=await self._build_rationales(name, units),
-        )
-
-    async def _build_rationales(self, name: str, units: WorkQueue) -> RationaleWriter | None:
-        model = self._vendors.rationales
-        if model is None:
-            return None
-        return RationaleWriter(
-            await self._get_client(),
-            model,
-            rule=self._options.score,
-            run=name,
-            ours=units.is_owner,
         )
 
     async def _finish_export(

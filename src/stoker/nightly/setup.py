@@ -17,11 +17,9 @@ from stoker.budgets.windows import ResetRule
 from stoker.context import Backend, TenantStores
 from stoker.crm.export import CrmExport, ExporterFactory
 from stoker.crm.model import Crm
-from stoker.enrichment.forecast import VendorCapacity
-from stoker.enrichment.history import measure_usage
+from stoker.enrichment.forecast import VendorCapacity, compute_capacity
+from stoker.enrichment.history import list_recent_lookups, measure_usage
 from stoker.enrichment.model import CompanyVendors
-from stoker.enrichment.recent_runs import list_recent_lookups
-from stoker.enrichment.vendor_needs import compute_capacity
 from stoker.heat.learn import LookupFeedback
 from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlanner
 from stoker.nightly.service import NightlyRun

@@ -126,7 +126,7 @@ async def _replay_run(
     policy: str | None,
 ) -> ReplayReport:
     from stoker.base.types import Depth
-    from stoker.enrichment.vendor_needs import list_vendor_needs
+    from stoker.enrichment.forecast import list_vendor_needs
     from stoker.nightly.setup import PAID_VENDORS
     from stoker.pulls.replay import (
         apply_what_if,

@@ -31,9 +31,8 @@ from stoker.budgets.model import Stop, filter_stops
 from stoker.budgets.statements import CapBalance, list_current_balances
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.context import TenantStores
-from stoker.enrichment.forecast import VendorNeed
+from stoker.enrichment.forecast import VendorNeed, list_vendor_needs
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
-from stoker.enrichment.vendor_needs import list_vendor_needs
 from stoker.pulls.columns import NO_CAP, Decision, PullLimits, compute_period_units
 from stoker.pulls.settings import PullRule
 from stoker.rate_limits.limiter import VendorLimits

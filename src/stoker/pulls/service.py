@@ -27,11 +27,14 @@ from stoker.budgets.service import BudgetService
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.context import Backend, TenantStores
 from stoker.crm.export import ExporterFactory
-from stoker.enrichment.forecast import Quote, compute_quote
+from stoker.enrichment.forecast import (
+    Quote,
+    add_first_lookup_shares,
+    compute_quote,
+    list_vendor_needs,
+)
 from stoker.enrichment.model import COMPANY_STEPS, WorkItem
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS, is_paid
-from stoker.enrichment.recent_runs import add_first_lookup_shares
-from stoker.enrichment.vendor_needs import list_vendor_needs
 from stoker.heat.model import AccountColumns
 from stoker.heat.settings import ChangeRateRule
 from stoker.heat.store import HeatStore
