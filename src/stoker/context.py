@@ -17,7 +17,7 @@ from stoker.base.types import TenantId
 from stoker.db.database import Check
 
 if TYPE_CHECKING:
-    from stoker.accounts.model import AccountStore, TenantDirectory
+    from stoker.accounts.store import AccountStore, TenantDirectory
     from stoker.backends.shared import SharedStore
     from stoker.base.clock import Clock
     from stoker.base.events import EventBus, Observer

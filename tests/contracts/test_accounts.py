@@ -271,7 +271,9 @@ async def test_a_company_nobody_looked_at_has_a_dossier_with_nothing_in_it(store
 async def test_a_dossier_comes_back_as_it_was(store):
     for found in (
         dossier("T1"),
-        dossier("T2", contacts=(contact(), contact(), contact(email="", verdict="valid"))),
+        dossier(
+            "T2", contacts=(contact(), contact(), contact(email="", verdict=EmailStatus.VALID))
+        ),
     ):
         await looked_at(store, found, run=f"run of {found.company.id}")
         assert await store.accounts.find_company_record(found.company.id) == found

@@ -16,20 +16,24 @@ from stoker.accounts.model import (
     Company,
     CompanyId,
     CompanyRecord,
+    Contact,
     CrmConnection,
+    LeadScore,
     Tenant,
     UpsertCount,
     merge_company,
     merge_company_record,
 )
-from stoker.accounts.row_checks import (
-    select_ids_between,
-    validate_company,
-    validate_company_id,
-    validate_connection,
-    validate_rule,
-    validate_run_name,
-    validate_tenant,
+from stoker.accounts.schema import (
+    COMPANIES,
+    CONNECTIONS,
+    CONTACTS,
+    EMAILS,
+    FACTS,
+    FEATURES,
+    RULES,
+    SCORES,
+    TENANTS,
 )
 from stoker.base.types import TenantId, to_utc
 from stoker.db.codec import validate_text
@@ -43,7 +47,7 @@ class MemoryDirectory:
         self._tenants: dict[TenantId, Tenant] = {}
 
     async def save_tenant(self, tenant: Tenant) -> bool:
-        known = self._tenants.get(validate_tenant(tenant).id)
+        known = self._tenants.get(TENANTS.store(tenant).id)
         self._tenants[tenant.id] = tenant
         return tenant != known
 
@@ -71,20 +75,20 @@ class MemoryAccounts:
         return dict(sorted(self._onboarded.items()))
 
     async def save_rule(self, rule: IcpRule) -> None:
-        self._rules[rule.name] = validate_rule(rule)
+        self._rules[rule.name] = RULES.store(rule)
 
     async def find_rule(self, name: str) -> IcpRule | None:
         return self._rules.get(validate_key(name, what="a rule's name"))
 
     async def save_connection(self, connection: CrmConnection) -> None:
-        self._connection = validate_connection(connection)
+        self._connection = CONNECTIONS.store(connection)
 
     async def find_connection(self) -> CrmConnection | None:
         return self._connection
 
     async def upsert_companies(self, companies: Sequence[Company], *, now: datetime) -> UpsertCount:
         now, new, changed, same = to_utc(now), 0, 0, 0
-        for said in [validate_company(company) for company in companies]:
+        for said in [COMPANIES.store(company) for company in companies]:
             known = self._dossiers.get(said.id)
             if known is None:
                 new += 1
@@ -103,13 +107,11 @@ class MemoryAccounts:
     async def save_candidates(
         self, ids: Sequence[CompanyId], *, rule: str, after: str = "", upto: str | None = None
     ) -> None:
-        fitting = select_ids_between(
-            [validate_company_id(one) for one in ids], after=after, upto=upto
-        )
+        fitting = {one for one in map(validate_company_id, ids) if _is_between(one, after, upto)}
+        validate_text(after + (upto or ""), what="a company's id")
         before = self._candidates.get(validate_key(rule, what="a rule's name"), set())
-        self._candidates[rule] = (
-            before - select_ids_between(before, after=after, upto=upto)
-        ) | fitting
+        staying = {one for one in before if not _is_between(one, after, upto)}
+        self._candidates[rule] = staying | fitting
 
     async def list_candidates(
         self, *, rule: str, after: str = "", limit: int = 1000
@@ -154,7 +156,7 @@ class MemoryAccounts:
         least: float | None = None,
     ) -> list[CompanyRecord]:
         if run is not None:
-            validate_run_name(run)
+            validate_key(run, what="a run's name")
         return [
             dossier
             for dossier in self._page(after)
@@ -179,3 +181,25 @@ class MemoryAccounts:
     def _page(self, after: str) -> list[CompanyRecord]:
         validate_text(after, what="a company's id")
         return [self._dossiers[company] for company in sorted(self._dossiers) if company > after]
+
+
+def validate_company_id(company: CompanyId) -> CompanyId:
+    return CompanyId(validate_key(company, what="a company's id"))
+
+
+def validate_company_record(record: CompanyRecord) -> CompanyRecord:
+    """Return a record as a store returns it."""
+    score = record.score
+    return CompanyRecord(
+        company=COMPANIES.store(record.company),
+        contacts=tuple(
+            Contact(**CONTACTS.store(contact), **EMAILS.store(contact))
+            for contact in record.contacts
+        ),
+        score=score and LeadScore(**SCORES.store(score), **FEATURES.store(score)),
+        **FACTS.store(record),
+    )
+
+
+def _is_between(one: str, after: str, upto: str | None) -> bool:
+    return one > after and (upto is None or one <= upto)

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from stoker.accounts.model import CompanyId
-from stoker.accounts.row_checks import validate_company_id, validate_run_name
 from stoker.base.types import to_utc
 from stoker.db.codec import validate_text
+from stoker.db.values import validate_key
 from stoker.heat.beliefs import learn_change_rates
 from stoker.heat.heat import compute_heat, new_account_heat
 from stoker.heat.model import (
@@ -74,7 +74,7 @@ class MemoryPullStore:
         return AddedSignals(new=len(new), known=len(signals) - len(new), heats=heats)
 
     async def list_signals(self, account: CompanyId, *, limit: int = 100) -> list[Signal]:
-        validate_company_id(account)
+        validate_key(account, what="a company's id")
         found = [signal for signal in self._signals.values() if signal.account == account]
         by_id = sorted(found, key=lambda signal: signal.id)
         return sorted(by_id, key=lambda signal: signal.at, reverse=True)[:limit]
@@ -121,7 +121,7 @@ class MemoryPullStore:
         return len(still)
 
     async def find_heat(self, account: CompanyId) -> AccountHeat | None:
-        return self._heats.get(validate_company_id(account))
+        return self._heats.get(validate_key(account, what="a company's id"))
 
     async def list_heats(self, *, after: str = "", limit: int = 1000) -> list[AccountHeat]:
         validate_text(after, what="an account's id")
@@ -185,18 +185,18 @@ class MemoryPullStore:
         return known is None
 
     async def find_plan(self, run: str) -> PlanRecord | None:
-        known = self._plans.get(validate_run_name(run))
+        known = self._plans.get(validate_key(run, what="a run's name"))
         return known[0] if known else None
 
     async def find_plan_part(self, run: str, number: int) -> bytes | None:
-        known = self._plans.get(validate_run_name(run))
+        known = self._plans.get(validate_key(run, what="a run's name"))
         return known[1][number] if known and 0 <= number < len(known[1]) else None
 
     async def list_plans(self, *, limit: int = 100) -> list[PlanRecord]:
         return [self._plans[run][0] for run in sorted(self._plans, reverse=True)][:limit]
 
     async def delete_plans(self, runs: Sequence[str]) -> int:
-        going = set(map(validate_run_name, runs)) & self._plans.keys()
+        going = {validate_key(run, what="a run's name") for run in runs} & self._plans.keys()
         for run in going:
             del self._plans[run]
         return len(going)

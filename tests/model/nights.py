@@ -10,14 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from model.accounts import MemoryAccounts
+from model.accounts import MemoryAccounts, validate_company_id, validate_company_record
 from stoker.accounts.model import CompanyId, CompanyRecord, SentRow
-from stoker.accounts.row_checks import (
-    validate_company_id,
-    validate_company_record,
-    validate_owner,
-    validate_run_name,
-)
 from stoker.base.errors import ConflictError
 from stoker.base.types import to_utc
 from stoker.crm.schema import SENT_ROWS
@@ -37,7 +31,7 @@ class MemoryNights:
         self._sent: dict[tuple[str, str], SentRow] = {}  # by run and external id
 
     async def insert_items(self, run: str, units: Sequence[WorkItem]) -> int:
-        known = self._runs.get(validate_run_name(run), {})
+        known = self._runs.get(validate_key(run, what="a run's name"), {})
         planned = dict(known)
         for unit in [ITEMS.store(unit) for unit in units]:
             planned.setdefault(unit.company, unit)
@@ -49,7 +43,7 @@ class MemoryNights:
     async def claim_items(
         self, run: str, *, owner: str, until: datetime, now: datetime, limit: int
     ) -> list[WorkItem]:
-        until, now, owner = to_utc(until), to_utc(now), validate_owner(owner)
+        until, now, owner = to_utc(until), to_utc(now), validate_key(owner, what="an owner")
         free = [unit for unit in self._in_order(run) if _is_free(unit, now=now)]
         return self._put(
             run,
@@ -70,10 +64,10 @@ class MemoryNights:
     async def finish_item(self, run: str, unit: WorkItem, dossier: CompanyRecord | None) -> bool:
         check_item_end(unit, dossier)
         ended = replace(ITEMS.store(unit), claimed_until=None)
-        found = dossier and validate_company_record(dossier)
-        known = self._runs.get(validate_run_name(run), {}).get(unit.company)
+        known = self._runs.get(validate_key(run, what="a run's name"), {}).get(unit.company)
         if known is None or known.state in END_STATES or known.owner != unit.owner:
             return False
+        found = dossier and validate_company_record(dossier)
         self._put(run, [replace(ended, rank=known.rank)])
         if found is not None:
             self._accounts.put_dossier(found)
@@ -102,7 +96,7 @@ class MemoryNights:
         return sorted(run for run, units in self._runs.items() if units)
 
     async def delete_items(self, run: str, *, limit: int = 10_000) -> int:
-        going = list(self._runs.get(validate_run_name(run), {}))[:limit]
+        going = list(self._runs.get(validate_key(run, what="a run's name"), {}))[:limit]
         for company in going:
             del self._runs[run][company]
         return len(going)
@@ -130,18 +124,18 @@ class MemoryNights:
         self, run: str, *, after: str = "", limit: int = 1000
     ) -> list[SentRow]:
         validate_text(after, what="a record's external id")
-        validate_run_name(run)
+        validate_key(run, what="a run's name")
         rows = sorted(
             (row for row in self._sent.values() if row.run == run), key=lambda row: row.external_id
         )
         return [row for row in rows if row.external_id > after][:limit]
 
     def _in_order(self, run: str) -> list[WorkItem]:
-        units = self._runs.get(validate_run_name(run), {})
+        units = self._runs.get(validate_key(run, what="a run's name"), {})
         return sorted(units.values(), key=lambda unit: unit.rank)
 
     def _taken(self, run: str, owner: str) -> list[WorkItem]:
-        validate_owner(owner)
+        validate_key(owner, what="an owner")
         return [
             unit
             for unit in self._in_order(run)

@@ -1,24 +1,21 @@
-"""Tenants, companies, contacts, leads and what a store of them offers.
+"""Tenants, companies, contacts and leads, and how newer records merge into known ones.
 
 Facts carry their source, so that each can be traced, compared and taken back. When records are
 merged the newer value wins, and an empty one replaces nothing: it means that nothing was found, not
-that there is nothing. Store verbs are atomic and are given the time.
+that there is nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, NewType, Protocol
+from typing import NewType
 
 from stoker.accounts.facts import Fact
 from stoker.base.errors import PermanentError
 from stoker.base.types import Json, TenantId
-
-if TYPE_CHECKING:
-    from stoker.accounts.icp import IcpRule
 
 CompanyId = NewType("CompanyId", str)  # the register's number, where there is one
 
@@ -124,19 +121,6 @@ class Tenant:
     active: bool = True
 
 
-class TenantDirectory(Protocol):
-    """The list of tenants, without their data."""
-
-    async def save_tenant(self, tenant: Tenant) -> bool:
-        """Insert or update a tenant; return whether that changed anything.
-
-        Raises ConfigError for an invalid id.
-        """
-        ...
-
-    async def list_tenants(self) -> list[Tenant]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrmConnection:
     """Where a tenant's results go. Its key is a setting, and never in a store."""
@@ -155,100 +139,6 @@ class UpsertCount:
     new: int = 0
     changed: int = 0
     same: int = 0
-
-
-class AccountStore(Protocol):
-    """One tenant's companies and what it knows about them."""
-
-    async def complete_setup_step(self, step: str, *, at: datetime) -> None:
-        """Record that a step of the tenant's setup was done; the first time counts."""
-        ...
-
-    async def list_setup_steps(self) -> dict[str, datetime]:
-        """Return when each completed setup step was done, by step."""
-        ...
-
-    async def save_rule(self, rule: IcpRule) -> None:
-        """Save a rule under its name, in place of an older one."""
-        ...
-
-    async def find_rule(self, name: str) -> IcpRule | None: ...
-
-    async def save_connection(self, connection: CrmConnection) -> None:
-        """Save where results go, in place of an earlier connection."""
-        ...
-
-    async def find_connection(self) -> CrmConnection | None: ...
-
-    async def upsert_companies(self, companies: Sequence[Company], *, now: datetime) -> UpsertCount:
-        """Insert or update companies by id. Atomic.
-
-        Merges as `merge_company`: an empty value or None never replaces a value. New and changed
-        companies get `last_seen_at = now`, never earlier than before; the given `last_seen_at` does
-        not count. A company given twice is merged twice, in order.
-        """
-        ...
-
-    async def list_companies(self, *, after: str = "", limit: int = 1000) -> list[Company]: ...
-
-    async def save_candidates(
-        self, ids: Sequence[CompanyId], *, rule: str, after: str = "", upto: str | None = None
-    ) -> None:
-        """Save which companies match a rule, in place of earlier candidates. Atomic.
-
-        With `after` and `upto`, only the ids between them (`upto` included) are replaced, for
-        callers that go page by page; other ids are ignored.
-        """
-        ...
-
-    async def list_candidates(
-        self, *, rule: str, after: str = "", limit: int = 1000
-    ) -> list[Candidate]:
-        """Return one page of the companies that match a rule, in id order.
-
-        A company that was never upserted is not among them.
-        """
-        ...
-
-    async def count_visited_since(self, since: datetime) -> int:
-        """Return how many companies were looked up at this moment or later."""
-        ...
-
-    async def list_visited_since(
-        self, companies: Sequence[CompanyId], since: datetime
-    ) -> set[CompanyId]:
-        """Return those of these companies that were looked up in this moment or later."""
-        ...
-
-    async def find_company_record(self, company: CompanyId) -> CompanyRecord | None:
-        """Return everything known about a company, or None if it is unknown."""
-        ...
-
-    async def list_company_records(
-        self,
-        *,
-        after: str = "",
-        limit: int = 100,
-        run: str | None = None,
-        least: float | None = None,
-    ) -> list[CompanyRecord]:
-        """Return one page of the records of companies that were looked up, in id order.
-
-        With `run`, those that this run wrote last; with `least`, those with at least this score;
-        with both, those that satisfy both.
-        """
-        ...
-
-    async def find_registry_cursor(self) -> datetime | None:
-        """Return up to when register changes have been imported, or None."""
-        ...
-
-    async def set_registry_cursor(self, at: datetime) -> None:
-        """Save up to when register changes have been imported.
-
-        An earlier moment than before imports some of them again.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

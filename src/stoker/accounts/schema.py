@@ -10,7 +10,15 @@ from typing import Any
 
 from stoker.accounts.facts import Fact, FactField, Method
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Bucket, Company, CrmConnection, EmailStatus, Tenant
+from stoker.accounts.model import (
+    Bucket,
+    Company,
+    CompanyRecord,
+    Contact,
+    CrmConnection,
+    EmailStatus,
+    Tenant,
+)
 from stoker.base.errors import PermanentError
 from stoker.base.types import Json, parse_tenant_id
 from stoker.db.table import (
@@ -32,6 +40,7 @@ from stoker.db.table import (
     enum,
     json_of,
 )
+from stoker.db.values import validate_key
 
 TENANTS = Table(
     "tenants",
@@ -183,6 +192,12 @@ _KEEP_IF_EMPTY_LIST = "CASE WHEN cast({new} AS text) = '[]' THEN {old} ELSE {new
 
 _KEEP_IF_EMPTY_OBJECT = "CASE WHEN cast({new} AS text) = '{{}}' THEN {old} ELSE {new} END"
 
+
+def _check_run(record: CompanyRecord) -> None:
+    if record.run:
+        validate_key(record.run, what="a run's name")  # there is an index of it
+
+
 # Part of a `CompanyRecord`, as are the tables below of contacts and scores.
 FACTS: Table[Any] = Table(
     "company_findings",
@@ -199,6 +214,7 @@ FACTS: Table[Any] = Table(
     ),
     Column("notes", JSON_OBJECT, merge=_KEEP_IF_EMPTY_OBJECT),
     key=["company_id"],
+    check=_check_run,
     indexes=[Index("findings_by_run", "run, company_id")],
     since=6,
     what="the facts of a company looked up at",
@@ -207,7 +223,7 @@ FACTS: Table[Any] = Table(
 )
 
 
-def _check_confidence(contact: Any) -> None:
+def _check_confidence(contact: Contact) -> None:
     if not 0.0 <= contact.confidence <= 1.0:
         raise PermanentError(
             f"a contact's confidence is between 0 and 1, not {contact.confidence!r}; "

@@ -1,7 +1,7 @@
-"""Store tenants and one tenant's companies in SQL.
+"""Store tenants, and one tenant's companies with what is known about them, in SQL.
 
-Rows are written in the order of their keys, so that two writers never deadlock. `company_store`
-writes and reads company records.
+An empty value replaces nothing; the row itself decides that, so that two writers about one company
+lose neither's values. A company's own row is written first: its lock protects its other rows.
 """
 
 from __future__ import annotations
@@ -9,41 +9,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from stoker.accounts.company_store import (
-    COMPANY_COLUMNS,
-    CONNECTION_COLUMNS,
-    RULE_COLUMNS,
-    UPSERT_COMPANY,
-    find_company_record,
-    list_company_records,
-    to_company,
-    to_company_row,
-    to_connection,
-    to_rule,
-    to_rule_values,
-)
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import (
     Candidate,
     Company,
     CompanyId,
     CompanyRecord,
+    Contact,
     CrmConnection,
+    EmailStatus,
+    LeadScore,
     Tenant,
     UpsertCount,
     merge_company,
 )
-from stoker.accounts.row_checks import (
-    select_ids_between,
-    validate_company,
-    validate_company_id,
-    validate_connection,
-    validate_rule,
-    validate_run_name,
-    validate_tenant,
+from stoker.accounts.schema import (
+    CANDIDATES,
+    COMPANIES,
+    CONNECTIONS,
+    CONTACTS,
+    EMAILS,
+    FACTS,
+    FEATURES,
+    RULES,
+    SCORES,
+    SETUP_STEPS,
+    TENANTS,
 )
-from stoker.base.types import TenantId, to_utc
+from stoker.base.types import to_utc
 from stoker.db.codec import validate_text
 from stoker.db.database import (
     Database,
@@ -53,46 +48,22 @@ from stoker.db.database import (
     from_optional_db_time,
     split_into_batches,
     to_db_time,
-    to_optional_db_time,
 )
+from stoker.db.table import split_row
 from stoker.db.values import validate_key
 
-UPSERT_TENANT = """
-INSERT INTO tenants (id, name, active) VALUES (:id, :name, :active)
-ON CONFLICT (id) DO UPDATE SET name = excluded.name, active = excluded.active
-WHERE tenants.name <> excluded.name OR tenants.active <> excluded.active
-"""
-
-SELECT_TENANTS = "SELECT id, name, active FROM tenants ORDER BY id"
+UPSERT_TENANT = (
+    f"{TENANTS.upsert} WHERE tenants.name <> excluded.name OR tenants.active <> excluded.active"
+)
 
 INSERT_SETUP_STEP = """
-INSERT INTO onboarding_status (tenant_id, step, done_at) VALUES (:tenant, :step, :at)
+INSERT INTO onboarding_status (tenant_id, step, done_at) VALUES (:tenant, :step, :done_at)
 ON CONFLICT DO NOTHING
 """
 
 SELECT_SETUP_STEPS = (
     "SELECT step, done_at FROM onboarding_status WHERE tenant_id = :tenant ORDER BY step"
 )
-
-UPSERT_RULE = f"""
-INSERT INTO icp_rules (tenant_id, {RULE_COLUMNS})
-VALUES (:tenant, :name, :industries, :least_employees, :most_employees, :first_year, :last_year)
-ON CONFLICT (tenant_id, name) DO UPDATE SET industries = excluded.industries,
-    least_employees = excluded.least_employees, most_employees = excluded.most_employees,
-    first_year = excluded.first_year, last_year = excluded.last_year
-"""
-
-SELECT_RULE = f"SELECT {RULE_COLUMNS} FROM icp_rules WHERE tenant_id = :tenant AND name = :name"
-
-UPSERT_CONNECTION = f"""
-INSERT INTO odoo_connections (tenant_id, {CONNECTION_COLUMNS})
-VALUES (:tenant, :kind, :url, :database_name, :active, :key_expires_at)
-ON CONFLICT (tenant_id) DO UPDATE SET kind = excluded.kind, url = excluded.url,
-    database_name = excluded.database_name, active = excluded.active,
-    key_expires_at = excluded.key_expires_at
-"""
-
-SELECT_CONNECTION = f"SELECT {CONNECTION_COLUMNS} FROM odoo_connections WHERE tenant_id = :tenant"
 
 SELECT_REGISTRY_CURSOR = (
     "SELECT at FROM account_marks WHERE tenant_id = :tenant AND name = 'register'"
@@ -101,16 +72,6 @@ SELECT_REGISTRY_CURSOR = (
 UPSERT_REGISTRY_CURSOR = """
 INSERT INTO account_marks (tenant_id, name, at) VALUES (:tenant, 'register', :at)
 ON CONFLICT (tenant_id, name) DO UPDATE SET at = excluded.at
-"""
-
-SELECT_KNOWN_COMPANIES = f"""
-SELECT c.{COMPANY_COLUMNS.replace(", ", ", c.")}
-FROM asked JOIN companies c ON c.tenant_id = :tenant AND c.id = asked.id
-"""
-
-SELECT_COMPANIES = f"""
-SELECT {COMPANY_COLUMNS} FROM companies WHERE tenant_id = :tenant AND id > :after ORDER BY id LIMIT
-:limit
 """
 
 # Locks the candidates; the row itself means nothing.
@@ -130,10 +91,6 @@ DELETE_CANDIDATE = """
 DELETE FROM icp_candidate_companies WHERE tenant_id = ? AND rule = ? AND company_id = ?
 """
 
-INSERT_CANDIDATE = (
-    "INSERT INTO icp_candidate_companies (tenant_id, rule, company_id) VALUES (?, ?, ?)"
-)
-
 SELECT_CANDIDATES = """
 SELECT c.id, s.company_id IS NOT NULL, (SELECT count(*) FROM contacts k
     WHERE k.tenant_id = c.tenant_id AND k.company_id = c.id), c.last_seen, f.looked_at,
@@ -150,132 +107,158 @@ COUNT_VISITED = """
 SELECT count(*) FROM company_findings WHERE tenant_id = :tenant AND looked_at >= :since
 """
 
-
 SELECT_VISITED = """
 SELECT f.company_id FROM asked JOIN company_findings f
     ON f.tenant_id = :tenant AND f.company_id = asked.id
 WHERE f.looked_at >= :since
 """
 
+DELETE_CONTACTS = "DELETE FROM contacts WHERE tenant_id = :tenant AND company_id = :company"
 
-class SqlTenantDirectory:
-    """The tenants in the table `tenants`, which belongs to no tenant."""
+DELETE_EMAILS = "DELETE FROM lead_emails WHERE tenant_id = :tenant AND company_id = :company"
+
+_RECORD_TABLES = (COMPANIES, FACTS, SCORES, FEATURES)
+
+_RECORD_COLUMNS = ", ".join(
+    table.names_of(alias) for table, alias in zip(_RECORD_TABLES, "cfsx", strict=True)
+)
+
+_JOIN_SCORE = """
+LEFT JOIN lead_scores s ON s.tenant_id = c.tenant_id AND s.company_id = c.id
+LEFT JOIN lead_features x ON x.tenant_id = c.tenant_id AND x.company_id = c.id
+"""
+
+SELECT_RECORD = f"""SELECT {_RECORD_COLUMNS} FROM companies c
+LEFT JOIN company_findings f ON f.tenant_id = c.tenant_id AND f.company_id = c.id {_JOIN_SCORE}
+WHERE c.tenant_id = :tenant AND c.id = :company
+"""
+
+SELECT_RECORDS = f"""SELECT {_RECORD_COLUMNS} FROM company_findings f
+JOIN companies c ON c.tenant_id = f.tenant_id AND c.id = f.company_id {_JOIN_SCORE}
+WHERE f.tenant_id = :tenant AND f.company_id > :after
+"""
+
+WHERE_RUN = " AND f.run = :run"
+
+ORDER_AND_LIMIT = " ORDER BY f.company_id LIMIT :limit"
+
+SELECT_CONTACTS = f"""
+SELECT {CONTACTS.names_of("k")}, {EMAILS.names_of("e")}, k.company_id
+FROM asked JOIN contacts k ON k.tenant_id = :tenant AND k.company_id = asked.id
+LEFT JOIN lead_emails e
+    ON e.tenant_id = k.tenant_id AND e.company_id = k.company_id AND e.place = k.place
+ORDER BY k.place
+"""
+
+
+class TenantDirectory:
+    """The list of tenants, without their data."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def save_tenant(self, tenant: Tenant) -> bool:
-        validate_tenant(tenant)
-        return bool(
-            await self._database.write(
-                lambda tx: tx.execute(
-                    UPSERT_TENANT, id=tenant.id, name=tenant.name, active=tenant.active
-                )
-            )
-        )
+        """Insert or update a tenant; return whether that changed anything.
+
+        Raises ConfigError for an invalid id.
+        """
+        row = TENANTS.to_row(tenant)
+        return bool(await self._database.write(lambda tx: tx.execute_many(UPSERT_TENANT, [row])))
 
     async def list_tenants(self) -> list[Tenant]:
-        rows = await self._database.read(lambda tx: tx.query(SELECT_TENANTS))
-        return [Tenant(id=one, name=name, active=bool(active)) for one, name, active in rows]
+        return await self._database.read(lambda tx: TENANTS.find(tx, "true ORDER BY id"))
 
 
-class SqlAccounts:
-    """One tenant's companies, rules and connection in SQL."""
+class AccountStore:
+    """One tenant's companies and what it knows about them."""
 
-    def __init__(self, database: Database, tenant: TenantId) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._tenant = tenant
 
     async def complete_setup_step(self, step: str, *, at: datetime) -> None:
-        values = {"step": validate_key(step, what="a step"), "at": to_db_time(at)}
-        await self._database.write(
-            lambda tx: tx.execute(INSERT_SETUP_STEP, tenant=self._tenant, **values)
-        )
+        """Record that a step of the tenant's setup was done; the first time counts."""
+        values = SETUP_STEPS.encode(step=step, done_at=at)
+        await self._database.write(lambda tx: tx.execute(INSERT_SETUP_STEP, **values))
 
     async def list_setup_steps(self) -> dict[str, datetime]:
-        rows = await self._database.read(
-            lambda tx: tx.query(SELECT_SETUP_STEPS, tenant=self._tenant)
-        )
+        """Return when each completed setup step was done, by step."""
+        rows = await self._database.read(lambda tx: tx.query(SELECT_SETUP_STEPS))
         return {step: from_db_time(done_at) for step, done_at in rows}
 
     async def save_rule(self, rule: IcpRule) -> None:
-        values = to_rule_values(validate_rule(rule))
-        await self._database.write(
-            lambda tx: tx.execute(UPSERT_RULE, tenant=self._tenant, **values)
-        )
+        """Save a rule under its name, in place of an older one."""
+        await self._database.write(lambda tx: RULES.save(tx, [rule]))
 
     async def find_rule(self, name: str) -> IcpRule | None:
-        validate_key(name, what="a rule's name")
-        rows = await self._database.read(
-            lambda tx: tx.query(SELECT_RULE, tenant=self._tenant, name=name)
-        )
-        return to_rule(rows[0]) if rows else None
+        wanted = RULES.encode(name=name)
+        found = await self._database.read(lambda tx: RULES.find(tx, "name = :name", **wanted))
+        return found[0] if found else None
 
     async def save_connection(self, connection: CrmConnection) -> None:
-        valid = validate_connection(connection)
-        await self._database.write(
-            lambda tx: tx.execute(
-                UPSERT_CONNECTION,
-                tenant=self._tenant,
-                kind=valid.kind,
-                url=valid.url,
-                database_name=valid.database,
-                active=valid.active,
-                key_expires_at=to_optional_db_time(valid.key_expires_at),
-            )
-        )
+        """Save where results go, in place of an earlier connection."""
+        await self._database.write(lambda tx: CONNECTIONS.save(tx, [connection]))
 
     async def find_connection(self) -> CrmConnection | None:
-        rows = await self._database.read(
-            lambda tx: tx.query(SELECT_CONNECTION, tenant=self._tenant)
-        )
-        return to_connection(rows[0]) if rows else None
+        found = await self._database.read(lambda tx: CONNECTIONS.find(tx, "true"))
+        return found[0] if found else None
 
     async def upsert_companies(self, companies: Sequence[Company], *, now: datetime) -> UpsertCount:
-        now, valid = to_utc(now), [validate_company(company) for company in companies]
-        return await self._database.write(lambda tx: self._upsert_companies(tx, valid, now=now))
+        """Insert or update companies by id. Atomic.
+
+        Merges as `merge_company`: an empty value or None never replaces a value. New and changed
+        companies get `last_seen_at = now`, never earlier than before; the given `last_seen_at` does
+        not count. A company given twice is merged twice, in order.
+        """
+        now = to_utc(now)
+        dated = [COMPANIES.store(replace(company, last_seen_at=now)) for company in companies]
+        return await self._database.write(lambda tx: _upsert_companies(tx, dated))
 
     async def list_companies(self, *, after: str = "", limit: int = 1000) -> list[Company]:
         validate_text(after, what="a company's id")
-        rows = await self._database.read(
-            lambda tx: tx.query(SELECT_COMPANIES, tenant=self._tenant, after=after, limit=limit)
+        where = "id > :after ORDER BY id LIMIT :limit"
+        return await self._database.read(
+            lambda tx: COMPANIES.find(tx, where, after=after, limit=limit)
         )
-        return [to_company(row) for row in rows]
 
     async def save_candidates(
         self, ids: Sequence[CompanyId], *, rule: str, after: str = "", upto: str | None = None
     ) -> None:
-        fitting = select_ids_between(
-            [validate_company_id(one) for one in ids], after=after, upto=upto
-        )
-        values: dict[str, Value] = {
-            "rule": validate_key(rule, what="a rule's name"),
-            "after": after,
-        }
+        """Save which companies match a rule, in place of earlier candidates. Atomic.
+
+        With `after` and `upto`, only the ids between them (`upto` included) are replaced, for
+        callers that go page by page; other ids are ignored.
+        """
+        values, select_ids = CANDIDATES.encode(rule=rule), SELECT_CANDIDATE_IDS
+        values["after"] = validate_text(after, what="a company's id")
         if upto is not None:
-            values["upto"] = upto
-        select_ids = SELECT_CANDIDATE_IDS if upto is None else SELECT_CANDIDATE_IDS_UP_TO
+            values["upto"] = validate_text(upto, what="a company's id")
+            select_ids = SELECT_CANDIDATE_IDS_UP_TO
+        matching = {
+            _validate_id(one) for one in ids if one > after and (upto is None or one <= upto)
+        }
 
         def replace_candidates(tx: Transaction) -> None:
-            tx.execute(LOCK_CANDIDATES, tenant=self._tenant)
-            before = {one for (one,) in tx.query(select_ids, tenant=self._tenant, **values)}
+            tx.execute(LOCK_CANDIDATES)
+            before = {one for (one,) in tx.query(select_ids, **values)}
             for query, some in (
-                (DELETE_CANDIDATE, before - fitting),
-                (INSERT_CANDIDATE, fitting - before),
+                (DELETE_CANDIDATE, before - matching),
+                (CANDIDATES.insert, matching - before),
             ):
                 if some:
-                    tx.execute_many(query, [(self._tenant, rule, one) for one in sorted(some)])
+                    tx.execute_many(query, [(tx.tenant, rule, one) for one in sorted(some)])
 
         await self._database.write(replace_candidates)
 
     async def list_candidates(
         self, *, rule: str, after: str = "", limit: int = 1000
     ) -> list[Candidate]:
-        values = {"rule": validate_key(rule, what="a rule's name"), "after": after}
-        validate_text(after, what="a company's id")
-        rows = await self._database.read(
-            lambda tx: tx.query(SELECT_CANDIDATES, tenant=self._tenant, limit=limit, **values)
-        )
+        """Return one page of the companies that match a rule, in id order.
+
+        A company that was never upserted is not among them.
+        """
+        values = CANDIDATES.encode(rule=rule)
+        values |= {"after": validate_text(after, what="a company's id"), "limit": limit}
+        rows = await self._database.read(lambda tx: tx.query(SELECT_CANDIDATES, **values))
         return [
             Candidate(
                 id=one,
@@ -289,29 +272,33 @@ class SqlAccounts:
         ]
 
     async def count_visited_since(self, since: datetime) -> int:
-        text = to_db_time(since)
-        rows = await self._database.read(
-            lambda tx: tx.query(COUNT_VISITED, tenant=self._tenant, since=text)
-        )
-        return int(rows[0][0])
+        """Return how many companies were looked up at this moment or later."""
+        moment = to_db_time(since)
+        [[count]] = await self._database.read(lambda tx: tx.query(COUNT_VISITED, since=moment))
+        return int(count)
 
     async def list_visited_since(
         self, companies: Sequence[CompanyId], since: datetime
     ) -> set[CompanyId]:
-        ids, text = sorted({validate_company_id(each) for each in companies}), to_db_time(since)
+        """Return those of these companies that were looked up at this moment or later."""
+        ids, moment = sorted(set(map(_validate_id, companies))), to_db_time(since)
 
         def find(tx: Transaction) -> set[CompanyId]:
-            visited: set[CompanyId] = set()
-            for query, some in split_into_batches(SELECT_VISITED, ids):
-                rows = tx.query(query, tenant=self._tenant, since=text, **some)
-                visited.update(CompanyId(row[0]) for row in rows)
-            return visited
+            return {
+                CompanyId(company)
+                for query, some in split_into_batches(SELECT_VISITED, ids)
+                for (company,) in tx.query(query, since=moment, **some)
+            }
 
         return await self._database.read(find) if ids else set()
 
     async def find_company_record(self, company: CompanyId) -> CompanyRecord | None:
-        validate_company_id(company)
-        return await self._database.read(lambda tx: find_company_record(tx, self._tenant, company))
+        """Return everything known about a company, or None if it is unknown."""
+        _validate_id(company)
+        found = await self._database.read(
+            lambda tx: _build_records(tx, tx.query(SELECT_RECORD, company=company))
+        )
+        return found[0] if found else None
 
     async def list_company_records(
         self,
@@ -321,52 +308,107 @@ class SqlAccounts:
         run: str | None = None,
         least: float | None = None,
     ) -> list[CompanyRecord]:
-        validate_text(after, what="a company's id")
+        """Return one page of the records of companies that were looked up, in id order.
+
+        With `run`, those that this run wrote last; with `least`, those with at least this score;
+        with both, those that satisfy both.
+        """
+        query, values = SELECT_RECORDS, dict[str, Value](limit=limit)
+        values["after"] = validate_text(after, what="a company's id")
         if run is not None:
-            validate_run_name(run)
+            query, values = query + WHERE_RUN, values | FACTS.encode(run=_validate_run(run))
+        if least is not None:
+            query, values = f"{query} AND s.score >= :least", values | {"least": least}
         return await self._database.read(
-            lambda tx: list_company_records(
-                tx, self._tenant, after=after, limit=limit, run=run, least=least
-            )
+            lambda tx: _build_records(tx, tx.query(query + ORDER_AND_LIMIT, **values))
         )
 
     async def find_registry_cursor(self) -> datetime | None:
-        rows = await self._database.read(
-            lambda tx: tx.query(SELECT_REGISTRY_CURSOR, tenant=self._tenant)
-        )
+        """Return up to when register changes have been imported, or None."""
+        rows = await self._database.read(lambda tx: tx.query(SELECT_REGISTRY_CURSOR))
         return from_optional_db_time(rows[0][0]) if rows else None
 
     async def set_registry_cursor(self, at: datetime) -> None:
-        text = to_db_time(at)
-        await self._database.write(
-            lambda tx: tx.execute(UPSERT_REGISTRY_CURSOR, tenant=self._tenant, at=text)
-        )
+        """Save up to when register changes have been imported.
 
-    def _upsert_companies(
-        self, tx: Transaction, companies: Sequence[Company], *, now: datetime
-    ) -> UpsertCount:
-        known: dict[str, Company] = {}
-        for query, some in split_into_batches(
-            SELECT_KNOWN_COMPANIES, sorted({company.id for company in companies})
-        ):
-            for row in tx.query(query, tenant=self._tenant, **some):
-                known[row[0]] = to_company(row)
-        new, differing = 0, list[Company]()
-        for company in companies:
-            was, dated = known.get(company.id), replace(company, last_seen_at=now)
-            if was is not None:
-                if merge_company(was, replace(company, last_seen_at=None)) == was:
-                    continue
-                known[company.id] = merge_company(was, dated)
-            else:
-                new += 1
-                known[company.id] = dated
-            differing.append(dated)
-        if differing:
-            # As given, not merged: an empty value must not undo what another writer stored.
-            differing.sort(key=lambda company: company.id)
-            tx.execute_many(
-                UPSERT_COMPANY, [(self._tenant, *to_company_row(one)) for one in differing]
-            )
-        changed = len(differing) - new
-        return UpsertCount(new=new, changed=changed, same=len(companies) - len(differing))
+        An earlier moment than before imports some of them again.
+        """
+        moment = to_db_time(at)
+        await self._database.write(lambda tx: tx.execute(UPSERT_REGISTRY_CURSOR, at=moment))
+
+
+def save_company_record(tx: Transaction, record: CompanyRecord) -> None:
+    """Replace what is stored about a company by a newer record, merging empty values."""
+    company = record.company.id
+    COMPANIES.save(tx, [record.company])
+    FACTS.save(tx, [record], company)
+    if record.contacts:
+        contacts = list(enumerate(record.contacts))
+        tx.execute(DELETE_CONTACTS, company=company)
+        tx.execute(DELETE_EMAILS, company=company)
+        place = (tx.tenant, company)
+        tx.execute_many(
+            CONTACTS.insert, [(*place, n, *CONTACTS.to_row(contact)) for n, contact in contacts]
+        )
+        emails = [
+            (*place, n, *EMAILS.to_row(contact))
+            for n, contact in contacts
+            if contact.email or contact.verdict is not EmailStatus.UNVERIFIED
+        ]
+        if emails:
+            tx.execute_many(EMAILS.insert, emails)
+    if record.score is not None:
+        SCORES.save(tx, [record.score], company)
+        FEATURES.save(tx, [record.score], company)
+
+
+def _upsert_companies(tx: Transaction, companies: Sequence[Company]) -> UpsertCount:
+    ids = sorted({company.id for company in companies})
+    known = {company.id: company for company in COMPANIES.find_in(tx, "id", ids)}
+    new, differing = 0, list[Company]()
+    for company in companies:
+        was = known.get(company.id)
+        if was is not None:
+            if merge_company(was, replace(company, last_seen_at=None)) == was:
+                continue
+            known[company.id] = merge_company(was, company)
+        else:
+            new += 1
+            known[company.id] = company
+        differing.append(company)
+    # As given, not merged: an empty value must not undo what another writer stored.
+    COMPANIES.save(tx, differing)
+    changed = len(differing) - new
+    return UpsertCount(new=new, changed=changed, same=len(companies) - len(differing))
+
+
+def _build_records(tx: Transaction, rows: Sequence[Sequence[Any]]) -> list[CompanyRecord]:
+    contacts: dict[str, list[Contact]] = {row[0]: [] for row in rows}
+    for query, some in split_into_batches(SELECT_CONTACTS, list(contacts)):
+        for row in tx.query(query, **some):
+            contact, email = split_row(row, CONTACTS, EMAILS)
+            address = {} if email[0] is None else EMAILS.read(email)
+            contacts[row[-1]].append(Contact(**CONTACTS.read(contact), **address))
+    return [_build_record(row, contacts[row[0]]) for row in rows]
+
+
+def _build_record(row: Sequence[Any], contacts: Sequence[Contact]) -> CompanyRecord:
+    company, facts, score, features = split_row(row, *_RECORD_TABLES)
+    # A company that was never looked up has no facts, one that was not scored no score.
+    found = {} if facts[-1] is None else FACTS.read(facts)
+    return CompanyRecord(
+        company=COMPANIES.read(company),
+        contacts=tuple(contacts),
+        score=None
+        if score[0] is None
+        else LeadScore(**SCORES.read(score), **FEATURES.read(features)),
+        **found,
+    )
+
+
+def _validate_id(company: CompanyId) -> CompanyId:
+    return CompanyId(validate_key(company, what="a company's id"))
+
+
+def _validate_run(run: str) -> str:
+    return validate_key(run, what="a run's name")

@@ -12,7 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.accounts.model import TenantDirectory
 from stoker.backends.shared import SharedStore
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId, parse_tenant_id
@@ -22,6 +21,7 @@ from stoker.files.durable import Disk, translate_os_error
 from stoker.runs.json_store import LOCK_TIMEOUT, JsonRunStore
 
 if TYPE_CHECKING:
+    from stoker.accounts.store import TenantDirectory
     from stoker.registry.store import RegistryStore
 
 

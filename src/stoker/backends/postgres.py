@@ -12,7 +12,7 @@ from stoker.context import TenantStores
 from stoker.db.postgres import PostgresDatabase
 
 if TYPE_CHECKING:
-    from stoker.accounts.store import SqlTenantDirectory
+    from stoker.accounts.store import TenantDirectory
     from stoker.backends.shared import SharedStore
     from stoker.registry.store import RegistryStore
 
@@ -41,8 +41,8 @@ class PostgresBackend(PostgresDatabase):
 
         return RegistryStore(self.for_tenant(None))
 
-    def directory(self) -> SqlTenantDirectory:
+    def directory(self) -> TenantDirectory:
         """Return the list of tenants."""
-        from stoker.accounts.store import SqlTenantDirectory
+        from stoker.accounts.store import TenantDirectory
 
-        return SqlTenantDirectory(self.for_tenant(None))
+        return TenantDirectory(self.for_tenant(None))

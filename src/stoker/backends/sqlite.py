@@ -15,7 +15,7 @@ from stoker.db.sqlite import SqliteDatabase, TenantDatabase
 from stoker.db.sqlite_memory import SqliteMemoryDatabase
 
 if TYPE_CHECKING:
-    from stoker.accounts.store import SqlTenantDirectory
+    from stoker.accounts.store import TenantDirectory
     from stoker.backends.shared import SharedStore
     from stoker.registry.store import RegistryStore
 
@@ -41,11 +41,11 @@ class _SqliteStores(Database, Protocol):
 
         return RegistryStore(self)
 
-    def directory(self) -> SqlTenantDirectory:
+    def directory(self) -> TenantDirectory:
         """Return the list of tenants."""
-        from stoker.accounts.store import SqlTenantDirectory
+        from stoker.accounts.store import TenantDirectory
 
-        return SqlTenantDirectory(self)
+        return TenantDirectory(self)
 
 
 class SqliteBackend(SqliteDatabase, _SqliteStores):

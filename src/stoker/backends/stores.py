@@ -12,7 +12,7 @@ from stoker.base.types import TenantId, parse_tenant_id
 from stoker.context import LazyTenantStores, TenantStores
 
 if TYPE_CHECKING:
-    from stoker.accounts.store import SqlAccounts
+    from stoker.accounts.store import AccountStore
     from stoker.budgets.store import BudgetStore
     from stoker.crawl.store import PageStore
     from stoker.db.database import Database
@@ -93,15 +93,15 @@ def build_tenant_stores(
 
         return AnswerStore(database)
 
-    def accounts() -> SqlAccounts:
-        from stoker.accounts.store import SqlAccounts
+    def accounts() -> AccountStore:
+        from stoker.accounts.store import AccountStore
 
-        return SqlAccounts(database, tenant)
+        return AccountStore(database)
 
     def nights() -> WorkStore:
         from stoker.enrichment.store import SKIP_LOCKED, WorkStore
 
-        return WorkStore(database, tenant, skip_locked=SKIP_LOCKED if on_server else "")
+        return WorkStore(database, skip_locked=SKIP_LOCKED if on_server else "")
 
     def touches() -> SqlTouchStore:
         from stoker.touches.store import SqlTouchStore

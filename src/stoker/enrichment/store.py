@@ -12,16 +12,9 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from stoker.accounts.company_store import save_company_record
 from stoker.accounts.model import CompanyId, CompanyRecord, SentRow
-from stoker.accounts.row_checks import (
-    validate_company_id,
-    validate_company_record,
-    validate_owner,
-    validate_run_name,
-)
+from stoker.accounts.store import save_company_record
 from stoker.base.errors import ConflictError, PermanentError
-from stoker.base.types import TenantId
 from stoker.crm.schema import SENT_ROWS
 from stoker.crm.upsert import list_settled_digests
 from stoker.db.codec import validate_text
@@ -102,9 +95,8 @@ DELETE FROM company_enrichment_runs WHERE tenant_id = :tenant AND run = :run
 class WorkStore:
     """One tenant's work items, and what it has written into its CRM. Each verb is atomic."""
 
-    def __init__(self, database: Database, tenant: TenantId, *, skip_locked: str = "") -> None:
+    def __init__(self, database: Database, *, skip_locked: str = "") -> None:
         self._database = database
-        self._tenant = tenant
         self._claim_query = CLAIM_ITEMS.format(skip_locked=skip_locked)
 
     async def insert_items(self, run: str, units: Sequence[WorkItem]) -> int:
@@ -112,7 +104,7 @@ class WorkStore:
 
         Raises ConflictError, and adds nothing, when a new one's place in the order is another's.
         """
-        validate_run_name(run)
+        validate_key(run, what="a run's name")
         planned: dict[str, WorkItem] = {}
         for item in units:
             planned.setdefault(item.company, ITEMS.store(item))
@@ -136,8 +128,8 @@ class WorkStore:
         values = {
             "until": to_db_time(until),
             "now": to_db_time(now),
-            "owner": validate_owner(owner),
-            "run": validate_run_name(run),
+            "owner": validate_key(owner, what="an owner"),
+            "run": validate_key(run, what="a run's name"),
         }
         rows = await self._database.write(
             lambda tx: tx.query(self._claim_query, limit=limit, **values)
@@ -156,15 +148,14 @@ class WorkStore:
         replaces what was known, contacts and score included; empty values never do.
         """
         check_item_end(unit, dossier)
-        values = ITEMS.values(unit) | {"run": validate_run_name(run)}
+        values = ITEMS.values(unit) | {"run": validate_key(run, what="a run's name")}
         del values["place"], values["until_at"]
-        record = dossier and validate_company_record(dossier)
 
         def finish(tx: Transaction) -> bool:
             if not tx.execute(FINISH_ITEM, **values):
                 return False
-            if record is not None:
-                save_company_record(tx, self._tenant, record)
+            if dossier is not None:
+                save_company_record(tx, dossier)
             return True
 
         return await self._database.write(finish)
@@ -178,7 +169,11 @@ class WorkStore:
     ) -> list[WorkItem]:
         """Return one page of a run's items in their order, beginning after a place."""
         where = "run = :run AND place > :after"
-        values: dict[str, Value] = {"run": validate_run_name(run), "after": after, "limit": limit}
+        values: dict[str, Value] = {
+            "run": validate_key(run, what="a run's name"),
+            "after": after,
+            "limit": limit,
+        }
         if states:
             named: dict[str, Value] = {f"s{n}": state for n, state in enumerate(states)}
             where, values = f"{where} AND state IN (:{', :'.join(named)})", values | named
@@ -188,7 +183,7 @@ class WorkStore:
 
     async def count_items(self, run: str) -> dict[WorkState, int]:
         """Return how many items of a run are in each state; a state without any is left out."""
-        validate_run_name(run)
+        validate_key(run, what="a run's name")
         rows = await self._database.read(lambda tx: tx.query(COUNT_ITEMS, run=run))
         return {WorkState(state): count for state, count in rows}
 
@@ -199,14 +194,14 @@ class WorkStore:
 
     async def delete_items(self, run: str, *, limit: int = 10_000) -> int:
         """Delete at most `limit` items of a run; return how many."""
-        validate_run_name(run)
+        validate_key(run, what="a run's name")
         return await self._database.write(lambda tx: tx.execute(DELETE_ITEMS, run=run, limit=limit))
 
     async def find_last_items(
         self, companies: Sequence[CompanyId]
     ) -> dict[CompanyId, tuple[str, WorkItem]]:
         """Return by company the newest run that had it, by the run's name, and its item."""
-        ids = sorted({validate_company_id(company) for company in companies})
+        ids = sorted({validate_key(company, what="a company's id") for company in companies})
 
         def find(tx: Transaction) -> list[tuple[Any, ...]]:
             rows: list[tuple[Any, ...]] = []
@@ -245,13 +240,16 @@ class WorkStore:
         """Return one page of what a run wrote, in id order."""
         validate_text(after, what="a record's external id")
         where = "run = :run AND external_id > :after ORDER BY external_id LIMIT :limit"
-        values = {"run": validate_run_name(run), "after": after}
+        values = {"run": validate_key(run, what="a run's name"), "after": after}
         return await self._database.read(
             lambda tx: SENT_ROWS.find(tx, where, limit=limit, **values)
         )
 
     async def _update_claimed(self, query: str, run: str, owner: str, **values: Value) -> int:
-        values |= {"run": validate_run_name(run), "owner": validate_owner(owner)}
+        values |= {
+            "run": validate_key(run, what="a run's name"),
+            "owner": validate_key(owner, what="an owner"),
+        }
         return await self._database.write(lambda tx: tx.execute(query, **values))
 
 

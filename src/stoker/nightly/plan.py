@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import AccountStore, CompanyId
+from stoker.accounts.model import CompanyId
+from stoker.accounts.store import AccountStore
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, Step
 from stoker.budgets.model import Stop, filter_stops

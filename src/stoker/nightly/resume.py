@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from stoker.accounts.model import AccountStore, CompanyId
+from stoker.accounts.model import CompanyId
+from stoker.accounts.store import AccountStore
 from stoker.base.errors import ConfigError
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.context import TenantStores

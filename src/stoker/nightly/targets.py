@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from stoker.accounts.icp import IcpRule, match_icp
-from stoker.accounts.model import AccountStore, Candidate, CompanyId
+from stoker.accounts.model import Candidate, CompanyId
+from stoker.accounts.store import AccountStore
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth
 from stoker.enrichment.model import WorkItem, WorkState, is_lookup

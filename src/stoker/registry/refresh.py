@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from stoker.accounts.model import AccountStore, Company, CompanyId
+from stoker.accounts.model import Company, CompanyId
+from stoker.accounts.store import AccountStore
 from stoker.base.clock import Clock
 from stoker.registry.model import Entity
 from stoker.registry.store import RegistryStore

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stoker.accounts.model import AccountStore, CompanyRecord
+from stoker.accounts.model import CompanyRecord
+from stoker.accounts.store import AccountStore
 from stoker.base.clock import Clock, SystemClock
 from stoker.base.errors import ConfigError, StokerError, TransientError
 from stoker.base.events import Observer
