@@ -5,6 +5,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
+from kit.terminals import show
 from stoker.cli.main import main
 
 
@@ -53,6 +54,32 @@ def test_a_demo_that_is_kept_can_be_looked_around_in(shown, capsys):
         assert main(["-C", str(kept), *words]) == 0, words
     assert main(["-C", str(kept), "runs", "show", "latest", "--tenant", "hudson"]) == 0
     assert re.search(r"^hudson: nightly \w+ PARTIAL$", capsys.readouterr().out, re.MULTILINE)
+
+
+SCREENS = """
+    doctor; config show; tenants list; icp show --tenant merlion; crm show --tenant merlion
+    connectors list --tenant merlion; registry status; registry rejects; db status
+    nightly --plan; nightly --dry-run; pulls quote; pulls plan --tenant merlion; pulls price merlion
+    pulls replay latest --tenant merlion; sources list --tenant merlion; leads; heat sweep; heat top
+    caps list; holds; ledger list; ledger show 5 --tenant merlion; ledger verify; schedule next
+    schedule audit; runs list; runs show latest --tenant hudson; why merlion/200300008R --flip
+    touches import --leads --tenant merlion; touches plan --tenant merlion
+    touches show --tenant merlion; touches today --tenant merlion; touches status --tenant merlion
+    touches certify --tenant merlion; simulate coverage; simulate timing; simulate scores
+"""
+
+
+def test_every_screen_fits_into_80_columns(shown):
+    kept, _ = shown
+    wide = {}
+    for line in SCREENS.replace("\n", ";").split(";"):
+        if words := line.split():
+            code, screen = show("-C", kept, *words)
+            assert code == 0, words
+            assert screen.lines, words
+            if screen.widest > 80:
+                wide[line.strip()] = screen.widest
+    assert wide == {}
 
 
 def test_a_directory_with_something_in_it_is_not_used(tmp_path, capsys):
