@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import pg
 from contracts.backends import BACKENDS
 from contracts.sequences import Difference, compared
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 
 SEQUENCES, STEPS, AT_ONCE = 1000, 60, 8
 

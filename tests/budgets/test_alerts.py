@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import TransientError, UncertainError
 from stoker.base.events import OutcomeUncertain, Overrun
 from stoker.base.types import TenantId

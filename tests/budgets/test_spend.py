@@ -6,8 +6,7 @@ import apsw
 import pytest
 
 from kit.virtual_time import LoopClock, run_virtually
-from model.backend import MemoryBackend
-from stoker.backends.sqlite import SqliteBackend
+from stoker.backends.sqlite import MemoryBackend, SqliteBackend
 from stoker.base.errors import (
     ConfigError,
     ConflictError,

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import parse_cap

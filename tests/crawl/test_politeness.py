@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.crawl import politeness
 from stoker.crawl.politeness import LocalHostPacer, SharedHostPacer
 from stoker.testing import FakeClock

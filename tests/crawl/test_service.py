@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConflictError, PermanentError, TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope

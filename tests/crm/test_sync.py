@@ -3,7 +3,7 @@
 import pytest
 
 from kit.crm_office import TENANT, dossier, in_office
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.crm.model import LEAD, PARTNER
 from stoker.crm.rows import build_rows
 

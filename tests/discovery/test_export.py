@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.backend import MemoryRunStore
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError, TransientError
 from stoker.base.text import unescape_cell
-from stoker.base.types import Job
+from stoker.base.types import Job, TenantId
 from stoker.discovery.enrichment import JobScoreRule, enrich_job, score_job
 from stoker.discovery.export import JOB_COLUMNS, SCORE_COLUMNS, PostingFiles, list_file_names
 from stoker.runs.model import Run, RunKey
 
+ACME = TenantId("acme")
 AT = datetime(2026, 11, 16, 1, 30, tzinfo=UTC)
 RUN = Run(key=RunKey(AT, 1), kind="discovery")
 
@@ -26,7 +27,7 @@ def job(nth, title="Cook", **more):
 
 
 async def kept(jobs):
-    runs = MemoryRunStore()
+    runs = MemoryBackend().tenant(ACME).runs
     await runs.insert_run(RUN)
     await runs.insert_jobs(RUN.key, jobs)
     says = [enrich_job(each) for each in jobs]
@@ -94,7 +95,7 @@ async def test_many_pages_are_one_file_in_id_order(tmp_path):
     assert {(row["title"], row["bucket"]) for row in found} == {("Cook", "weak")}
 
 
-class Breaking(MemoryRunStore):
+class Breaking:
     """Runs that can be read up to a point."""
 
     async def list_jobs(self, at, *, after="", limit=1000):
@@ -112,4 +113,4 @@ async def test_a_file_that_cannot_be_finished_is_not_there_at_all(tmp_path):
 async def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigError, match="cannot be written"):
-        await PostingFiles(tmp_path / "file").write(MemoryRunStore(), RUN, enriched=False)
+        await PostingFiles(tmp_path / "file").write(await kept([]), RUN, enriched=False)

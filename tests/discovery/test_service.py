@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from model.backend import MemoryBackend
 from stoker.accounts.model import Company, CompanyId
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.events import SourceFailed
 from stoker.base.types import TenantId

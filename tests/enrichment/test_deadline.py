@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.backend import MemoryBackend
 from stoker.accounts.model import CompanyId
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.events import NightProgress, UnitsShed
 from stoker.base.types import Depth, TenantId

@@ -3,8 +3,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.backend import MemoryBackend
 from stoker.accounts.model import CompanyId
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import TransientError
 from stoker.base.types import Depth, TenantId
 from stoker.budgets.caps import Cap, Scope

@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.backend import MemoryBackend
 from stoker.accounts.model import Company, CompanyId
-from stoker.backends.sqlite import SqliteBackend
+from stoker.backends.sqlite import MemoryBackend, SqliteBackend
 from stoker.base.types import Depth, Step, TenantId
 from stoker.enrichment.forecast import VendorCapacity, add_first_lookup_shares
 from stoker.enrichment.history import MAX_NIGHTS, list_recent_lookups

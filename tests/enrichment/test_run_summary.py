@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from model.backend import MemoryBackend
 from stoker.accounts.model import SentRow
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import SpendRequest

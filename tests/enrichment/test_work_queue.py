@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from contracts.accounts import company, dossier
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import Depth, TenantId
 from stoker.enrichment.model import WorkItem, WorkState
 from stoker.enrichment.workers import LEASE_LENGTH, WorkQueue

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from faults.tally import Tally, twice
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.calendar.recurrence import Cron, Interval, Schedule, Window
 from stoker.ledger.chain import find_first_break

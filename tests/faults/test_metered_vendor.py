@@ -9,7 +9,7 @@ import pytest
 from faults.payers import CONNECTOR, RUN, cap_of
 from faults.paying_trials import killed_while_paying
 from metered_vendor import UNIT, MeteredVendor, Mood, buy
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.clock import SystemClock
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.types import TenantId

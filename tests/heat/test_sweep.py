@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.backend import MemoryBackend
 from stoker.accounts.model import Company, CompanyId
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.files.tables import TableRow
 from stoker.heat.heat import score_heat

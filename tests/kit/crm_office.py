@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-from model.backend import MemoryBackend
 from running_box import RunningBox
 from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import Depth, TenantId
 from stoker.crm.export import CrmExport
 from stoker.crm.model import LEAD, PARTNER

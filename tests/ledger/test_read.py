@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.ledger.chain import NewEntry
 from stoker.ledger.query import LedgerFilter

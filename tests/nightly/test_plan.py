@@ -4,9 +4,9 @@ from datetime import UTC, datetime, time
 
 import pytest
 
-from model.backend import MemoryBackend
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import Company, CompanyId
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, TenantId
 from stoker.budgets.windows import ResetRule

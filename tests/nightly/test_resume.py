@@ -4,8 +4,8 @@ from datetime import UTC, datetime, time, timedelta
 
 import pytest
 
-from model.backend import MemoryBackend
 from stoker.accounts.model import Company, CompanyId, CompanyRecord
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, TenantId
 from stoker.budgets.windows import ResetRule

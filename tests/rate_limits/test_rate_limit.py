@@ -7,7 +7,7 @@ from hypothesis import settings as how
 from hypothesis import strategies as st
 
 from kit.virtual_time import LoopClock, run_virtually
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError, TransientError
 from stoker.rate_limits import rate_limit as limits
 from stoker.rate_limits.rate_limit import (

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.rate_limits.limiter import CallLimiter, VendorLimit, VendorLimits

@@ -5,8 +5,8 @@ from datetime import UTC, date, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.backend import MemoryBackend
 from stoker.accounts.icp import IcpRule
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import TransientError
 from stoker.base.types import Depth, TenantId
 from stoker.enrichment.model import WorkItem, WorkState

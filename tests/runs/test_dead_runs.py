@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.runs.cancel import close_dead_runs, list_dead_runs
 from stoker.runs.leases import MAX_CLOCK_SKEW, acquire_lease, release_lease

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from model.backend import MemoryBackend
 from stoker.backends.json import JsonBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.types import EnrichedJob, Job, JobScore, TenantId
 from stoker.files.durable import FileLock
+from stoker.ledger.chain import NewEntry
 from stoker.runs.model import CancelRequest, Manifest, Run, RunKey, RunState, StorageSize
 
 AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -437,13 +438,12 @@ def test_a_writer_kept_out_too_long_is_told_to_try_later_while_readers_go_on(sta
     assert run(meanwhile()) == by_id(postings(3))
 
 
-def test_everything_but_runs_is_the_business_of_the_backend_it_was_given(tmp_path):
+async def test_everything_but_runs_is_in_the_backend_it_was_given(tmp_path):
     schedule = MemoryBackend()
-    store = JsonBackend(tmp_path, schedule=schedule).tenant(ACME)
+    entry = NewEntry(at=AT, kind="NOTE", subject="a", reason="b", data={})
+    await JsonBackend(tmp_path, schedule=schedule).tenant(ACME).ledger.append([entry])
 
-    assert store.ledger is schedule.tenant(ACME).ledger
-    assert store.schedule is schedule.tenant(ACME).schedule
-    assert store.tenant == ACME
+    assert len(await schedule.tenant(ACME).ledger.list_entries()) == 1
 
 
 def test_a_folder_that_is_no_tenants_does_not_trouble_the_checks(started):

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from kit.virtual_time import LoopClock, run_virtually
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.cancellation import is_immediate
 from stoker.base.errors import ConflictError, TransientError
 from stoker.base.events import LeaseLost

@@ -5,9 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from contracts.backends import ACME
-from model.backend import MemoryBackend
 from stoker.backends.json import JsonBackend
-from stoker.backends.sqlite import SqliteBackend
+from stoker.backends.sqlite import MemoryBackend, SqliteBackend
 from stoker.base.types import TenantId
 from stoker.runs.cancel import close_dead_runs
 from stoker.runs.model import Run, RunKey, RunState

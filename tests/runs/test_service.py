@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConflictError, PermanentError, TransientError, UncertainError
 from stoker.base.events import RunEnded, RunGivenUp, StepEnded
 from stoker.base.types import TenantId

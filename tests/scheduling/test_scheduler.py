@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConflictError, TransientError, UncertainError
 from stoker.base.events import ClockWentBack, DuplicateWindow, RunGivenUp, SlotPassed, TenantFailed
 from stoker.base.types import TenantId

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from model.backend import MemoryBackend
 from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, LeadScore
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import Depth, TenantId
 from stoker.enrichment.model import WorkItem, WorkState
 from stoker.heat.settings import HeatRule, TierRule

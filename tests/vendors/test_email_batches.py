@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
 
-from model.backend import MemoryBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.clock import SystemClock
 from stoker.base.errors import TransientError
 from stoker.base.types import TenantId
