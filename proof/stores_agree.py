@@ -1,4 +1,4 @@
-"""A thousand random sequences on every backend, compared step by step with the memory store."""
+"""A thousand random sequences of store verbs on every backend, compared step by step."""
 
 from __future__ import annotations
 
@@ -6,48 +6,33 @@ import asyncio
 import os
 import sys
 import tempfile
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import pg
+from contracts.agreement import find_differences
 from contracts.backends import BACKENDS
-from contracts.sequences import Difference, compared
-from stoker.backends.sqlite import MemoryBackend
+from contracts.sequences import RunSequence
 
-SEQUENCES, STEPS, AT_ONCE = 1000, 60, 8
-
-
-async def differences(home: Path, names: list[str], sequences: int) -> list[Difference]:
-    """Return every difference found; all sequences share a database, each has its own tenants."""
-    async with AsyncExitStack() as opened:
-        others = {
-            name: await opened.enter_async_context(BACKENDS[name](home / name)) for name in names
-        }
-        model, turn = MemoryBackend(), asyncio.Semaphore(AT_ONCE)
-
-        async def one(seed: int) -> list[Difference]:
-            async with turn:
-                return await compared(seed, steps=STEPS, model=model, others=others)
-
-        found = await asyncio.gather(*(one(seed) for seed in range(sequences)))
-    return [difference for some in found for difference in some]
+SEQUENCES, STEPS = 1000, 60
 
 
 def main(scale: float = 1.0) -> int:
     """Print n and every difference; return how many there were."""
     sequences = max(1, int(SEQUENCES * scale))
-    names = [name for name in BACKENDS if name != "model"]
+    names = ["sqlite", "json", "postgres"]
     if reason := pg.why_no_postgres():
         print(f"without Postgres: {reason}")
         names.remove("postgres")
     os.environ[pg.HOME] = str(pg.new_home())
+    found = []
     try:
-        with tempfile.TemporaryDirectory() as home:
-            for name in names:
-                (Path(home) / name).mkdir()
-            found = asyncio.run(differences(Path(home), names, sequences))
+        for name in names:
+            with tempfile.TemporaryDirectory() as home:
+                options = {"first": 0, "sequences": sequences, "steps": STEPS}
+                compared = find_differences(RunSequence, BACKENDS[name], Path(home), **options)
+                found += [f"{name}: {difference}" for difference in asyncio.run(compared)[1]]
     finally:
         pg.Server(Path(os.environ[pg.HOME])).remove()
     for difference in found[:10]:

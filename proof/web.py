@@ -5,27 +5,29 @@
 Every line says how often something was tried (n), how often it came to something (acknowledged)
 and what did not hold. The same trials with small counts are `tests/faults/test_ssrf.py`,
 `test_hostile_web.py`, `test_hostile_sites.py`, `test_vendor_faults.py`, `test_crm_races.py`,
-`test_store_poison.py` and `test_prompt_injection.py`, beside the naive twins that they catch.
+`test_prompt_injection.py` and `tests/contracts/test_poison.py`, beside the naive twins that they
+catch.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import pg
 from contracts.backends import BACKENDS
+from contracts.poison import FIELDS, save_texts
 from faults import (
     crm_trials,
     injection_trials,
     site_trials,
-    store_poison,
     vendor_trials,
     web_trials,
 )
@@ -35,6 +37,7 @@ from faults.tally import Tally
 from faults.web_lab import STATUSES, trial, why_no_lab
 from stoker.backends.postgres import PostgresBackend
 from stoker.base.strict_json import parse_json
+from stoker.context import Backend
 
 Counts = Iterator[tuple[str, Tally]]
 A_NIGHT = 1_000  # calls on one store, so that no trial grows without end
@@ -128,18 +131,24 @@ def crm(scale: float, rng: random.Random) -> Counts:
 
 def stores(scale: float, rng: random.Random) -> Counts:
     """Texts that break something, in every store."""
-    many = counted(50_000 // len(store_poison.PLACES), scale, least=50)
+    many = counted(50_000 // len(FIELDS), scale, least=20)
     texts = [*POISON.values(), *(made_up(rng) for _ in range(many))]
-    for name, opening in BACKENDS.items():
-        if name != "postgres":
-            with tempfile.TemporaryDirectory() as room:
-                yield f"C8 poison in {name}", store_poison.kept(name, opening(Path(room)), texts)
+    with tempfile.TemporaryDirectory() as room:
+        yield "C8 poison in sqlite", asyncio.run(_poison(BACKENDS["sqlite"](Path(room)), texts))
     if reason := pg.why_no_postgres():
         print(f"C8 poison in postgres: not tried, for {reason}")
         return
     with pg.own_server() as server:
         backend = PostgresBackend(pg.fresh_database(server)[1])
-        yield "C8 poison in postgres", store_poison.kept("postgres", _closing(backend), texts)
+        yield "C8 poison in postgres", asyncio.run(_poison(_closing(backend), texts))
+
+
+async def _poison(opening: AbstractAsyncContextManager[Backend], texts: list[str]) -> Tally:
+    tally = Tally()
+    async with opening as backend:
+        for field in FIELDS:
+            tally += await save_texts(backend, field, texts)
+    return tally
 
 
 @asynccontextmanager

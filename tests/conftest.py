@@ -90,6 +90,12 @@ def runner() -> Iterator[asyncio.Runner]:
         yield runner
 
 
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> random.Random:
+    """A random generator that is the same for one test every time."""
+    return random.Random(request.node.nodeid)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> pg.Server:
     """The session's Postgres server. Make a database of your own in it."""

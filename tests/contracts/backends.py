@@ -1,16 +1,16 @@
 """Every backend, opened empty and ready. A new one joins all suites with one line in `BACKENDS`."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 import pg
-from model.backend import MemoryBackend as Model
 from stoker.backends.json import JsonBackend
 from stoker.backends.postgres import PostgresBackend
 from stoker.backends.sqlite import MemoryBackend, SqliteBackend
+from stoker.base.errors import PermanentError, StokerError
 from stoker.base.types import TenantId
 from stoker.context import Backend
 
@@ -24,11 +24,6 @@ async def memory(_: Path) -> AsyncIterator[Backend]:
         yield backend
     finally:
         await backend.close()
-
-
-@asynccontextmanager
-async def model(_: Path) -> AsyncIterator[Backend]:
-    yield Model()
 
 
 @asynccontextmanager
@@ -64,9 +59,15 @@ async def postgres(_: Path) -> AsyncIterator[Backend]:
 
 
 BACKENDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Backend]]] = {
-    "model": model,
     "memory": memory,
     "sqlite": sqlite,
     "postgres": postgres,
     "json": json,
 }
+
+
+async def refused(verb: Awaitable[object], kind: type[StokerError] = PermanentError) -> None:
+    """Assert that a verb raises this error, with a message of one line."""
+    with pytest.raises(kind) as caught:
+        await verb
+    assert "\n" not in str(caught.value)

@@ -13,25 +13,6 @@ HOUR = timedelta(hours=1)
 MICRO = timedelta(microseconds=1)
 PARTS = [*string.ascii_uppercase, "Others"]
 
-# One of each kind that some store or reader has been seen to trip over.
-POISON = {
-    "empty": "",
-    "blank": "   ",
-    "nul": "a\0b",
-    "lone surrogate": "half \ud800",
-    "astral": "🙂 𝕏",
-    "ansi": "\x1b[31mred\x1b[0m\x07",
-    "right to left": "\u202egnirts\u202c",
-    "zero width": "a\u200bb\ufeff",
-    "line ends": "a\r\nb\u2028c",
-    "quotes": "o'brien \"; DROP TABLE runs; -- \\",
-    "formula": "=cmd|' /C calc'!A0",
-    "percent and colon": "%s %(x)s :name ?",
-    "not normalised": "e\u0301",
-    "just fits": "x" * 100_000,
-    "two megabytes": "x" * 2_000_000,
-}
-
 
 def entity(uen="T1", **changes):
     raw = {"uen": uen, "entity_name": changes.get("name", f"{uen} PTE. LTD.")}

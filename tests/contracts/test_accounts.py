@@ -1,10 +1,8 @@
 """What every store promises about tenants, their rules and their companies."""
 
 import asyncio
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import timedelta, timezone
-
-import pytest
 
 from contracts.accounts import (
     LATER_RUN,
@@ -21,19 +19,13 @@ from contracts.accounts import (
     taken,
     tenant,
 )
-from contracts.backends import ACME, UMBRELLA
-from contracts.knowledge import HOUR, NOW, POISON
+from contracts.backends import ACME, UMBRELLA, refused
+from contracts.knowledge import HOUR, NOW
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import Candidate, CompanyRecord, EmailStatus, UpsertCount
-from stoker.base.errors import ConfigError, PermanentError, StokerError
+from stoker.base.errors import ConfigError
 
 LATER = NOW + HOUR
-
-
-async def refused(verb, kind=PermanentError):
-    with pytest.raises(kind) as caught:
-        await verb
-    assert "\n" not in str(caught.value)
 
 
 async def looked_at(store, found, *, run=RUN):
@@ -375,104 +367,3 @@ async def test_those_who_upsert_the_same_companies_at_once_all_get_through(store
     assert await store.accounts.list_companies() == [
         bare(uen, **whole, last_seen_at=NOW) for uen in sorted(uens)
     ]
-
-
-def texts_of(value):
-    return [one.name for one in fields(value) if type(getattr(value, one.name)) is str]
-
-
-MADE = {
-    "company": lambda **change: dossier(company=company(last_seen_at=NOW, **change)),
-    "finding": lambda **change: dossier(facts=(finding(**change),)),
-    "contact": lambda **change: dossier(contacts=(contact(**change),)),
-    "score": lambda **change: dossier(score=score(**change)),
-    "find_company_record": dossier,
-    "notes": lambda **change: dossier(notes=change | dict.fromkeys(change.values(), "")),
-    "features": lambda **change: dossier(score=score(features=dict.fromkeys(change.values(), 0.5))),
-}
-TEXTS = [
-    *[("company", name) for name in texts_of(company()) if name != "id"],
-    *[("finding", name) for name in texts_of(finding())],
-    *[("contact", name) for name in texts_of(contact())],
-    *[("score", name) for name in texts_of(score())],
-    *[("find_company_record", name) for name in texts_of(dossier())],
-    ("notes", "site"),
-    ("features", "fit"),
-]
-
-
-@pytest.mark.parametrize(("kind", "name"), TEXTS)
-async def test_poison_in_a_dossier_is_kept_letter_for_letter_or_refused(
-    store, kind, name, record_property
-):
-    bad = []
-    for n, poison in enumerate(POISON.values()):
-        found, run = MADE[kind](**{name: poison}), f"run {n}"
-        await planned(store.nights, 2, run=run)
-        _, one = await taken(store.nights, run=run)
-        before = await store.accounts.find_company_record("T1")
-        try:
-            await store.nights.finish_item(run, ended(one), found)
-        except StokerError as error:
-            assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
-            assert await store.accounts.find_company_record("T1") == before
-            assert (await store.nights.list_items(run))[1] == one
-            bad.append(poison)
-        else:
-            kept = await store.accounts.find_company_record("T1")
-            assert kept == (found if poison or kind in ("notes", "features") else before or kept)
-
-    assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
-    record_property("fault", f"poison in {kind}.{name}: n={len(POISON)}, {len(bad)} refused")
-
-
-NAMED = {
-    "rule.name": (lambda a, p: a.save_rule(IcpRule(name=p)), lambda a, p: a.find_rule(p)),
-    "connection.url": (lambda a, p: a.save_connection(connection(url=p)), None),
-    "connection.kind": (lambda a, p: a.save_connection(connection(kind=p)), None),
-    "connection.database": (lambda a, p: a.save_connection(connection(database=p)), None),
-    "onboarding step": (
-        lambda a, p: a.complete_setup_step(p, at=NOW),
-        lambda a, p: a.list_setup_steps(),
-    ),
-    "company.id": (
-        lambda a, p: a.upsert_companies([bare(p)], now=NOW),
-        lambda a, p: a.list_companies(),
-    ),
-    "candidates' rule": (
-        lambda a, p: a.save_candidates(["T1"], rule=p),
-        lambda a, p: a.list_candidates(rule=p),
-    ),
-    "candidate": (
-        lambda a, p: a.save_candidates([p], rule="default"),
-        lambda a, p: a.list_candidates(rule="default"),
-    ),
-}
-
-
-@pytest.mark.parametrize("what", NAMED)
-async def test_poison_elsewhere_is_kept_letter_for_letter_or_refused(store, what, record_property):
-    put, read = NAMED[what]
-
-    accounts, bad = store.accounts, []
-    for poison in POISON.values():
-        try:
-            await put(accounts, poison)
-        except StokerError as error:
-            assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
-            bad.append(poison)
-            continue
-        found = await (read(accounts, poison) if read else accounts.find_connection())
-        if "candidate" not in what:
-            assert poison in texts_in(found)
-
-    assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
-    record_property("fault", f"poison in {what}: n={len(POISON)}, {len(bad)} refused")
-
-
-def texts_in(found):
-    """Return every text in a value or in a list or dictionary of them."""
-    values = list(found) if isinstance(found, list | dict) else [found]
-    texts = [one for one in values if isinstance(one, str)]
-    rest = [one for one in values if not isinstance(one, str)]
-    return texts + [getattr(one, each.name) for one in rest for each in fields(one)]

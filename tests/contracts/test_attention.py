@@ -24,19 +24,12 @@ from contracts.attending import (
     signal,
     sweep,
 )
-from contracts.backends import ACME, UMBRELLA
-from contracts.knowledge import POISON
-from stoker.base.errors import ConfigError, ConflictError, PermanentError, StokerError
+from contracts.backends import ACME, UMBRELLA, refused
+from stoker.base.errors import ConfigError, ConflictError
 from stoker.heat.beliefs import learn_change_rates
 from stoker.heat.heat import compute_heat, new_account_heat, score_heat
 from stoker.heat.model import AccountChangeRate, AddedSignals, DataLevel, SignalKind, Tier
 from stoker.ledger.chain import NewEntry
-
-
-async def refused(verb, kind=PermanentError):
-    with pytest.raises(kind) as caught:
-        await verb
-    assert "\n" not in str(caught.value)
 
 
 def after(*signals, account="T1", now=NOW, **more):
@@ -481,47 +474,3 @@ async def test_what_no_moment_or_number_can_be_is_refused_and_nothing_is_written
         await refused(attention.update_postures({"T0": 0.5, "T1": bad}, **AT_ONCE))
     assert await attention.list_heats() == []
     assert await attention.list_plans() == []
-
-
-POISONED = {
-    "signal.id": lambda bad, n: signal(bad, account=f"T{n}"),
-    "signal.account": lambda bad, n: signal(f"{n}", account=bad),
-    "signal.source": lambda bad, n: signal(f"{n}", account=f"T{n}", source=bad),
-    "look.key": lambda bad, n: look(bad, account=f"T{n}"),
-    "look.account": lambda bad, n: look(f"{n}", account=bad),
-    "plan.run": lambda bad, _: plan(bad),
-    "plan.policy": lambda bad, n: plan(f"{n}", policy=bad),
-    "plan.header": lambda bad, n: plan(f"{n}", header={bad: [bad]}),
-    "posture.account": lambda bad, _: {bad: 0.5},
-}
-
-
-@pytest.mark.parametrize("what", POISONED)
-async def test_poison_is_kept_letter_for_letter_or_refused(store, what, record_property):
-    async def kept(attention, made):
-        if what.startswith("signal"):
-            await attention.add_signals([made], **AT_ONCE)
-            return await attention.list_signals(made.account) == [made]
-        if what.startswith("look"):
-            assert await attention.record_lookups([made], rule=BELIEFS) == 1
-            assert await attention.record_lookups([made], rule=BELIEFS) == 0
-            known = [belief.account for belief in await attention.list_change_rates()]
-            return made.account in known
-        if what.startswith("plan"):
-            await attention.insert_plan(made, [b"x"])
-            return await attention.find_plan(made.run) == made
-        await attention.update_postures(made, **AT_ONCE)
-        [heat] = [await attention.find_heat(account) for account in made]
-        assert await attention.update_heats([heat], expected=[heat]) == 1
-        return heat.account in made
-
-    bad = []
-    for n, poison in enumerate(POISON.values()):
-        try:
-            assert await kept(store.attention, POISONED[what](poison, n))
-        except StokerError as error:
-            assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
-            bad.append(poison)
-
-    assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
-    record_property("fault", f"poison in {what}: n={len(POISON)}, {len(bad)} refused")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from contracts.backends import ACME, UMBRELLA
+from contracts.backends import ACME, BACKENDS, UMBRELLA
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.runs.model import CancelRequest, Run, RunKey, RunState
 
@@ -14,6 +14,9 @@ AT = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 RUN = Run(key=RunKey(AT, 7), kind="nightly")
 DONE = RUN.end(RunState.DONE, at=AT + timedelta(hours=1))
 REQUEST = CancelRequest(by="ünï@host 🙂", at=AT + timedelta(minutes=5, microseconds=1))
+
+# Runs are files in the JSON backend, not rows.
+pytestmark = pytest.mark.parametrize("backend", BACKENDS, indirect=True)
 
 
 async def test_a_request_comes_back_as_it_went_in_and_leaves_the_run_as_it_is(store):

@@ -2,9 +2,11 @@
 
 from datetime import timedelta
 
-from contracts.backends import ACME
-from model.backend import MemoryBackend
+import pytest
+
+from contracts.backends import ACME, BACKENDS
 from stoker.accounts.model import Company, CompanyId
+from stoker.backends.sqlite import MemoryBackend
 from stoker.calendar.recurrence import Window
 from stoker.discovery.boards import FileSource
 from stoker.discovery.export import PostingFiles
@@ -24,6 +26,9 @@ TWO = "".join(
     f'{{"title": "Cook {n}", "url": "https://jobs.example.com/{n}?utm_source=x"}}\n'
     for n in range(1_095, 1_105)
 )
+
+# Runs are files in the JSON backend, not rows.
+pytestmark = pytest.mark.parametrize("backend", BACKENDS, indirect=True)
 
 
 async def twice(backend, home, out):

@@ -1,22 +1,15 @@
 """What every store promises about pages of sites and about answers that were paid for."""
 
 import asyncio
-from dataclasses import fields, replace
 from datetime import timedelta, timezone
 
 import pytest
 
-from contracts.backends import ACME, UMBRELLA
-from contracts.knowledge import HOUR, NOW, POISON, answer, page
-from stoker.base.errors import ConfigError, PermanentError, StokerError
+from contracts.backends import ACME, UMBRELLA, refused
+from contracts.knowledge import HOUR, NOW, answer, page
+from stoker.base.errors import ConfigError
 
 SITE = "acme.test"
-
-
-async def refused(verb, kind=PermanentError):
-    with pytest.raises(kind) as caught:
-        await verb
-    assert "\n" not in str(caught.value)
 
 
 async def test_pages_come_back_as_they_were_by_address(store):
@@ -183,39 +176,3 @@ async def test_one_tenant_knows_nothing_of_what_another_was_told(backend):
     await theirs.pages.save_pages(SITE, [page(status=500)])
     assert await ours.answers.find_answers(["k"]) == {"k": answer()}
     assert await ours.pages.list_pages(SITE) == [page()]
-
-
-TEXTS = [
-    *[
-        ("page", name.name)
-        for name in fields(page())
-        if isinstance(getattr(page(), name.name), str)
-    ],
-    *[("answer", name) for name in ("key", "connector", "answer")],
-]
-
-
-@pytest.mark.parametrize(("value", "name"), TEXTS)
-async def test_poison_is_kept_letter_for_letter_or_refused(store, value, name, record_property):
-    async def kept(store, poison):
-        if value == "page":
-            given = replace(page(), **{name: poison})
-            await store.pages.save_pages(SITE, [given])
-            return await store.pages.list_pages(SITE) == [given]
-        given = replace(answer(), **{name: poison})
-        await store.answers.save_answers([given])
-        return await store.answers.find_answers([given.key]) == {given.key: given}
-
-    async def scenario(store):
-        for poison in POISON.values():
-            await store.pages.delete_site(SITE)
-            try:
-                assert await kept(store, poison)
-            except StokerError as error:
-                assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
-                assert await store.pages.list_pages(SITE) == []
-                yield poison
-
-    bad = [poison async for poison in scenario(store)]
-    assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
-    record_property("fault", f"poison in {value}.{name}: n={len(POISON)}, {len(bad)} refused")

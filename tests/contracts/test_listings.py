@@ -1,41 +1,20 @@
 """What every store promises about sources of postings and what they listed."""
 
 import asyncio
-import random
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import timezone
 
-import pytest
-
-from contracts.backends import ACME, BACKENDS, UMBRELLA
-from stoker.base.errors import ConfigError, PermanentError, StokerError
+from contracts.backends import ACME, UMBRELLA, refused
+from contracts.knowledge import HOUR, NOW
+from contracts.listing_sequences import LEVER, listing, source
+from stoker.base.errors import ConfigError
 from stoker.base.types import EnrichedJob, Job, JobId
-from stoker.discovery.enrichment import enrich_job
 from stoker.discovery.model import Listing, Validators
-from stoker.discovery.sources import SourceRecord, SourceState
-
-NOW = datetime(2026, 11, 16, 1, 30, tzinfo=UTC)
-HOUR = timedelta(hours=1)
-LEVER = "lever:acme"
-
-
-def listing(nth=1, *, title="Senior Python Engineer", **more):
-    job = Job.create(source="lever", url=f"https://a.test/{nth}", title=title, **more)
-    return Listing(job=job, enriched=enrich_job(job))
-
-
-def source(name=LEVER, **more):
-    return SourceRecord(**{"name": name, "state": SourceState.READ, "tried_at": NOW, **more})
+from stoker.discovery.sources import SourceState
 
 
 def in_id_order(*listings):
     return sorted(listings, key=lambda each: each.job.id)
-
-
-async def refused(verb, kind=PermanentError):
-    with pytest.raises(kind) as caught:
-        await verb
-    assert "\n" not in str(caught.value)
 
 
 async def test_sources_come_back_as_they_were_by_name(store):
@@ -169,58 +148,3 @@ async def test_many_at_once_lose_nothing(store):
     )
     assert len(await store.listings.list_listings(LEVER, since=NOW)) == 40
     assert sum(new) >= 40
-
-
-TEXTS = ["", "plain", "ünï – 日本語 🙂", "a\0b", "half \ud800"]
-
-
-def verbs(rng):
-    """Return one random verb on a store, the same for the same chance."""
-    at, name = NOW + rng.randint(-3, 3) * HOUR, rng.choice([LEVER, "file:a.csv", "", "\0"])
-    listings = [
-        replace(
-            listing(rng.randint(0, 9), company=rng.choice(TEXTS)),
-            is_duplicate=rng.random() < 0.5,
-        )
-        for _ in range(rng.randint(0, 4))
-    ]
-    later, limit = at + rng.randint(0, 3) * HOUR, rng.randint(0, 4)
-    seen = source(name, tried_at=at, reason=rng.choice(TEXTS), listed=rng.randint(0, 9))
-    return rng.choice(
-        [
-            lambda store: store.save_source(seen),
-            lambda store: store.save_listings(name, listings, at=at),
-            lambda store: store.save_listings(name, listings, at=later),
-            lambda store: store.list_listings(name, since=at, limit=limit),
-            lambda store: store.count_listings(name, since=at, before=later),
-            lambda store: store.delete_listings(before=at, limit=limit),
-        ]
-    )
-
-
-async def outcome(verb, store):
-    try:
-        return await verb(store.listings)
-    except StokerError as error:
-        return type(error)
-
-
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "model"])
-async def test_every_store_does_what_the_memory_store_does(backend, tmp_path):
-    async with (
-        BACKENDS[backend](tmp_path) as subject,
-        BACKENDS["model"](tmp_path) as model,
-    ):
-        for seed in range(6):
-            rng = random.Random(seed)
-            tenant = rng.choice([ACME, UMBRELLA])
-            for step in range(40):
-                verb = verbs(rng)
-                expected = await outcome(verb, model.tenant(tenant))
-                assert await outcome(verb, subject.tenant(tenant)) == expected, (seed, step)
-            for store in (subject.tenant(tenant), model.tenant(tenant)):
-                assert isinstance(await store.listings.list_sources(), list)
-            assert (
-                await subject.tenant(tenant).listings.list_sources()
-                == await model.tenant(tenant).listings.list_sources()
-            )

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, time, timedelta, timezone
 
 import pytest
 
-from contracts.backends import ACME, UMBRELLA
-from stoker.base.errors import ConfigError, ConflictError, PermanentError
+from contracts.backends import ACME, UMBRELLA, refused
+from stoker.base.errors import ConfigError, ConflictError
 from stoker.budgets.caps import MAX_AMOUNT, Cap, CapChange, Scope
 from stoker.budgets.charges import Refusal, SpendRequest, Totals
 from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
@@ -55,12 +55,6 @@ async def used(store, cap=DAILY):
 
 async def kinds(store):
     return [entry.kind for entry in await store.ledger.list_entries()]
-
-
-async def refused(kind, verb):
-    with pytest.raises(kind) as caught:
-        await verb
-    assert "\n" not in str(caught.value)
 
 
 async def test_a_promise_counts_as_reserved_until_it_is_settled(store):
@@ -151,7 +145,7 @@ async def test_tenants_share_a_shared_cap_and_nothing_else(backend):
 async def test_the_same_key_is_the_same_answer_and_with_other_inputs_a_conflict(store):
     first = await reserve(store, "k", 60)
     assert await reserve(store, "k", 60, owner="another") == first
-    await refused(ConflictError, reserve(store, "k", 61))
+    await refused(reserve(store, "k", 61), ConflictError)
     settled = await store.money.settle("k", {"credits": 60}, now=LATER)
     assert await reserve(store, "k", 60) == settled
     await store.money.stop("", reason="over", now=LATER)
@@ -188,24 +182,24 @@ async def test_a_real_cost_above_the_promise_is_written_as_it_was_and_the_next_o
 
 
 async def test_settling_twice_is_once_and_otherwise_a_conflict(store):
-    await refused(ConflictError, store.money.settle("k", {}, now=NOW))
+    await refused(store.money.settle("k", {}, now=NOW), ConflictError)
     await reserve(store, "k", 10)
     first = await store.money.settle("k", {"credits": 3}, now=LATER)
     again = await store.money.settle("k", {"credits": 3}, now=LATER + timedelta(hours=1))
     assert again == first
-    await refused(ConflictError, store.money.settle("k", {"credits": 4}, now=LATER))
-    await refused(ConflictError, store.money.release("k", reason="", now=LATER))
-    await refused(ConflictError, store.money.mark_uncertain("k", reason="", now=LATER))
-    await refused(ConflictError, store.money.mark_sent("k", now=LATER))
+    await refused(store.money.settle("k", {"credits": 4}, now=LATER), ConflictError)
+    await refused(store.money.release("k", reason="", now=LATER), ConflictError)
+    await refused(store.money.mark_uncertain("k", reason="", now=LATER), ConflictError)
+    await refused(store.money.mark_sent("k", now=LATER), ConflictError)
     assert await used(store) == Totals(settled=3)
     assert await kinds(store) == ["RESERVED", "SETTLED"]
 
 
 async def test_a_unit_that_was_never_promised_cannot_be_settled(store):
     await reserve(store, "k", 10)
-    await refused(ConflictError, store.money.settle("k", {"tokens": 3}, now=LATER))
-    await refused(ConfigError, store.money.settle("k", {"credits": -1}, now=LATER))
-    await refused(ConfigError, store.money.settle("k", {"credits": MAX_AMOUNT + 1}, now=LATER))
+    await refused(store.money.settle("k", {"tokens": 3}, now=LATER), ConflictError)
+    await refused(store.money.settle("k", {"credits": -1}, now=LATER), ConfigError)
+    await refused(store.money.settle("k", {"credits": MAX_AMOUNT + 1}, now=LATER), ConfigError)
     assert await used(store) == Totals(reserved=10)
 
 
@@ -343,8 +337,8 @@ async def test_a_cost_that_becomes_known_after_its_promise_was_given_back_is_cou
     # Twice is once; another cost, or taking it back, is a conflict.
     again = await store.money.settle("k", {"credits": 50}, now=LATER + timedelta(hours=1))
     assert again == late
-    await refused(ConflictError, store.money.settle("k", {"credits": 51}, now=LATER))
-    await refused(ConflictError, store.money.release("k", reason="", now=LATER))
+    await refused(store.money.settle("k", {"credits": 51}, now=LATER), ConflictError)
+    await refused(store.money.release("k", reason="", now=LATER), ConflictError)
     assert await used(store) == Totals(settled=50, reserved=70)
     verdict = await verify_ledger(store)
     assert (verdict.problems, await shared_problems(backend, verdict)) == ((), [])
@@ -517,15 +511,15 @@ async def test_a_cap_that_was_added_binds_callers_who_do_not_know_of_it(backend)
 
 async def test_a_tenant_cannot_change_a_shared_cap(store):
     change = CapChange(cap=EVERYBODY.id, limit=10**9)
-    await refused(ConfigError, store.money.change_cap(change, now=NOW))
+    await refused(store.money.change_cap(change, now=NOW), ConfigError)
     assert await store.money.list_cap_changes() == {}
     assert await kinds(store) == []
 
 
 async def test_a_unit_nobody_has_capped_cannot_be_spent(store):
     tokens = replace(DAILY, unit="tokens")
-    await refused(ConfigError, reserve(store, "k", caps=[tokens]))
-    await refused(ConfigError, reserve(store, "k", caps=[]))
+    await refused(reserve(store, "k", caps=[tokens]), ConfigError)
+    await refused(reserve(store, "k", caps=[]), ConfigError)
     assert await kinds(store) == []
 
 
@@ -566,7 +560,7 @@ async def test_stopping_twice_is_once_and_so_is_resuming(store):
     assert await store.money.resume("lusha", now=LATER)
     assert not await store.money.resume("lusha", now=LATER)
     assert await kinds(store) == ["STOPPED", "RESUMED"]
-    await refused(ConfigError, store.money.stop("No such!", reason="", now=NOW))
+    await refused(store.money.stop("No such!", reason="", now=NOW), ConfigError)
 
 
 async def test_a_clock_that_went_back_over_midnight_does_not_reopen_yesterday(store):
@@ -623,7 +617,7 @@ async def test_a_budget_starts_anew_with_each_window_and_each_run(store):
     await reserve(store, "a", 10, caps=caps, run="one")
     assert isinstance(await reserve(store, "b", 1, caps=caps, run="one"), Refusal)
     await reserve(store, "b", 10, caps=caps, run="two")
-    await refused(ConfigError, reserve(store, "c", 10, caps=caps))
+    await refused(reserve(store, "c", 10, caps=caps), ConfigError)
     await reserve(store, "d", 100)
     await reserve(store, "e", 100, now=NOW + timedelta(days=1))
     assert len(await store.money.list_usage()) == 4
@@ -631,23 +625,20 @@ async def test_a_budget_starts_anew_with_each_window_and_each_run(store):
 
 @pytest.mark.parametrize("text", ["a\0b", "half \ud800"], ids=["NUL", "half a pair"])
 async def test_text_that_cannot_be_kept_is_refused_whole(store, text):
-    await refused(PermanentError, reserve(store, "k", owner=text))
+    await refused(reserve(store, "k", owner=text))
     await reserve(store, "k")
-    await refused(PermanentError, store.money.release("k", reason=text, now=NOW))
-    await refused(PermanentError, store.money.mark_uncertain("k", reason=text, now=NOW))
-    await refused(PermanentError, store.money.stop("", reason=text, now=NOW))
-    await refused(PermanentError, store.money.find_reservation(text))
-    await refused(
-        PermanentError,
-        store.money.list_reservations(phases=list(ReservationStatus), after=text),
-    )
+    await refused(store.money.release("k", reason=text, now=NOW))
+    await refused(store.money.mark_uncertain("k", reason=text, now=NOW))
+    await refused(store.money.stop("", reason=text, now=NOW))
+    await refused(store.money.find_reservation(text))
+    await refused(store.money.list_reservations(phases=list(ReservationStatus), after=text))
     assert await kinds(store) == ["RESERVED"]
 
 
 async def test_a_name_too_long_to_be_found_by_is_refused(store):
-    await refused(PermanentError, reserve(store, "k", run="x" * 501))
-    await refused(PermanentError, reserve(store, "k", owner="x" * 501))
-    await refused(ConfigError, reserve(store, "k", owner=""))
+    await refused(reserve(store, "k", run="x" * 501))
+    await refused(reserve(store, "k", owner="x" * 501))
+    await refused(reserve(store, "k", owner=""), ConfigError)
     hold = await reserve(store, "ü" * 500, run="ü" * 500, owner="ü" * 500)
     assert await store.money.find_reservation("ü" * 500) == hold
 
@@ -655,12 +646,12 @@ async def test_a_name_too_long_to_be_found_by_is_refused(store):
 async def test_a_moment_without_a_zone_is_refused(store):
     naive = NOW.replace(tzinfo=None)
 
-    await refused(ConfigError, reserve(store, "k", now=naive))
+    await refused(reserve(store, "k", now=naive), ConfigError)
     await reserve(store, "k")
-    await refused(ConfigError, store.money.settle("k", {}, now=naive))
-    await refused(ConfigError, store.money.expire_reservations(now=naive))
-    await refused(ConfigError, store.money.renew_leases("me", until=naive, now=NOW))
-    await refused(ConfigError, store.money.renew_leases("me", until=NOW, now=naive))
+    await refused(store.money.settle("k", {}, now=naive), ConfigError)
+    await refused(store.money.expire_reservations(now=naive), ConfigError)
+    await refused(store.money.renew_leases("me", until=naive, now=NOW), ConfigError)
+    await refused(store.money.renew_leases("me", until=NOW, now=naive), ConfigError)
     assert await kinds(store) == ["RESERVED"]
 
 

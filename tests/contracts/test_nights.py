@@ -18,18 +18,12 @@ from contracts.accounts import (
     taken,
     unit,
 )
-from contracts.backends import ACME, UMBRELLA
-from contracts.knowledge import HOUR, NOW, POISON
-from stoker.base.errors import ConfigError, ConflictError, PermanentError, StokerError
+from contracts.backends import ACME, UMBRELLA, refused
+from contracts.knowledge import HOUR, NOW
+from stoker.base.errors import ConfigError, ConflictError
 from stoker.base.types import Depth
 from stoker.crm.upsert import UNDONE_PREFIX
 from stoker.enrichment.model import END_STATES, WorkState
-
-
-async def refused(verb, kind=PermanentError):
-    with pytest.raises(kind) as caught:
-        await verb
-    assert "\n" not in str(caught.value)
 
 
 def held(one, owner="w1", until=UNTIL):
@@ -389,45 +383,3 @@ async def test_units_and_rows_of_any_zone_come_back_in_utc(store):
     await store.nights.save_sent_rows([sent(at=there)])
     [row] = await store.nights.list_sent_rows(RUN)
     assert (row.at, row.at.tzinfo) == (NOW, NOW.tzinfo)
-
-
-POISONED = {
-    "unit.company": lambda bad: unit(company=bad),
-    "unit.owner": lambda bad: unit(owner=bad),
-    "unit.because": lambda bad: unit(reason=bad),
-    "unit.reasons": lambda bad: unit(reasons=("a", bad)),
-    "unit.cost": lambda bad: unit(cost={bad: 1}),
-    "unit.saved": lambda bad: unit(saved={bad: 1}),
-    "unit.seconds": lambda bad: unit(seconds={bad: 1.5}),
-    "sent.external_id": sent,
-    "sent.model": lambda bad: sent(model=bad),
-    "sent.digest": lambda bad: sent(digest=bad),
-    "sent.values": lambda bad: sent(values={bad: [bad]}),
-    "sent.before": lambda bad: sent(before={"a": {bad: bad}}),
-    "sent.run": lambda bad: sent(run=bad),
-}
-
-
-@pytest.mark.parametrize("what", POISONED)
-async def test_poison_is_kept_letter_for_letter_or_refused(store, what, record_property):
-    async def kept(store, made, n):
-        if what.startswith("unit"):
-            await store.nights.insert_items(f"{n}", [made])
-            return await store.nights.list_items(f"{n}") == [made]
-        await store.nights.save_sent_rows([replace(made, at=NOW + n * HOUR)])
-        found = await store.nights.find_sent_rows([made.external_id])
-        return replace(found[made.external_id], at=NOW, before={}) == replace(made, before={})
-
-    async def scenario(store):
-        bad = []
-        for n, poison in enumerate(POISON.values()):
-            try:
-                assert await kept(store, POISONED[what](poison), n)
-            except StokerError as error:
-                assert isinstance(error, PermanentError)  # noqa: PT017 – either is fine, not a third
-                bad.append(poison)
-        return bad
-
-    bad = await scenario(store)
-    assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
-    record_property("fault", f"poison in {what}: n={len(POISON)}, {len(bad)} refused")

@@ -6,9 +6,9 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from contracts.backends import ACME
-from contracts.knowledge import HOUR, MICRO, NOW, PARTS, POISON, entity, load, reject
-from stoker.base.errors import ConfigError, ConflictError, PermanentError
+from contracts.backends import ACME, refused
+from contracts.knowledge import HOUR, MICRO, NOW, PARTS, entity, load, reject
+from stoker.base.errors import ConfigError, ConflictError
 from stoker.registry.model import IndustryCode, LoadCount
 
 FIRST, SECOND, THIRD = "2026-01-31", "2026-02-28", "2026-03-31"
@@ -17,12 +17,6 @@ FIRST, SECOND, THIRD = "2026-01-31", "2026-02-28", "2026-03-31"
 @pytest.fixture
 def registry(backend):
     return backend.registry()
-
-
-async def refused(verb, kind=PermanentError):
-    with pytest.raises(kind) as caught:
-        await verb
-    assert "\n" not in str(caught.value)
 
 
 async def read(registry, one, *rows, now=NOW):
@@ -359,39 +353,3 @@ async def test_moments_of_any_zone_come_back_in_utc(registry):
     [changed] = await registry.list_changed_entities(since=there - MICRO)
     for moment in (ended.began_at, ended.ended_at, changed.changed_at):
         assert (moment, moment.tzinfo) == (NOW, NOW.tzinfo)
-
-
-def in_raw(poison):
-    return {"raw": {"entity_name": poison}}
-
-
-def in_a_former_name(poison):
-    return {"former_names": ("a", poison)}
-
-
-FIELDS = {
-    name: (lambda poison, name=name: {name: poison})
-    for name in (
-        "uen", "name", "kind", "company_type", "status", "ssic", "ssic_secondary", "activity",
-        "street", "postal_code", "digest",
-    )
-} | {"raw": in_raw, "former_names": in_a_former_name}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FIELDS)
-async def test_poison_is_kept_letter_for_letter_or_refused(registry, name, record_property):
-    bad = []
-    await registry.begin_load(load())
-    for n, poison in enumerate(POISON.values()):
-        given = replace(entity(f"T{n}"), **FIELDS[name](poison))
-        try:
-            await registry.load_entities(load(), [given], now=NOW)
-        except PermanentError:
-            bad.append(poison)
-            continue
-        found = await registry.find_entity(given.uen)
-        assert replace(found, changed_at=None) == given
-    assert len(await registry.list_changed_entities()) == len(POISON) - len(bad)
-
-    assert {POISON["nul"], POISON["lone surrogate"], POISON["two megabytes"]} <= set(bad)
-    record_property("fault", f"poison in entity.{name}: n={len(POISON)}, {len(bad)} refused")

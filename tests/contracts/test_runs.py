@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from contracts.backends import ACME, UMBRELLA
-from stoker.base.errors import ConfigError, ConflictError, PermanentError
+from contracts.backends import ACME, BACKENDS, UMBRELLA, refused
+from stoker.base.errors import ConfigError, ConflictError
 from stoker.base.types import MAX_TEXT_LENGTH, EnrichedJob, Job, JobScore
 from stoker.runs.model import Manifest, Run, RunKey, RunState, StepTiming
 
@@ -15,6 +15,9 @@ AT = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 KEY = RunKey(AT, 7)
 RUN = Run(key=KEY, kind="discover")
 UNSTORABLE = ["a\0b", "half a pair \ud800", "x" * (MAX_TEXT_LENGTH + 1)]
+
+# Runs are files in the JSON backend, not rows.
+pytestmark = pytest.mark.parametrize("backend", BACKENDS, indirect=True)
 
 
 def later(**by):
@@ -34,12 +37,6 @@ def enriched(of, **fields):
 
 def score(of, value=0.5):
     return JobScore(job=of.id, score=value, bucket="moderate")
-
-
-async def refused(kind, verb):
-    with pytest.raises(kind) as caught:
-        await verb
-    assert "\n" not in str(caught.value)
 
 
 async def everything(runs, at=AT):
@@ -87,12 +84,12 @@ async def test_a_run_is_found_by_its_moment_in_any_zone(store):
 
 async def test_a_timestamp_names_one_run(store):
     await store.runs.insert_run(RUN)
-    await refused(ConflictError, store.runs.insert_run(replace(RUN, kind="upkeep")))
+    await refused(store.runs.insert_run(replace(RUN, kind="upkeep")), ConflictError)
     assert await store.runs.list_runs() == [RUN]
 
 
 async def test_a_run_that_has_ended_cannot_start(store):
-    await refused(ConflictError, store.runs.insert_run(RUN.end(RunState.DONE, at=AT)))
+    await refused(store.runs.insert_run(RUN.end(RunState.DONE, at=AT)), ConflictError)
     assert await store.runs.list_runs() == []
 
 
@@ -108,7 +105,7 @@ async def test_the_first_end_of_a_run_stands(store):
 
     await store.runs.insert_run(RUN)
     await store.runs.finish_run(done)
-    await refused(ConflictError, store.runs.finish_run(RUN.end(RunState.FAILED, at=AT)))
+    await refused(store.runs.finish_run(RUN.end(RunState.FAILED, at=AT)), ConflictError)
     assert await store.runs.find_run(AT) == done
 
 
@@ -124,7 +121,7 @@ async def test_the_first_end_of_a_run_stands(store):
 )
 async def test_only_a_run_of_the_same_epoch_is_ended(store, end):
     await store.runs.insert_run(RUN)
-    await refused(ConflictError, store.runs.finish_run(end))
+    await refused(store.runs.finish_run(end), ConflictError)
     assert await store.runs.list_runs() == [RUN]
 
 
@@ -182,10 +179,10 @@ async def test_a_key_that_does_not_fit_opens_nothing(store, key):
     await store.runs.insert_run(RUN)
     await store.runs.insert_jobs(KEY, [A])
     before = await everything(store.runs)
-    await refused(ConflictError, store.runs.insert_jobs(key, [B]))
-    await refused(ConflictError, store.runs.insert_enriched(key, [enriched(A)]))
-    await refused(ConflictError, store.runs.insert_scores(key, [score(A)]))
-    await refused(ConflictError, store.runs.insert_jobs(key, []))
+    await refused(store.runs.insert_jobs(key, [B]), ConflictError)
+    await refused(store.runs.insert_enriched(key, [enriched(A)]), ConflictError)
+    await refused(store.runs.insert_scores(key, [score(A)]), ConflictError)
+    await refused(store.runs.insert_jobs(key, []), ConflictError)
     assert await everything(store.runs) == before
 
 
@@ -194,9 +191,9 @@ async def test_nothing_is_added_to_a_run_that_has_ended(store):
     await store.runs.insert_jobs(KEY, [A])
     await store.runs.finish_run(RUN.end(RunState.FAILED, at=later(hours=1)))
     before = await everything(store.runs)
-    await refused(ConflictError, store.runs.insert_jobs(KEY, [B]))
-    await refused(ConflictError, store.runs.insert_enriched(KEY, [enriched(A)]))
-    await refused(ConflictError, store.runs.insert_scores(KEY, [score(A)]))
+    await refused(store.runs.insert_jobs(KEY, [B]), ConflictError)
+    await refused(store.runs.insert_enriched(KEY, [enriched(A)]), ConflictError)
+    await refused(store.runs.insert_scores(KEY, [score(A)]), ConflictError)
     assert await everything(store.runs) == before
 
 
@@ -209,8 +206,8 @@ async def test_what_speaks_of_a_posting_the_run_does_not_have_is_refused_whole(s
     await store.runs.insert_jobs(elsewhere.key, [B])
     before = await everything(store.runs)
     both = [A, B]
-    await refused(PermanentError, store.runs.insert_enriched(KEY, [enriched(x) for x in both]))
-    await refused(PermanentError, store.runs.insert_scores(KEY, [score(x) for x in both]))
+    await refused(store.runs.insert_enriched(KEY, [enriched(x) for x in both]))
+    await refused(store.runs.insert_scores(KEY, [score(x) for x in both]))
     assert await everything(store.runs) == before
 
 
@@ -221,7 +218,7 @@ async def test_many_at_once_are_kept_and_checked_to_the_last(store):
     await store.runs.insert_run(RUN)
     assert await store.runs.insert_jobs(KEY, jobs) == 1201
     late = [enriched(x) for x in [*jobs, stranger]]
-    await refused(PermanentError, store.runs.insert_enriched(KEY, late))
+    await refused(store.runs.insert_enriched(KEY, late))
     assert await store.runs.insert_enriched(KEY, late[:-1]) == 1201
     assert len(await store.runs.list_enriched(AT, limit=5000)) == 1201
 
@@ -280,45 +277,45 @@ async def test_text_that_cannot_be_kept_is_refused_whole(store, text):
     named = replace(A, id=text)
 
     runs = store.runs
-    await refused(PermanentError, runs.insert_run(replace(RUN, kind=text)))
-    await refused(PermanentError, runs.insert_run(replace(RUN, reason=text)))
+    await refused(runs.insert_run(replace(RUN, kind=text)))
+    await refused(runs.insert_run(replace(RUN, reason=text)))
     odd = Manifest(config={"note": [text]})
-    await refused(PermanentError, runs.insert_run(replace(RUN, manifest=odd)))
+    await refused(runs.insert_run(replace(RUN, manifest=odd)))
     await runs.insert_run(RUN)
-    await refused(PermanentError, runs.insert_jobs(KEY, [B, bad]))
-    await refused(PermanentError, runs.insert_jobs(KEY, [named, B]))
+    await refused(runs.insert_jobs(KEY, [B, bad]))
+    await refused(runs.insert_jobs(KEY, [named, B]))
     await runs.insert_jobs(KEY, [A])
     before = await everything(runs)
-    await refused(PermanentError, runs.insert_enriched(KEY, [enriched(A), enriched(bad)]))
-    await refused(PermanentError, runs.insert_enriched(KEY, [enriched(A, stack=(text,))]))
-    await refused(PermanentError, runs.insert_scores(KEY, [replace(score(A), bucket=text)]))
-    await refused(PermanentError, runs.insert_scores(KEY, [score(named)]))
-    await refused(PermanentError, runs.finish_run(RUN.end(RunState.DONE, at=AT, reason=text)))
+    await refused(runs.insert_enriched(KEY, [enriched(A), enriched(bad)]))
+    await refused(runs.insert_enriched(KEY, [enriched(A, stack=(text,))]))
+    await refused(runs.insert_scores(KEY, [replace(score(A), bucket=text)]))
+    await refused(runs.insert_scores(KEY, [score(named)]))
+    await refused(runs.finish_run(RUN.end(RunState.DONE, at=AT, reason=text)))
     assert await everything(runs) == before
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 async def test_json_that_is_none_is_refused(store, number):
     odd = Manifest(config={"weight": number})
-    await refused(PermanentError, store.runs.insert_run(replace(RUN, manifest=odd)))
+    await refused(store.runs.insert_run(replace(RUN, manifest=odd)))
     await store.runs.insert_run(RUN)
     await store.runs.insert_jobs(KEY, [A])
     bad = replace(score(A), components={"role_fit": number})
-    await refused(PermanentError, store.runs.insert_scores(KEY, [bad]))
+    await refused(store.runs.insert_scores(KEY, [bad]))
     assert await everything(store.runs) == ([RUN], [A], [], [])
 
 
 async def test_a_moment_without_a_zone_is_refused(store):
     naive = AT.replace(tzinfo=None)
 
-    await refused(ConfigError, store.runs.insert_run(replace(RUN, instant=naive)))
+    await refused(store.runs.insert_run(replace(RUN, instant=naive)), ConfigError)
     await store.runs.insert_run(RUN)
-    await refused(ConfigError, store.runs.find_run(naive))
-    await refused(ConfigError, store.runs.list_jobs(naive))
-    await refused(ConfigError, store.runs.delete_runs([naive]))
-    await refused(ConfigError, store.runs.measure_runs([AT, naive]))
+    await refused(store.runs.find_run(naive), ConfigError)
+    await refused(store.runs.list_jobs(naive), ConfigError)
+    await refused(store.runs.delete_runs([naive]), ConfigError)
+    await refused(store.runs.measure_runs([AT, naive]), ConfigError)
     ended = replace(RUN, state=RunState.DONE, ended_at=naive)
-    await refused(ConfigError, store.runs.finish_run(ended))
+    await refused(store.runs.finish_run(ended), ConfigError)
     assert await store.runs.list_runs() == [RUN]
 
 
@@ -327,11 +324,11 @@ async def test_one_tenant_cannot_see_or_touch_what_another_has(backend):
     await acme.insert_run(RUN)
     await acme.insert_jobs(KEY, [A])
     assert await everything(umbrella) == ([], [], [], [])
-    await refused(ConflictError, umbrella.insert_jobs(KEY, [B]))
-    await refused(ConflictError, umbrella.finish_run(RUN.end(RunState.DONE, at=AT)))
+    await refused(umbrella.insert_jobs(KEY, [B]), ConflictError)
+    await refused(umbrella.finish_run(RUN.end(RunState.DONE, at=AT)), ConflictError)
     theirs = replace(RUN, kind="upkeep")
     await umbrella.insert_run(theirs)
-    await refused(PermanentError, umbrella.insert_scores(KEY, [score(A)]))
+    await refused(umbrella.insert_scores(KEY, [score(A)]))
     await umbrella.finish_run(theirs.end(RunState.DONE, at=AT))
     assert (await umbrella.delete_runs([AT])).rows == 1
     assert await everything(acme) == ([RUN], [A], [], [])

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from contracts.backends import ACME, BACKENDS, UMBRELLA
+from contracts.backends import ACME, BACKENDS, UMBRELLA, refused
 from contracts.touching import (
     COUNTERS,
     DAY,
@@ -23,7 +23,7 @@ from contracts.touching import (
     touch,
     url,
 )
-from stoker.base.errors import ConfigError, PermanentError
+from stoker.base.errors import ConfigError
 from stoker.touches.model import (
     PlanBasis,
     ProfileCounts,
@@ -56,12 +56,6 @@ def backend(request, tmp_path, runner):
     opening = BACKENDS[request.param](tmp_path)
     yield runner.run(opening.__aenter__())
     runner.run(opening.__aexit__(None, None, None))
-
-
-async def refused(verb, kind=PermanentError):
-    with pytest.raises(kind) as caught:
-        await verb
-    assert "\n" not in str(caught.value)
 
 
 def with_touch(of, number, **changes):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -53,12 +52,6 @@ def small_disks() -> None:
     """Asks for leave to mount disks in memory."""
     if reason := why_no_memory_disk():
         pytest.skip(reason)
-
-
-@pytest.fixture
-def rng(request: pytest.FixtureRequest) -> random.Random:
-    """Chance that is the same for one test every time, so that what broke can break again."""
-    return random.Random(request.node.nodeid)
 
 
 @pytest.fixture

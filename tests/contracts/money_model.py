@@ -1,21 +1,19 @@
-"""Money in dictionaries: the model the other money stores are held to.
+"""Money in dictionaries: the model that every store of money is compared with.
 
-Each verb is plain code without a wait in it, so on one event loop it is atomic as it stands. What
-may be spent is decided in the core; this file only remembers.
+A verb has no await in it, so on one event loop it is atomic. What may be spent is decided by the
+product's pure functions; the model only remembers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol
 
-from model.shared import MemorySharedStore, SpendingState
 from stoker.base.errors import ConflictError
 from stoker.base.types import TenantId, to_utc
 from stoker.budgets import reservations as phases_of
-from stoker.budgets.caps import Cap, CapChange
+from stoker.budgets.caps import Cap, CapChange, merge_changes
 from stoker.budgets.charges import (
     BudgetState,
     Refusal,
@@ -44,20 +42,127 @@ from stoker.budgets.reservations import (
 from stoker.budgets.schema import validate_change, validate_request, validate_stop
 from stoker.budgets.windows import ResetRule
 from stoker.db.codec import validate_name, validate_owner, validate_text
-from stoker.ledger.chain import LedgerEntry, NewEntry
+from stoker.ledger import chain as ledger
+from stoker.ledger.chain import LedgerEntry, NewEntry, validate_new_entry
+from stoker.rate_limits import rate_limit as limits
+from stoker.rate_limits.rate_limit import Rate, RateDecision
 
 
-class _SyncLedger(Protocol):
-    def add(self, notes: Sequence[NewEntry]) -> list[LedgerEntry]: ...
+class ModelLedger:
+    """The verbs of `LedgerStore`, in a list."""
+
+    def __init__(self) -> None:
+        self._entries: list[LedgerEntry] = []
+
+    async def list_entries(self, *, after: int = 0, limit: int = 1000) -> list[LedgerEntry]:
+        return [entry for entry in self._entries if entry.seq > after][:limit]
 
     @property
-    def latest_at(self) -> datetime | None: ...
+    def latest_at(self) -> datetime | None:
+        return self._entries[-1].at if self._entries else None
+
+    def add(self, entries: Sequence[NewEntry]) -> None:
+        new = [validate_new_entry(entry) for entry in entries]
+        last = self._entries[-1] if self._entries else None
+        self._entries += ledger.chain_entries(new, after=last)
 
 
-class MemoryBudgetStore:
-    """A `MoneyStore` in this process."""
+@dataclass(kw_only=True)
+class SpendingState:
+    """What both kinds of money store remember: totals by cap and window, changes, stops."""
 
-    def __init__(self, tenant: TenantId, book: _SyncLedger, shared: MemorySharedStore) -> None:
+    totals: dict[tuple[str, str], Totals] = field(default_factory=dict)
+    changes: dict[str, CapChange] = field(default_factory=dict)
+    stops: dict[str, Stop] = field(default_factory=dict)
+
+    def merge_change(self, change: CapChange) -> None:
+        """Merge a change of a cap into the earlier ones."""
+        self.changes[change.cap] = merge_changes(self.changes.get(change.cap), change)
+
+    def list_usage(self) -> list[CapUsage]:
+        """Return the totals, sorted."""
+        return [
+            CapUsage(cap=cap, window=window, used=used)
+            for (cap, window), used in sorted(self.totals.items(), key=lambda item: item[0])
+        ]
+
+
+class ModelShared:
+    """The verbs of `SharedStore`."""
+
+    def __init__(self, book: ModelLedger) -> None:
+        self.ledger = book
+        self.state = SpendingState()
+        self._next_at: dict[str, datetime] = {}
+        self._slots: dict[str, dict[str, datetime]] = {}
+
+    async def acquire_call(self, key: str, rate: Rate, *, now: datetime) -> RateDecision:
+        key, now = validate_name(key, what="a rate's key"), to_utc(now)
+        turn = limits.check_rate(rate, self._next_at.get(key), now=now)
+        self._next_at[key] = turn.next_at
+        return turn
+
+    async def delay_until(self, key: str, *, until: datetime) -> None:
+        key = validate_name(key, what="a rate's key")
+        self._next_at[key] = limits.postpone_next_at(self._next_at.get(key), until=to_utc(until))
+
+    async def find_next_at(self, key: str) -> datetime | None:
+        return self._next_at.get(validate_name(key, what="a rate's key"))
+
+    async def acquire_slot(
+        self, name: str, *, places: int, owner: str, until: datetime, now: datetime
+    ) -> bool:
+        name, owner = validate_name(name, what="a slot's name"), validate_owner(owner)
+        until, now = to_utc(until), to_utc(now)
+        taken = {other: end for other, end in self._slots.get(name, {}).items() if end > now}
+        # An owner keeps its slot also when there are now fewer slots than before.
+        if owner not in taken and len(taken) >= places:
+            return False
+        self._slots[name] = taken | {owner: max(until, taken.get(owner, until))}
+        return True
+
+    async def release_slot(self, name: str, *, owner: str) -> None:
+        name, owner = validate_name(name, what="a slot's name"), validate_owner(owner)
+        self._slots.get(name, {}).pop(owner, None)
+
+    async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
+        connector, moment = validate_stop(connector, reason=reason), self._to_ledger_time(now)
+        if connector in self.state.stops:
+            return
+        self.ledger.add([build_stop_entry(connector, reason=reason, now=moment)])
+        self.state.stops[connector] = Stop(
+            tenant=None, connector=connector, since=moment, reason=reason
+        )
+
+    async def resume(self, connector: str, *, now: datetime) -> bool:
+        connector, moment = validate_stop(connector), self._to_ledger_time(now)
+        if self.state.stops.pop(connector, None) is None:
+            return False
+        self.ledger.add([build_resume_entry(connector, now=moment)])
+        return True
+
+    async def list_stops(self) -> list[Stop]:
+        return [self.state.stops[connector] for connector in sorted(self.state.stops)]
+
+    async def change_cap(self, change: CapChange, *, now: datetime) -> None:
+        change = validate_change(change, shared=True)
+        self.ledger.add([build_cap_entry(change, now=self._to_ledger_time(now))])
+        self.state.merge_change(change)
+
+    async def list_cap_changes(self) -> dict[str, CapChange]:
+        return dict(self.state.changes)
+
+    async def list_usage(self) -> list[CapUsage]:
+        return self.state.list_usage()
+
+    def _to_ledger_time(self, now: datetime) -> datetime:
+        return BudgetState(latest=self.ledger.latest_at).to_ledger_time(now)
+
+
+class ModelBudget:
+    """The verbs of `BudgetStore`."""
+
+    def __init__(self, tenant: TenantId, book: ModelLedger, shared: ModelShared) -> None:
         self._tenant = tenant
         self._ledger = book
         self._shared = shared.state
@@ -217,3 +322,28 @@ class MemoryBudgetStore:
             )
         for move in moves:
             self._reservations[move.after.key] = move.after
+
+
+@dataclass(frozen=True)
+class ModelTenant:
+    """One tenant's money and ledger."""
+
+    money: ModelBudget
+    ledger: ModelLedger
+
+
+class MoneyModel:
+    """A backend of money."""
+
+    def __init__(self) -> None:
+        self._shared = ModelShared(ModelLedger())
+        self._tenants: dict[TenantId, ModelTenant] = {}
+
+    def tenant(self, tenant: TenantId) -> ModelTenant:
+        if tenant not in self._tenants:
+            entries = ModelLedger()
+            self._tenants[tenant] = ModelTenant(ModelBudget(tenant, entries, self._shared), entries)
+        return self._tenants[tenant]
+
+    def shared(self) -> ModelShared:
+        return self._shared

@@ -1,0 +1,236 @@
+"""Random sequences of verbs give the same answers and leave the same state in every backend."""
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+
+from contracts.accounts import planned, taken
+from contracts.agreement import Wrapped, find_differences, wrap_store
+from contracts.attending import AT_ONCE, signal
+from contracts.attention_sequences import HeatSequence
+from contracts.backends import ACME, BACKENDS
+from contracts.knowledge_sequences import KnowledgeSequence
+from contracts.listing_sequences import ListingSequence
+from contracts.money_sequences import MoneySequence
+from contracts.night_sequences import NightSequence
+from contracts.sequences import RunSequence
+from contracts.touch_sequences import TouchSequence, open_state_file
+from stoker.budgets.charges import Refusal
+from stoker.enrichment.model import WorkState
+from stoker.heat.heat import compute_heat
+from stoker.touches.model import Profile
+
+OPENERS = BACKENDS | {"file": open_state_file}
+# What is compared with the reference: how many sequences, and steps in each. Runs are files in the
+# JSON backend and touches can be one; everything else of theirs is in SQLite.
+PLANS = [
+    (RunSequence, "postgres", 18, 60),
+    (RunSequence, "json", 30, 60),
+    (HeatSequence, "postgres", 6, 80),
+    (KnowledgeSequence, "postgres", 6, 120),
+    (NightSequence, "postgres", 8, 120),
+    (ListingSequence, "postgres", 4, 60),
+    (TouchSequence, "postgres", 6, 80),
+    (TouchSequence, "file", 6, 80),
+    (MoneySequence, "sqlite", 30, 60),
+    (MoneySequence, "postgres", 30, 60),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "sequences", "steps"), PLANS)
+async def test_random_sequences_leave_no_difference(
+    kind, name, sequences, steps, tmp_path, record_property
+):
+    first = random.randrange(10**9)
+    counted, differences = await find_differences(
+        kind, OPENERS[name], tmp_path, first=first, sequences=sequences, steps=steps
+    )
+    counts = f"n={sequences} sequences of {steps} from seed {first}, {counted} counted"
+    record_property("fault", f"{kind.__name__} on {name}, {counts}: {len(differences)} differ")
+    assert not differences, differences[0]
+    assert counted > sequences // 4
+
+
+class UnfencedRuns(Wrapped):
+    """Accepts a run's key with another fencing token."""
+
+    async def insert_jobs(self, key, jobs):
+        run = await self._inner.find_run(key.at)
+        if run is not None and run.key.fencing_token != key.fencing_token:
+            key = run.key
+        return await self._inner.insert_jobs(key, jobs)
+
+
+class OverwritingSweep(Wrapped):
+    """Writes swept heats also where they changed after they were read."""
+
+    async def update_heats(self, heats, *, expected):
+        now = {heat.account: heat for heat in await self._inner.list_heats()}
+        still = [heat for heat in heats if heat.account in now]
+        return await self._inner.update_heats(still, expected=[now[heat.account] for heat in still])
+
+
+class RepeatedLookups(Wrapped):
+    """Learns from a lookup again when its key comes twice."""
+
+    async def record_lookups(self, lookups, *, rule):
+        again = [replace(one, key=f"{n} {one.at}") for n, one in enumerate(lookups)]
+        return await self._inner.record_lookups(again, rule=rule)
+
+
+class HastyRegistry(Wrapped):
+    """Takes a release for complete when one of its files was loaded."""
+
+    async def end_load(self, load, *, now):
+        ended = await self._inner.end_load(load, now=now)
+        for one in await self._inner.list_loads(limit=100):
+            if one.release == load.release and one.ended_at is None:
+                await self._inner.end_load(one, now=now)
+        return ended
+
+
+class HourlyRegistry(Wrapped):
+    """Dates changes by the hour, and back when the clock goes back."""
+
+    async def load_entities(self, load, rows, *, now):
+        hour = now.replace(minute=0, second=0, microsecond=0)
+        return await self._inner.load_entities(load, rows, now=hour)
+
+
+def wrap_registry(twin):
+    class WrappedBackend(Wrapped):
+        def registry(self):
+            return twin(self._inner.registry())
+
+    return WrappedBackend
+
+
+class NamingWork(Wrapped):
+    """Replaces a known name where a lookup found none."""
+
+    async def finish_item(self, run, item, record):
+        if record and not record.company.name:
+            record = replace(record, company=replace(record.company, name="unknown"))
+        return await self._inner.finish_item(run, item, record)
+
+
+class TrustingWork(Wrapped):
+    """Lets any worker finish an item, not only its owner."""
+
+    async def finish_item(self, run, item, record):
+        known = {one.company: one for one in await self._inner.list_items(run)}
+        owner = known[item.company].owner if item.company in known else item.owner
+        return await self._inner.finish_item(run, replace(item, owner=owner), record)
+
+
+class EagerTouches(Wrapped):
+    """Counts every attempt."""
+
+    async def record_outcome(self, week, marked, *, counters):
+        news = await self._inner.record_outcome(week, marked, counters=counters)
+        if news and not marked.outcome.is_counted:
+            await self._inner.add_to_counters(counters, 1)
+        return news
+
+
+class ForgetfulTouches(Wrapped):
+    """Loses at an import what was known about a profile."""
+
+    async def save_profiles(self, profiles):
+        known = {each.url for each in await self._inner.list_profiles()}
+        later = [
+            Profile(url=each.url, name=each.name or each.url, status=each.status)
+            for each in profiles
+            if each.url in known
+        ]
+        saved = await self._inner.save_profiles(profiles)
+        await self._inner.save_profiles(later)
+        return saved
+
+
+class LastPlanWins(Wrapped):
+    """Saves a plan over one that another process saved first."""
+
+    async def save_plan(self, plan, *, seen, settled=None):
+        earlier = await self._inner.find_plan(plan.week)
+        latest = earlier.revision if earlier else 0
+        return await self._inner.save_plan(plan, seen=latest, settled=settled)
+
+
+class GenerousBudget(Wrapped):
+    """Grants what does not fit a cap."""
+
+    async def reserve(self, request, *, caps, **terms):
+        answer = await self._inner.reserve(request, caps=caps, **terms)
+        if isinstance(answer, Refusal) and answer.cap:
+            roomy = [replace(cap, limit=10**9) for cap in caps]
+            return await self._inner.reserve(request, caps=roomy, **terms)
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrap", "sequences"),
+    [
+        (RunSequence, wrap_store("runs", UnfencedRuns), 24),
+        (HeatSequence, wrap_store("attention", OverwritingSweep), 2),
+        (HeatSequence, wrap_store("attention", RepeatedLookups), 2),
+        (KnowledgeSequence, wrap_registry(HastyRegistry), 4),
+        (KnowledgeSequence, wrap_registry(HourlyRegistry), 2),
+        (NightSequence, wrap_store("nights", NamingWork), 4),
+        (NightSequence, wrap_store("nights", TrustingWork), 4),
+        (TouchSequence, wrap_store("touches", EagerTouches), 3),
+        (TouchSequence, wrap_store("touches", ForgetfulTouches), 3),
+        (TouchSequence, wrap_store("touches", LastPlanWins), 3),
+        (MoneySequence, wrap_store("money", GenerousBudget), 12),
+    ],
+)
+async def test_a_naive_twin_is_caught(kind, wrap, sequences, tmp_path):
+    _, differences = await find_differences(
+        kind, OPENERS["memory"], tmp_path, first=1, sequences=sequences, steps=80, wrap=wrap
+    )
+    assert differences
+
+
+class ReadThenPut(Wrapped):
+    """The naive twin: it reads an account's heat, and writes the new one in a second step."""
+
+    async def add_signals(self, signals, *, rule, tiers, now):
+        heats = {heat.account: heat for heat in await self._inner.list_heats()}
+        for one in signals:
+            before = heats[one.account]
+            after = compute_heat(before, [one], now=now, rule=rule, tiers=tiers)
+            await self._inner.update_heats([after], expected=[before])
+
+
+@pytest.mark.parametrize("wrap", [Wrapped, ReadThenPut])
+async def test_signals_at_once_are_lost_only_where_reading_and_writing_are_two_steps(
+    tmp_path, wrap
+):
+    async with BACKENDS["sqlite"](tmp_path) as backend:
+        attention = wrap(backend.tenant(ACME).attention)
+        await attention.update_postures({"T1": 0.5}, **AT_ONCE)
+        batches = ([signal(f"s{n}", strength=0.5)] for n in range(8))
+        await asyncio.gather(*(attention.add_signals(some, **AT_ONCE) for some in batches))
+        counted = len((await attention.find_heat("T1")).state.latest)
+    assert counted == 8 if wrap is Wrapped else counted < 8
+
+
+class ReadThenClaim(Wrapped):
+    """The naive twin: it lists free items, and claims them in a second step."""
+
+    async def claim_items(self, run, *, owner, until, now, limit):
+        free = await self._inner.list_items(run, states=[WorkState.WAITING], limit=limit)
+        await asyncio.sleep(0)
+        claimed = await self._inner.claim_items(run, owner=owner, until=until, now=now, limit=limit)
+        return claimed or [replace(one, owner=owner) for one in free]
+
+
+async def test_workers_that_read_before_they_claim_are_caught_claiming_an_item_twice(tmp_path):
+    async with BACKENDS["sqlite"](tmp_path) as backend:
+        nights = ReadThenClaim(backend.tenant(ACME).nights)
+        await planned(nights, 4)
+        claims = await asyncio.gather(*(taken(nights, owner=f"w{n}") for n in range(8)))
+        claimed = [one.company for some in claims for one in some]
+    assert len(claimed) > len(set(claimed))
