@@ -61,9 +61,9 @@ class SqlRunStore:
             raise ConflictError(f"there is already a run {run.name}")
 
     async def finish_run(self, run: Run) -> None:
+        values = RUNS.values(run)
         if run.state is RunState.RUNNING:
             raise ConflictError(f"run {run.name} has not ended")
-        values = RUNS.values(run)
         if not await self._database.write(lambda tx: tx.execute(FINISH_RUN, **values)):
             raise _build_conflict()
 
