@@ -7,7 +7,9 @@ import numpy as np
 
 from pull_cases import NOW, case
 from stoker.budgets.caps import Scope
-from stoker.pulls.columns import NO_CAP
+from stoker.pulls.columns import (
+    NO_CAP,
+)
 from stoker.pulls.flips import (
     MINUTE,
     STEP,

@@ -9,11 +9,19 @@ from night_house import ACME, Days, house
 from stoker.app import open_app
 from stoker.base.types import Depth
 from stoker.budgets.caps import CapChange
-from stoker.pulls.columns import CHOSEN, Decision
+from stoker.pulls.columns import (
+    CHOSEN,
+    Decision,
+)
 from stoker.pulls.explain import explain
 from stoker.pulls.planner import DEEP, NOT, SHALLOW
-from stoker.pulls.replay import iterate_differences, replay_plan
-from stoker.pulls.saved_plans import list_active_constraints, load_plan, to_decisions
+from stoker.pulls.saved_plans import (
+    iterate_differences,
+    list_active_constraints,
+    load_plan,
+    replay_plan,
+    to_decisions,
+)
 from stoker.pulls.service import to_work_items
 
 CALLS = "tenant_connector/tavily/calls/day"

@@ -14,14 +14,16 @@ from stoker.heat.settings import ChangeRateRule, TierRule
 from stoker.pulls.columns import (
     Decision,
     PullLimits,
+    validate_accounts,
+)
+from stoker.pulls.planner import DEEP, SHALLOW, plan_pulls
+from stoker.pulls.settings import Objective, PullRule
+from stoker.pulls.worth import (
     build_accounts,
     compute_account_values,
     compute_posture_factor,
-    validate_accounts,
+    make_offers,
 )
-from stoker.pulls.offers import make_offers
-from stoker.pulls.planner import DEEP, SHALLOW, plan_pulls
-from stoker.pulls.settings import Objective, PullRule
 
 BELIEFS = ChangeRateRule(half_life=timedelta(days=90))
 

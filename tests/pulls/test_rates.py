@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 from exact_penalties import exact_penalty, interval_at_rate
 from pull_cases import NOW, case
 from stoker.base.errors import ConfigError
-from stoker.pulls.columns import Decision
+from stoker.pulls.columns import (
+    Decision,
+)
 from stoker.pulls.rates import (
     TIMES,
     RateProblem,
     build_rate_plan,
     build_spending,
     compute_rate_plan,
+    get_spacing,
     iterate_budget_points,
     to_rate_problem,
 )
 from stoker.pulls.settings import Objective
-from stoker.pulls.worth import get_spacing
 
 HARMONIC, FRESHNESS = Objective.HARMONIC, Objective.FRESHNESS
 both = pytest.mark.parametrize("objective", Objective)

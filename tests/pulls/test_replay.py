@@ -11,19 +11,24 @@ from pull_cases import NOW, TODAY, case
 from stoker.base.errors import ConfigError
 from stoker.enrichment.forecast import VendorNeed
 from stoker.files.columns import encode_columns
-from stoker.pulls.columns import NEVER, Decision
+from stoker.pulls.columns import (
+    NEVER,
+    Decision,
+)
 from stoker.pulls.constraints import Constraint, limit_deep_lookups
 from stoker.pulls.planner import DEEP, NOT, SHALLOW, list_in_order
-from stoker.pulls.replay import (
+from stoker.pulls.saved_plans import (
+    PlanSnapshot,
     WhatIf,
     apply_what_if,
     compute_fresh_share,
     compute_totals,
+    decode_decisions,
     find_gained_and_lost,
     iterate_differences,
     replay_plan,
+    to_decisions,
 )
-from stoker.pulls.saved_plans import PlanSnapshot, decode_decisions, to_decisions
 from stoker.pulls.settings import Policy
 
 seeds = st.integers(0, 2**32 - 1)

@@ -23,17 +23,20 @@ from stoker.files.columns import compute_columns_digest, decode_columns, encode_
 from stoker.heat.model import PlanRecord
 from stoker.heat.settings import TierRule
 from stoker.ledger.chain import NewEntry
-from stoker.pulls.columns import Decision
+from stoker.pulls.columns import (
+    Decision,
+)
 from stoker.pulls.constraints import Constraint
-from stoker.pulls.replay import iterate_differences, replay_plan
 from stoker.pulls.saved_plans import (
     PlanSnapshot,
     count_decisions,
     decode_decisions,
     find_ledger_digest,
+    iterate_differences,
     load_plan,
     parse_inputs,
     parse_rule,
+    replay_plan,
     save_plan,
     to_decisions,
     to_input_columns,

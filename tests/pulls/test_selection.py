@@ -4,8 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.pulls.columns import NO_CAP
-from stoker.pulls.selection import (
+from stoker.pulls.columns import (
+    NO_CAP,
+)
+from stoker.pulls.planner import (
     OfferQueue,
     build_sort_keys,
     fill_cap,

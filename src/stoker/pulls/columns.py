@@ -1,10 +1,7 @@
 """The planner's inputs as columns: accounts, caps, and the rule.
 
 Inconsistent values are rejected. One number in place of a column applies to every account. Times
-are days since 1970, ages are days, costs are whole units. An account's value comes from its tier
-and is adjusted by its posture: without history, at a price of one unit of value per unit of cost,
-an account of average posture is looked up as often and as deep as its tier says. An account of
-which nothing is known, not even the site, gets a deep first lookup.
+are days since 1970, ages are days, costs are whole units.
 """
 
 from __future__ import annotations
@@ -20,12 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from stoker.base.errors import ConfigError
 from stoker.base.reasons import Reason
-from stoker.heat.beliefs import ChangeRates, Floats, build_prior, estimate_rates
-from stoker.heat.model import BY_RANK, AccountColumns, Tier, to_ticks
-from stoker.heat.settings import ChangeRateRule
-from stoker.heat.tiers import compute_intervals
+from stoker.heat.beliefs import ChangeRates
+from stoker.heat.model import BY_RANK, to_ticks
 from stoker.pulls.settings import PullRule
-from stoker.pulls.worth import compute_account_value
 
 Column = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -226,86 +220,3 @@ def to_epoch_days(moment: datetime) -> float:
 def to_days(span: timedelta) -> float:
     """Return the span in days."""
     return span / _DAY
-
-
-_NEUTRAL_POSTURE = 0.5
-
-
-def compute_account_values(
-    *,
-    tier: Column,
-    heat: Column,
-    quiet: Column,
-    posture: Column,
-    units: Column,
-    deep_units: Column,
-    rule: PullRule,
-    beliefs: ChangeRateRule,
-) -> tuple[Floats, Floats]:
-    """Return the values of accounts by their tiers and postures: of the surface, of the deep.
-
-    Tiers are ranks, `quiet` is days in the tier, costs are units of a shallow and a deep lookup.
-    """
-    prior = build_prior(beliefs, tier)
-    every = compute_intervals(tier, heat, quiet, rule=rule.tiers)
-    deep_every = np.where(tier == Tier.HOT.rank, every, to_days(rule.deep_again))
-    bent = compute_posture_factor(posture, rule=rule)
-    surface = units * compute_account_value(every, prior, objective=rule.objective)
-    deep = (deep_units - units) * compute_account_value(deep_every, prior, objective=rule.objective)
-    return bent * surface, bent * deep
-
-
-def compute_posture_factor(posture: Column, *, rule: PullRule) -> Floats:
-    """Return how many times an account of middling posture one of this posture is worth."""
-    return np.power(rule.value_spread, 2.0 * (np.asarray(posture, np.float64) - _NEUTRAL_POSTURE))
-
-
-def build_accounts(
-    stored: AccountColumns,
-    *,
-    now: float,
-    units: int,
-    deep_units: int,
-    barred: Decision,
-    rule: PullRule,
-    beliefs: ChangeRateRule,
-) -> PlanAccounts:
-    """Return the accounts of a plan at this moment (days since 1970) from the stored columns.
-
-    `units` are those of a shallow and a deep lookup, `barred` applies to all accounts.
-    """
-    prior = build_prior(beliefs, stored.tier.astype(np.int64))
-    quiet = np.maximum(now - stored.tier_since, 0.0)
-    shallow = np.full(len(quiet), units, np.int32)
-    deep = np.full(len(quiet), max(deep_units, units), np.int32)
-    value, deep_value = compute_account_values(
-        tier=stored.tier,
-        heat=stored.heat,
-        quiet=quiet,
-        posture=stored.posture,
-        units=shallow,
-        deep_units=deep,
-        rule=rule,
-        beliefs=beliefs,
-    )
-
-    def estimate(changes: Floats, days: Floats, seen_at: Floats) -> ChangeRates:
-        age = np.maximum(now - seen_at, 0.0)
-        return estimate_rates(changes, days, age, prior=prior, half_life=beliefs.half_life)
-
-    return validate_accounts(
-        estimate(stored.surface_changes, stored.surface_days, stored.surface_at),
-        deep=estimate(stored.deep_changes, stored.deep_days, stored.deep_at),
-        looked=stored.surface_at,
-        deep_looked=stored.deep_at,
-        value=value,
-        deep_value=deep_value,
-        signals=stored.signals,
-        units=np.where(np.isfinite(stored.deep_at), shallow, deep),
-        deep_units=deep,
-        tier=stored.tier,
-        heat=stored.heat,
-        quiet=quiet,
-        posture=stored.posture,
-        barred=barred,
-    )

@@ -30,8 +30,12 @@ if TYPE_CHECKING:
     from stoker.base.types import Depth, Json, TenantId
     from stoker.cli.output import CommandContext
     from stoker.enrichment.forecast import Quote, VendorNeed
-    from stoker.pulls.replay import DecisionDiff, PlanTotals, WhatIf
-    from stoker.pulls.saved_plans import SavedPlan
+    from stoker.pulls.saved_plans import (
+        DecisionDiff,
+        PlanTotals,
+        SavedPlan,
+        WhatIf,
+    )
 
 _UNITS_CAP, _CRAWL_CAP = "pull_units", "crawl"
 
@@ -128,14 +132,16 @@ async def _replay_run(
     from stoker.base.types import Depth
     from stoker.enrichment.forecast import list_vendor_needs
     from stoker.nightly.setup import PAID_VENDORS
-    from stoker.pulls.replay import (
+    from stoker.pulls.saved_plans import (
         apply_what_if,
         compute_totals,
         find_gained_and_lost,
+        find_ledger_digest,
         iterate_differences,
+        load_plan,
         replay_plan,
+        to_decisions,
     )
-    from stoker.pulls.saved_plans import find_ledger_digest, load_plan, to_decisions
     from stoker.pulls.service import STEPS
 
     async with asked.open_app(only_to_read=True) as app:
@@ -179,7 +185,9 @@ async def _replay_run(
 
 
 def _build_what_if(caps: Mapping[str, int], policy: str | None) -> WhatIf:
-    from stoker.pulls.replay import WhatIf
+    from stoker.pulls.saved_plans import (
+        WhatIf,
+    )
     from stoker.pulls.settings import Policy
 
     return WhatIf(

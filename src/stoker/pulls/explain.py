@@ -30,10 +30,18 @@ from stoker.pulls.columns import (
     to_epoch_days,
 )
 from stoker.pulls.constraints import Constraint, find_tightest
-from stoker.pulls.offers import LookupOffers, compute_offers, make_offers
-from stoker.pulls.planner import DEEP, NOT, PullPlan
-from stoker.pulls.selection import allocate_budget
+from stoker.pulls.planner import (
+    DEEP,
+    NOT,
+    PullPlan,
+    allocate_budget,
+)
 from stoker.pulls.settings import Policy, PullRule
+from stoker.pulls.worth import (
+    LookupOffers,
+    compute_offers,
+    make_offers,
+)
 
 _HALF_BUDGET, _TENTH_MORE = 0.5, 1.1  # times the budget
 

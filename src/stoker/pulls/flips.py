@@ -19,14 +19,13 @@ from stoker.pulls.columns import (
     Decision,
     PlanAccounts,
     PullLimits,
-    compute_posture_factor,
     to_days,
     to_epoch_days,
 )
 from stoker.pulls.explain import compute_lateness
-from stoker.pulls.offers import LookupOffers, make_offers
-from stoker.pulls.planner import NOT, PullPlan
-from stoker.pulls.selection import (
+from stoker.pulls.planner import (
+    NOT,
+    PullPlan,
     allocate_budget,
     apply_deep_quota,
     build_budget_queue,
@@ -37,6 +36,11 @@ from stoker.pulls.selection import (
     rank_offers,
 )
 from stoker.pulls.settings import Policy, PullRule
+from stoker.pulls.worth import (
+    LookupOffers,
+    compute_posture_factor,
+    make_offers,
+)
 
 STEP = 0.001  # of posture, or of heat where the table decides
 

@@ -1,40 +1,54 @@
-"""Compute the value of a lookup by the age of the copy it would replace.
+"""Compute what lookups are worth: by the age of our copy, and per unit of cost.
 
-The value grows while the copy ages: it is the integral of t times the growth of the penalty of a
-copy of age t. Under the best plan every account is looked up when that value, times the account's
-value, has grown to the price of its calls. The penalty is one of two: `freshness` counts an
-outdated copy as 1, however outdated; `harmonic` counts the first missed change as 1, the second as
-1/2, the third as 1/3, and so never gives up on accounts that change a lot. Results are per unit of
-an account's value and in days; over columns.
+The value of a lookup grows while the copy ages: it is the integral of t times the growth of the
+penalty of a copy of age t. Under the best plan every account is looked up when that value, times
+the account's value, has grown to the price of its calls. The penalty is one of two: `freshness`
+counts an outdated copy as 1, however outdated; `harmonic` counts the first missed change as 1, the
+second as 1/2, the third as 1/3, and so never gives up on accounts that change a lot.
 
-The best spacing of lookups at a price follows from y = price x cost x changes / value alone, with x
-the changes expected between two lookups. It is read from tables, because a plan needs millions of
-them several times: of u / x by u = sqrt(y), which is smooth where accounts are. The error is a few
-parts in ten million at worst, at an optimum that is flat.
+An account's value comes from its tier and is adjusted by its posture: without history, at a price
+of one unit of value per unit of cost, an account of average posture is looked up as often and as
+deep as its tier says. An account of which nothing is known, not even the site, gets a deep first
+lookup. An account offers a lookup and, at no better a rate, more depth. Under policy `optimal` the
+offer grows with the age of our data, and signals since the last lookup make it older; under policy
+`tiers` an account that is due is worth its heat.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from stoker.base.errors import ConfigError
-from stoker.heat.beliefs import ChangeRates, Floats, to_ages
-from stoker.pulls.settings import Objective
+from stoker.heat.beliefs import ChangeRates, Floats, build_prior, estimate_rates, to_ages
+from stoker.heat.model import AccountColumns, Tier
+from stoker.heat.settings import ChangeRateRule
+from stoker.heat.tiers import compute_intervals
+from stoker.pulls.columns import (
+    Column,
+    Decision,
+    Flags,
+    Floats32,
+    PlanAccounts,
+    to_days,
+    validate_accounts,
+)
+from stoker.pulls.settings import Objective, Policy, PullRule
 
-_SERIES_BELOW = 0.02  # where closed forms lose digits, and the first terms of a series do not
+SERIES_BELOW = 0.02  # where closed forms lose digits, and the first terms of a series do not
 _TERMS = 8
 _MIN_DAYS = 1e-15
+_NEUTRAL_POSTURE = 0.5
+_MAX_OFFER_AGE = (
+    366.0  # days; who was never looked up is worth no more than after so long without a lookup
+)
 
-_CELLS = 16_384
-_SERIES_LIMIT = 6.0  # for u, and for sqrt(x): from here on e^-x is nothing
-_EDGE = 0.995  # from here to 1 freshness bends too much for a table
-_MAX_LOST = 1.0 - 5e-10  # from here to 1 no float tells the best rates apart: they fall in a line
-_EULER = 0.5772156649015329
+_CHUNK_ROWS = 32_768  # accounts at a time: what is worked on stays close to the processor
+
+_MAX_SCORE = float(np.finfo(np.float32).max)
 
 
 def compute_refresh_value(beliefs: ChangeRates, age: ArrayLike, *, objective: Objective) -> Floats:
@@ -46,9 +60,9 @@ def compute_refresh_value(beliefs: ChangeRates, age: ArrayLike, *, objective: Ob
 
 def compute_stale_share(x: Floats) -> Floats:
     """Return the share of time a copy is out of date with x changes between two lookups."""
-    safe = np.maximum(x, _SERIES_BELOW)
+    safe = np.maximum(x, SERIES_BELOW)
     share = (safe + np.expm1(-safe)) / safe
-    small = x < _SERIES_BELOW
+    small = x < SERIES_BELOW
     if small.any():
         short = x[small]
         share[small] = short * _compute_series(lambda _: short, Objective.HARMONIC)
@@ -83,7 +97,7 @@ def _compute_by_estimate(a: Floats, s: Floats, objective: Objective) -> Floats:
         worth = np.where(rare, lost, s - fresh_time)
     else:
         worth = np.where(rare, s * stale - lost, fresh_time - s * np.exp(-a * z))
-    small = (a + 1.0) * s < _SERIES_BELOW
+    small = (a + 1.0) * s < SERIES_BELOW
     if small.any():
         few, short = a[small], s[small]
         worth[small] = few * short * short * _compute_series(lambda k: (few + k) * short, objective)
@@ -99,103 +113,190 @@ def _compute_series(step: Callable[[int], Floats], objective: Objective) -> Floa
     return 0.5 * total
 
 
-@dataclass(frozen=True, slots=True)
-class LookupSpacing:
-    """Best spacings for one objective."""
+def compute_account_values(
+    *,
+    tier: Column,
+    heat: Column,
+    quiet: Column,
+    posture: Column,
+    units: Column,
+    deep_units: Column,
+    rule: PullRule,
+    beliefs: ChangeRateRule,
+) -> tuple[Floats, Floats]:
+    """Return the values of accounts by their tiers and postures: of the surface, of the deep.
 
-    objective: Objective
-    start: Floats  # of each cell
-    rise: Floats
-    per_unit: float  # cells
-
-    def compute_frequency(self, u: Floats) -> tuple[Floats, Floats]:
-        """Return u / x, and by how much it changes with u.
-
-        An account's lookup rate at a price is sqrt(value x changes / cost / price) times this.
-        """
-        place = np.minimum(u * self.per_unit, float(_CELLS))
-        cell = place.astype(np.intp)
-        rise = self.rise[cell]
-        share = self.start[cell] + (place - cell) * rise
-        slope = rise * self.per_unit
-        if self.objective == Objective.HARMONIC:
-            far = np.flatnonzero(u >= _SERIES_LIMIT)
-            if far.size:
-                # x = 1 + u^2 there; divided through by u, as u^2 may be beyond all floats.
-                over = 1.0 / u[far]
-                share[far] = 1.0 / (u[far] + over)
-                slope[far] = -(share[far] ** 2) * (1.0 - over * over)
-        else:
-            edge = np.flatnonzero((u > _EDGE) & (u < 1.0))
-            if edge.size:
-                share[edge], slope[edge] = _expand_near_one(u[edge])
-        return share, slope
-
-    def compute_penalty(self, x: Floats) -> Floats:
-        """Return the penalty of a copy, averaged over time, with x changes between two lookups."""
-        stale = compute_stale_share(x)
-        if self.objective == Objective.FRESHNESS:
-            return stale
-        start, rise = _build_ein_table()
-        place = np.minimum(np.sqrt(x) * (_CELLS / _SERIES_LIMIT), float(_CELLS))
-        cell = place.astype(np.intp)
-        ein = x * (start[cell] + (place - cell) * rise[cell])
-        far = np.flatnonzero(place == _CELLS)
-        ein[far] = np.log(x[far]) + _EULER
-        return ein - stale
+    Tiers are ranks, `quiet` is days in the tier, costs are units of a shallow and a deep lookup.
+    """
+    prior = build_prior(beliefs, tier)
+    every = compute_intervals(tier, heat, quiet, rule=rule.tiers)
+    deep_every = np.where(tier == Tier.HOT.rank, every, to_days(rule.deep_again))
+    bent = compute_posture_factor(posture, rule=rule)
+    surface = units * compute_account_value(every, prior, objective=rule.objective)
+    deep = (deep_units - units) * compute_account_value(deep_every, prior, objective=rule.objective)
+    return bent * surface, bent * deep
 
 
-@lru_cache
-def get_spacing(objective: Objective) -> LookupSpacing:
-    """Return the best spacings for an objective."""
-    end = _SERIES_LIMIT if objective == Objective.HARMONIC else 1.0
-    u = np.linspace(0.0, end, _CELLS + 1)
-    share = np.full(u.shape, np.sqrt(0.5))
-    if objective == Objective.HARMONIC:
-        share[1:] = u[1:] / _solve_harmonic(u[1:] * u[1:])
-    else:
-        share[1:-1] = u[1:-1] / _solve_freshness(-np.log1p(-u[1:-1] * u[1:-1]))
-        share[-1] = 0.0
-    return LookupSpacing(objective, share, np.append(np.diff(share), 0.0), _CELLS / end)
+def compute_posture_factor(posture: Column, *, rule: PullRule) -> Floats:
+    """Return how many times an account of middling posture one of this posture is worth."""
+    return np.power(rule.value_spread, 2.0 * (np.asarray(posture, np.float64) - _NEUTRAL_POSTURE))
 
 
-def _solve_harmonic(y: Floats) -> Floats:
-    # x - 1 + e^-x = y. Convex, and from above: Newton only ever comes down to it.
-    x = y + np.sqrt(2.0 * y)
-    for _ in range(8):
-        x = x - (x * compute_stale_share(x) - y) / -np.expm1(-x)
-    return x
+def build_accounts(
+    stored: AccountColumns,
+    *,
+    now: float,
+    units: int,
+    deep_units: int,
+    barred: Decision,
+    rule: PullRule,
+    beliefs: ChangeRateRule,
+) -> PlanAccounts:
+    """Return the accounts of a plan at this moment (days since 1970) from the stored columns.
+
+    `units` are those of a shallow and a deep lookup, `barred` applies to all accounts.
+    """
+    prior = build_prior(beliefs, stored.tier.astype(np.int64))
+    quiet = np.maximum(now - stored.tier_since, 0.0)
+    shallow = np.full(len(quiet), units, np.int32)
+    deep = np.full(len(quiet), max(deep_units, units), np.int32)
+    value, deep_value = compute_account_values(
+        tier=stored.tier,
+        heat=stored.heat,
+        quiet=quiet,
+        posture=stored.posture,
+        units=shallow,
+        deep_units=deep,
+        rule=rule,
+        beliefs=beliefs,
+    )
+
+    def estimate(changes: Floats, days: Floats, seen_at: Floats) -> ChangeRates:
+        age = np.maximum(now - seen_at, 0.0)
+        return estimate_rates(changes, days, age, prior=prior, half_life=beliefs.half_life)
+
+    return validate_accounts(
+        estimate(stored.surface_changes, stored.surface_days, stored.surface_at),
+        deep=estimate(stored.deep_changes, stored.deep_days, stored.deep_at),
+        looked=stored.surface_at,
+        deep_looked=stored.deep_at,
+        value=value,
+        deep_value=deep_value,
+        signals=stored.signals,
+        units=np.where(np.isfinite(stored.deep_at), shallow, deep),
+        deep_units=deep,
+        tier=stored.tier,
+        heat=stored.heat,
+        quiet=quiet,
+        posture=stored.posture,
+        barred=barred,
+    )
 
 
-def _solve_freshness(lost: Floats) -> Floats:
-    # e^-x (1 + x) = e^-lost, that is x - log(1 + x) = lost; convex too, and from above.
-    x = lost + np.sqrt(2.0 * lost)
-    for _ in range(8):
-        x = x - (x - np.log1p(x) - lost) * (1.0 + x) / x
-    return x
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LookupOffers:
+    """Columns about every account. Scores are worth per unit; 0 is no offer.
+
+    Scores are short floats on purpose: what differs only in the last digits of a long one, which
+    machines do not agree on, is a tie here, and ties go by the account's place.
+    """
+
+    look: Floats32  # of a shallow lookup; or of a deep one, where that is the better bargain
+    deeper: Floats32  # of the depth above a shallow lookup, never more than `look`
+    shallow_only: Floats32  # of a shallow lookup to which no depth will come
+    recent: Flags  # looked up so recently that it is not looked up again
+    waited: Floats32  # days, of those who would wait longer than the floor; 0 for others
 
 
-def _expand_near_one(u: Floats) -> tuple[Floats, Floats]:
-    short = np.minimum(u, _MAX_LOST)
-    left = (1.0 - short) * (1.0 + short)
-    x = _solve_freshness(-np.log(left))
-    share = short / x
-    # -dlog(rate)/dlog(price) is y (1+x) / ((1-y) x^2), and the rate goes with share / sqrt(price).
-    slope = 1.0 / x - 2.0 * share * short * (1.0 + x) / (left * x * x)
-    line = u > _MAX_LOST
-    ramp = share / (1.0 - _MAX_LOST)
-    return np.where(line, ramp * (1.0 - u), share), np.where(line, -ramp, slope)
+def make_offers(accounts: PlanAccounts, *, now: float, rule: PullRule) -> LookupOffers:
+    """Return what every account offers at this moment (days since 1970)."""
+    size = len(accounts)
+    offers = LookupOffers(
+        look=np.zeros(size, np.float32),
+        deeper=np.zeros(size, np.float32),
+        shallow_only=np.zeros(size, np.float32),
+        recent=np.zeros(size, np.bool_),
+        waited=np.zeros(size, np.float32),
+    )
+    of_part: Callable[..., tuple[Floats, Floats, Floats, Flags]]
+    of_part = compute_offers if rule.policy is Policy.OPTIMAL else _compute_tier_offers
+    for begin in range(0, size, _CHUNK_ROWS):
+        rows = slice(begin, min(begin + _CHUNK_ROWS, size))
+        part = accounts.select_rows(rows)
+        age = np.maximum(now - part.looked, 0.0)
+        look, deeper, alone, resting = of_part(part, age, now=now, rule=rule)
+        quiet = resting | (part.barred != 0)
+        offers.look[rows] = _to_float32(np.where(quiet, 0.0, look))
+        offers.deeper[rows] = _to_float32(np.where(quiet, 0.0, np.minimum(deeper, look)))
+        offers.shallow_only[rows] = _to_float32(np.where(quiet, 0.0, alone))
+        offers.recent[rows] = resting
+        if rule.floor is not None:
+            # By the next plan it would have waited too long.
+            late = (
+                (age + to_days(rule.tick) > to_days(rule.floor)) & ~quiet & (offers.look[rows] > 0)
+            )
+            offers.waited[rows] = np.where(late, _to_float32(age), 0.0)
+    return offers
 
 
-@lru_cache
-def _build_ein_table() -> tuple[Floats, Floats]:
-    # Ein(x) = integral of (1 - e^-s) / s, by v = sqrt(x): three points of Gauss in each cell.
-    edges = np.linspace(0.0, _SERIES_LIMIT, _CELLS + 1)
-    half = 0.5 * _SERIES_LIMIT / _CELLS
-    total = np.zeros(_CELLS)
-    for point, weight in ((-np.sqrt(0.6), 5 / 9), (0.0, 8 / 9), (np.sqrt(0.6), 5 / 9)):
-        v = edges[:-1] + half * (1.0 + point)
-        total += weight * -np.expm1(-v * v) / v
-    ein = np.cumsum(2.0 * half * total)
-    share = np.append(1.0, ein / edges[1:] ** 2)
-    return share, np.append(np.diff(share), 0.0)
+def compute_values(
+    accounts: PlanAccounts, age: Floats, *, now: float, rule: PullRule
+) -> tuple[Floats, Floats]:
+    """Return what lookups now are worth: a shallow one, and the depth above it."""
+    deep_age = np.maximum(now - accounts.deep_looked, 0.0)
+    surface = accounts.value * _compute_aged_value(accounts.surface, age, accounts.signals, rule)
+    if not accounts.deep_value.any():
+        return surface, np.zeros(len(surface))
+    deep = accounts.deep_value * _compute_aged_value(
+        accounts.deep, deep_age, accounts.signals, rule
+    )
+    return surface, deep
+
+
+def compute_offers(
+    accounts: PlanAccounts, age: Floats, *, now: float, rule: PullRule
+) -> tuple[Floats, Floats, Floats, Flags]:
+    """Return per-unit offers: lookups, more depth, lookups without depth; and recent lookups."""
+    surface, deep = compute_values(accounts, age, now=now, rule=rule)
+    units, deep_units = accounts.units, accounts.deep_units
+    more = deep_units - units
+    look = surface / units
+    deeper = deep / np.maximum(more, 1)
+    # Where depth is the better bargain the two are one offer, at the rate of both together.
+    both = (surface + deep) / deep_units
+    together = (deeper >= look) | (more == 0)
+    return (
+        np.where(together, both, look),
+        np.where(deep > 0.0, np.where(together, both, deeper), 0.0),
+        look,
+        age < to_days(rule.tick) / 2,
+    )
+
+
+def _compute_tier_offers(
+    accounts: PlanAccounts, age: Floats, *, now: float, rule: PullRule
+) -> tuple[Floats, Floats, Floats, Flags]:
+    half = to_days(rule.tick) / 2  # lookups are due at the plan nearest to their time
+    every = compute_intervals(accounts.tier, accounts.heat, accounts.quiet, rule=rule.tiers)
+    deep_age = np.maximum(now - accounts.deep_looked, 0.0)
+    hot = accounts.tier == Tier.HOT.rank
+    deep = hot & (deep_age + half >= every)
+    shallow = np.where(hot, accounts.signals > 0, age + half >= every)
+    due = (deep | shallow) & (age >= half)
+    score = np.where(due, 1.0 + accounts.heat.astype(np.float64), 0.0)
+    return score, np.where(deep, score, 0.0), score, ~due
+
+
+def _compute_aged_value(
+    beliefs: ChangeRates, age: Floats, signals: Floats32, rule: PullRule
+) -> Floats:
+    # Plans come in steps: half a step on is when, on average, the next chance would be. A signal
+    # tells of changes, and is as good as the days they usually take.
+    older = np.minimum(age, _MAX_OFFER_AGE) + to_days(rule.tick) / 2
+    if signals.any():
+        older = older + rule.signal_changes * signals * beliefs.days_between
+    return compute_refresh_value(beliefs, older, objective=rule.objective)
+
+
+def _to_float32(column: Floats) -> Floats32:
+    return np.minimum(column, _MAX_SCORE).astype(np.float32)

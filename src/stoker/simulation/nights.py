@@ -35,12 +35,14 @@ from stoker.nightly.targets import DepthRule, choose_targets
 from stoker.pulls.columns import (
     PlanAccounts,
     PullLimits,
-    compute_account_values,
     to_epoch_days,
     validate_accounts,
 )
 from stoker.pulls.planner import DEEP, PullPlan, list_in_order, plan_pulls
 from stoker.pulls.settings import PullRule
+from stoker.pulls.worth import (
+    compute_account_values,
+)
 from stoker.rate_limits.rate_limit import (
     Rate,
     check_rate,
