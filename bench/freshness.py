@@ -22,16 +22,10 @@ import numpy as np
 from stoker.heat.beliefs import build_prior
 from stoker.heat.model import BY_RANK, Tier
 from stoker.heat.settings import ChangeRateRule, TierRule
-from stoker.pulls.columns import (
-    PullLimits,
-    to_epoch_days,
-    validate_accounts,
-)
+from stoker.pulls.columns import PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import plan_pulls
 from stoker.pulls.settings import Objective, PullRule
-from stoker.pulls.worth import (
-    compute_account_values,
-)
+from stoker.pulls.worth import compute_account_values
 from stoker.simulation.metrics import FreshnessTally
 from stoker.simulation.policies import (
     START,

@@ -20,12 +20,7 @@ import numpy as np
 
 from stoker.files.columns import encode_columns
 from stoker.heat.beliefs import ChangeRates
-from stoker.pulls.columns import (
-    PlanAccounts,
-    PullLimits,
-    to_epoch_days,
-    validate_accounts,
-)
+from stoker.pulls.columns import PlanAccounts, PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import PullPlan, plan_pulls
 from stoker.pulls.saved_plans import PlanDecisions
 from stoker.pulls.settings import PullRule

@@ -5,17 +5,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from stoker.heat.beliefs import ChangeRates
-from stoker.pulls.columns import (
-    NO_CAP,
-    Decision,
-    PullLimits,
-    to_epoch_days,
-    validate_accounts,
-)
+from stoker.pulls.columns import NO_CAP, Decision, PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.settings import PullRule
-from stoker.pulls.worth import (
-    make_offers,
-)
+from stoker.pulls.worth import make_offers
 
 NOW = datetime(2026, 11, 16, 6, tzinfo=UTC)
 TODAY = to_epoch_days(NOW)

@@ -7,16 +7,8 @@ import numpy as np
 
 from pull_cases import NOW, case
 from stoker.budgets.caps import Scope
-from stoker.pulls.columns import (
-    NO_CAP,
-)
-from stoker.pulls.flips import (
-    MINUTE,
-    STEP,
-    add_wait,
-    find_counterfactual,
-    replace_posture,
-)
+from stoker.pulls.columns import NO_CAP
+from stoker.pulls.flips import MINUTE, STEP, add_wait, find_counterfactual, replace_posture
 from stoker.pulls.planner import NOT, plan_pulls
 from stoker.pulls.settings import Policy
 

@@ -17,10 +17,7 @@ from stoker.enrichment.model import END_STATES
 from stoker.enrichment.pull_units import LookupPayments
 from stoker.files.columns import decode_columns
 from stoker.heat.model import Signal, SignalKind
-from stoker.pulls.columns import (
-    CHOSEN,
-    Decision,
-)
+from stoker.pulls.columns import CHOSEN, Decision
 from stoker.pulls.planner import plan_pulls
 from stoker.pulls.saved_plans import decode_decisions, parse_inputs
 from stoker.pulls.service import to_work_items

@@ -9,10 +9,7 @@ from night_house import ACME, Days, house
 from stoker.app import open_app
 from stoker.base.types import Depth
 from stoker.budgets.caps import CapChange
-from stoker.pulls.columns import (
-    CHOSEN,
-    Decision,
-)
+from stoker.pulls.columns import CHOSEN, Decision
 from stoker.pulls.explain import explain
 from stoker.pulls.planner import DEEP, NOT, SHALLOW
 from stoker.pulls.saved_plans import (

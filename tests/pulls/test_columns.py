@@ -11,11 +11,7 @@ from pull_cases import NOW, TODAY
 from stoker.heat.beliefs import build_prior
 from stoker.heat.model import AccountColumns, Tier
 from stoker.heat.settings import ChangeRateRule, TierRule
-from stoker.pulls.columns import (
-    Decision,
-    PullLimits,
-    validate_accounts,
-)
+from stoker.pulls.columns import Decision, PullLimits, validate_accounts
 from stoker.pulls.planner import DEEP, SHALLOW, plan_pulls
 from stoker.pulls.settings import Objective, PullRule
 from stoker.pulls.worth import (

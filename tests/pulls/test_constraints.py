@@ -14,11 +14,7 @@ from stoker.budgets.charges import Totals
 from stoker.budgets.statements import list_current_balances
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.enrichment.forecast import VendorNeed
-from stoker.pulls.columns import (
-    DEPTH_REFUSALS,
-    Decision,
-    PullLimits,
-)
+from stoker.pulls.columns import DEPTH_REFUSALS, Decision, PullLimits
 from stoker.pulls.constraints import (
     Constraint,
     build_backoff_constraint,

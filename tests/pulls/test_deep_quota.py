@@ -11,26 +11,11 @@ from hypothesis import strategies as st
 from pull_cases import NOW, SHORT_OF_DEPTH, TODAY, case, slowly
 from pull_trials import Trial
 from stoker.heat.beliefs import ChangeRates
-from stoker.pulls.columns import (
-    NO_CAP,
-    Decision,
-    PullLimits,
-    validate_accounts,
-)
+from stoker.pulls.columns import NO_CAP, Decision, PullLimits, validate_accounts
 from stoker.pulls.explain import explain
-from stoker.pulls.planner import (
-    DEEP,
-    NOT,
-    SHALLOW,
-    apply_deep_quota,
-    find_deep_only,
-    plan_pulls,
-)
+from stoker.pulls.planner import DEEP, NOT, SHALLOW, apply_deep_quota, find_deep_only, plan_pulls
 from stoker.pulls.settings import Policy, PullRule
-from stoker.pulls.worth import (
-    compute_values,
-    make_offers,
-)
+from stoker.pulls.worth import compute_values, make_offers
 
 seeds = st.integers(0, 2**32 - 1)
 policies = st.sampled_from(Policy)

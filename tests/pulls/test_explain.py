@@ -11,19 +11,11 @@ from hypothesis import strategies as st
 
 from pull_cases import NOW, TODAY, case
 from stoker.heat.beliefs import ChangeRates
-from stoker.pulls.columns import (
-    CHOSEN,
-    NEVER,
-    Decision,
-    PullLimits,
-    validate_accounts,
-)
+from stoker.pulls.columns import CHOSEN, NEVER, Decision, PullLimits, validate_accounts
 from stoker.pulls.explain import CHOSEN_BECAUSE, REASONS, explain
 from stoker.pulls.planner import NOT, plan_pulls
 from stoker.pulls.settings import Policy, PullRule
-from stoker.pulls.worth import (
-    make_offers,
-)
+from stoker.pulls.worth import make_offers
 
 
 def test_every_code_has_its_reason_or_says_why_it_was_chosen():

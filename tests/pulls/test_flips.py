@@ -10,10 +10,7 @@ import pytest
 from pull_cases import NOW, case
 from pull_trials import Trial, counted, refusals
 from stoker.budgets.caps import Scope
-from stoker.pulls.columns import (
-    Decision,
-    PullLimits,
-)
+from stoker.pulls.columns import Decision, PullLimits
 from stoker.pulls.flips import STEP, CapIncrease, Counterfactual, find_counterfactual, format_span
 from stoker.pulls.planner import plan_pulls
 

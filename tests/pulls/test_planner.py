@@ -22,10 +22,7 @@ from stoker.pulls.columns import (
 )
 from stoker.pulls.planner import DEEP, NOT, SHALLOW, plan_pulls
 from stoker.pulls.settings import Policy, PullRule
-from stoker.pulls.worth import (
-    compute_values,
-    make_offers,
-)
+from stoker.pulls.worth import compute_values, make_offers
 
 seeds = st.integers(0, 2**32 - 1)
 policies = st.sampled_from(Policy)

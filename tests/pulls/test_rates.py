@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from exact_penalties import exact_penalty, interval_at_rate
 from pull_cases import NOW, case
 from stoker.base.errors import ConfigError
-from stoker.pulls.columns import (
-    Decision,
-)
+from stoker.pulls.columns import Decision
 from stoker.pulls.rates import (
     TIMES,
     RateProblem,

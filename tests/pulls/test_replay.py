@@ -11,10 +11,7 @@ from pull_cases import NOW, TODAY, case
 from stoker.base.errors import ConfigError
 from stoker.enrichment.forecast import VendorNeed
 from stoker.files.columns import encode_columns
-from stoker.pulls.columns import (
-    NEVER,
-    Decision,
-)
+from stoker.pulls.columns import NEVER, Decision
 from stoker.pulls.constraints import Constraint, limit_deep_lookups
 from stoker.pulls.planner import DEEP, NOT, SHALLOW, list_in_order
 from stoker.pulls.saved_plans import (

@@ -23,9 +23,7 @@ from stoker.files.columns import compute_columns_digest, decode_columns, encode_
 from stoker.heat.model import PlanRecord
 from stoker.heat.settings import TierRule
 from stoker.ledger.chain import NewEntry
-from stoker.pulls.columns import (
-    Decision,
-)
+from stoker.pulls.columns import Decision
 from stoker.pulls.constraints import Constraint
 from stoker.pulls.saved_plans import (
     PlanSnapshot,

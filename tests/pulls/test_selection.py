@@ -4,16 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.pulls.columns import (
-    NO_CAP,
-)
-from stoker.pulls.planner import (
-    OfferQueue,
-    build_sort_keys,
-    fill_cap,
-    find_smallest_cap,
-    get_ids,
-)
+from stoker.pulls.columns import NO_CAP
+from stoker.pulls.planner import OfferQueue, build_sort_keys, fill_cap, find_smallest_cap, get_ids
 
 one = st.tuples(st.integers(0, 4), st.integers(0, 3), st.sampled_from([0, 0, 0, 61, 70, 90]))
 queues = st.lists(one, min_size=1, max_size=14)

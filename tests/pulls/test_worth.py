@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 from exact_penalties import exact_penalty, interval_at_rate, worth_at_rate
 from stoker.base.errors import ConfigError
 from stoker.heat.beliefs import ChangeRates
-from stoker.pulls.rates import (
-    get_spacing,
-)
+from stoker.pulls.rates import get_spacing
 from stoker.pulls.settings import Objective
-from stoker.pulls.worth import (
-    compute_account_value,
-    compute_refresh_value,
-    compute_stale_share,
-)
+from stoker.pulls.worth import compute_account_value, compute_refresh_value, compute_stale_share
 
 HARMONIC, FRESHNESS = Objective.HARMONIC, Objective.FRESHNESS
 objectives = st.sampled_from(Objective)

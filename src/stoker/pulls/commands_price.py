@@ -78,9 +78,7 @@ def price(asked: CommandContext, tenant: str | None, picture: Path | None, as_js
 async def _build_price_report(asked: CommandContext, named: str | None) -> PriceReport:
     import numpy as np
 
-    from stoker.pulls.columns import (
-        Decision,
-    )
+    from stoker.pulls.columns import Decision
     from stoker.pulls.rates import TIMES, iterate_budget_points
 
     async with asked.open_app(only_to_read=True) as app:

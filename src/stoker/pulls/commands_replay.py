@@ -30,12 +30,7 @@ if TYPE_CHECKING:
     from stoker.base.types import Depth, Json, TenantId
     from stoker.cli.output import CommandContext
     from stoker.enrichment.forecast import Quote, VendorNeed
-    from stoker.pulls.saved_plans import (
-        DecisionDiff,
-        PlanTotals,
-        SavedPlan,
-        WhatIf,
-    )
+    from stoker.pulls.saved_plans import DecisionDiff, PlanTotals, SavedPlan, WhatIf
 
 _UNITS_CAP, _CRAWL_CAP = "pull_units", "crawl"
 
@@ -185,9 +180,7 @@ async def _replay_run(
 
 
 def _build_what_if(caps: Mapping[str, int], policy: str | None) -> WhatIf:
-    from stoker.pulls.saved_plans import (
-        WhatIf,
-    )
+    from stoker.pulls.saved_plans import WhatIf
     from stoker.pulls.settings import Policy
 
     return WhatIf(

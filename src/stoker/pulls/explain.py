@@ -30,18 +30,9 @@ from stoker.pulls.columns import (
     to_epoch_days,
 )
 from stoker.pulls.constraints import Constraint, find_tightest
-from stoker.pulls.planner import (
-    DEEP,
-    NOT,
-    PullPlan,
-    allocate_budget,
-)
+from stoker.pulls.planner import DEEP, NOT, PullPlan, allocate_budget
 from stoker.pulls.settings import Policy, PullRule
-from stoker.pulls.worth import (
-    LookupOffers,
-    compute_offers,
-    make_offers,
-)
+from stoker.pulls.worth import LookupOffers, compute_offers, make_offers
 
 _HALF_BUDGET, _TENTH_MORE = 0.5, 1.1  # times the budget
 

@@ -36,11 +36,7 @@ from stoker.pulls.planner import (
     rank_offers,
 )
 from stoker.pulls.settings import Policy, PullRule
-from stoker.pulls.worth import (
-    LookupOffers,
-    compute_posture_factor,
-    make_offers,
-)
+from stoker.pulls.worth import LookupOffers, compute_posture_factor, make_offers
 
 STEP = 0.001  # of posture, or of heat where the table decides
 

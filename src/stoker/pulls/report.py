@@ -124,9 +124,7 @@ def count_reasons(planned: PlannedPulls) -> dict[str, int]:
     """Return how many accounts each reason has, the chosen first."""
     import numpy as np
 
-    from stoker.pulls.columns import (
-        Decision,
-    )
+    from stoker.pulls.columns import Decision
 
     many = np.bincount(planned.pulls.plan.why, minlength=1).tolist()
     return {Decision(code).name: number for code, number in enumerate(many) if number}

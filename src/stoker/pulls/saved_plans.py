@@ -25,12 +25,7 @@ from stoker.base.jsontools import get_count, get_object
 from stoker.base.types import Json
 from stoker.context import TenantStores
 from stoker.enrichment.forecast import VendorNeed
-from stoker.files.columns import (
-    Columns,
-    compute_columns_digest,
-    decode_columns,
-    encode_columns,
-)
+from stoker.files.columns import Columns, compute_columns_digest, decode_columns, encode_columns
 from stoker.heat.beliefs import ChangeRates, compute_stale_chance
 from stoker.heat.model import PlanRecord
 from stoker.heat.settings import TierRule

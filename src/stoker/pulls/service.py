@@ -62,9 +62,7 @@ from stoker.pulls.constraints import ConstraintReader, is_stopped, limit_deep_lo
 from stoker.pulls.planner import DEEP, PullPlan, list_in_order, plan_pulls
 from stoker.pulls.saved_plans import PlanningResult, PlanSnapshot, save_plan
 from stoker.pulls.settings import Policy, PullRule
-from stoker.pulls.worth import (
-    build_accounts,
-)
+from stoker.pulls.worth import build_accounts
 from stoker.rate_limits.limiter import VendorLimits
 from stoker.runs.model import Run, RunState
 from stoker.runs.service import RunHandle, RunResult

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from stoker.accounts.model import Company
     from stoker.base.types import Json
     from stoker.context import TenantStores
-    from stoker.pulls.columns import (
-        Decision,
-    )
+    from stoker.pulls.columns import Decision
     from stoker.pulls.explain import Explanation
     from stoker.pulls.flips import Counterfactual
 
@@ -47,15 +45,10 @@ async def find_pull_report(
     store: TenantStores, company: Company, *, flip: bool
 ) -> PullReport | None:
     """Return what the newest plan decided about a company; None without a saved plan."""
-    from stoker.pulls.columns import (
-        Decision,
-    )
+    from stoker.pulls.columns import Decision
     from stoker.pulls.explain import explain
     from stoker.pulls.flips import find_counterfactual
-    from stoker.pulls.saved_plans import (
-        find_newest_plan,
-        replay_plan,
-    )
+    from stoker.pulls.saved_plans import find_newest_plan, replay_plan
 
     saved = await find_newest_plan(store)
     if saved is None:

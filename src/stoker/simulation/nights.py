@@ -32,17 +32,10 @@ from stoker.enrichment.model import WorkItem
 from stoker.heat.beliefs import ChangeRates, Floats, build_prior, decay_to_prior, update_rates
 from stoker.heat.settings import ChangeRateRule, TierRule
 from stoker.nightly.targets import DepthRule, choose_targets
-from stoker.pulls.columns import (
-    PlanAccounts,
-    PullLimits,
-    to_epoch_days,
-    validate_accounts,
-)
+from stoker.pulls.columns import PlanAccounts, PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import DEEP, PullPlan, list_in_order, plan_pulls
 from stoker.pulls.settings import PullRule
-from stoker.pulls.worth import (
-    compute_account_values,
-)
+from stoker.pulls.worth import compute_account_values
 from stoker.rate_limits.rate_limit import (
     Rate,
     check_rate,

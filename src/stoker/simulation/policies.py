@@ -23,11 +23,7 @@ from stoker.heat.beliefs import (
     update_rates,
 )
 from stoker.heat.settings import ChangeRateRule
-from stoker.pulls.columns import (
-    PullLimits,
-    to_epoch_days,
-    validate_accounts,
-)
+from stoker.pulls.columns import PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import DEEP, plan_pulls
 from stoker.pulls.settings import Objective, PullRule
 from stoker.simulation.world import SimWorld
