@@ -86,10 +86,7 @@ class House:
 
     async def night(self, tenant=ACME, **how):
         """Carry out a tenant's night as a person would, and return its run."""
-        scheduler = self.app.build_scheduler(())
-        return await scheduler.run_now(
-            self.app.build_nightly_task(tenant, self.app.build_nightly_run(tenant, **how))
-        )
+        return await self.app.run_now(tenant, self.app.build_nightly_run(tenant, **how))
 
     async def nights(self, *tenants, **how):
         return await asyncio.gather(*(self.night(tenant, **how) for tenant in tenants))

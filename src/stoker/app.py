@@ -40,12 +40,13 @@ if TYPE_CHECKING:
     from stoker.discovery.export import PostingFiles
     from stoker.discovery.service import DiscoveryRun
     from stoker.heat.sweep import HeatSweep
-    from stoker.maintenance.service import CachedHealthChecks
+    from stoker.maintenance.service import CachedHealthChecks, Maintenance
     from stoker.nightly.service import NightlyRun
-    from stoker.pulls.saved_plans import PlanningResult
     from stoker.pulls.service import PullPlanner
     from stoker.rate_limits.limiter import CallLimiter, FairQueue, VendorLimits
     from stoker.rate_limits.rate_limit import ConcurrencyLimiter, RateLimiter
+    from stoker.runs.model import Manifest, Run
+    from stoker.runs.service import RunJob, Runner
     from stoker.scheduling.service import Scheduler, Task
     from stoker.vendors.client import VendorClient
 
@@ -239,32 +240,60 @@ class App:
         """Return where tenants of this process wait for their turn on a connector."""
         return self.vendor_limits.get_fair_queue(connector, tenant=tenant)
 
-    def build_maintenance_task(self, tenant: TenantId) -> Task:
-        """Return a tenant's upkeep with the schedule and rules in force for it."""
-        from stoker.maintenance.service import Maintenance
+    @property
+    def runner(self) -> Runner:
+        """What starts and executes runs in this process."""
+        from stoker.enrichment.summary import summarize_partial_run
+        from stoker.runs.leases import LeaseHolder
+        from stoker.runs.service import Runner
+
+        leases = LeaseHolder(
+            owner=self.owner, clock=self.clock, observer=self.observer, length=LEASE_LENGTH
+        )
+        return Runner(leases=leases, summarize=summarize_partial_run)
+
+    async def run_now(self, tenant: TenantId, job: RunJob) -> Run:
+        """Run a job for a tenant, due or not. Raises ConflictError while one is running."""
+        return await self.runner.run_now(
+            self.backend.tenant(tenant), job, manifest=self.build_manifest(tenant)
+        )
+
+    def build_manifest(self, tenant: TenantId) -> Manifest:
+        """Return the manifest of a run that starts with a tenant's settings."""
         from stoker.runs.model import Manifest, compute_config_hash
-        from stoker.scheduling.service import Task
 
         own = self.settings.for_tenant(tenant)
         snapshot = own.snapshot()
-        schedule = self.settings.get_schedule(tenant)
+        return Manifest(
+            config_hash=compute_config_hash(snapshot), config=snapshot, caps=own.list_cap_values()
+        )
+
+    def build_task(self, tenant: TenantId, job: RunJob) -> Task:
+        """Return a job as a task, due when the tenant's schedule says so."""
+        from stoker.scheduling.service import Task
+
+        own = self.settings.for_tenant(tenant)
         return Task(
             tenant=tenant,
-            job=Maintenance(
-                health_checks=self.health_checks,
-                schedule=schedule,
-                zone=own.scheduling.timezone,
-                rule=own.retention,
-                signal_retention=SIGNAL_AGE_PER_HALF_LIFE * own.heat.half_life,
-            ),
-            schedule=schedule,
-            manifest=Manifest(
-                config_hash=compute_config_hash(snapshot),
-                config=snapshot,
-                caps=own.list_cap_values(),
-            ),
+            job=job,
+            schedule=self.settings.get_schedule(tenant),
+            manifest=self.build_manifest(tenant),
             catch_up=CatchUp(own.scheduling.catch_up),
             at_most=own.scheduling.catch_up_max,
+        )
+
+    def build_maintenance(self, tenant: TenantId) -> Maintenance:
+        """Return a tenant's upkeep with the schedule and rules in force for it."""
+        from stoker.maintenance.service import Maintenance
+
+        own = self.settings.for_tenant(tenant)
+        return Maintenance(
+            runner=self.runner,
+            health_checks=self.health_checks,
+            schedule=self.settings.get_schedule(tenant),
+            zone=own.scheduling.timezone,
+            rule=own.retention,
+            signal_retention=SIGNAL_AGE_PER_HALF_LIFE * own.heat.half_life,
         )
 
     def build_nightly_run(
@@ -298,11 +327,7 @@ class App:
 
     def build_nightly_task(self, tenant: TenantId, night: NightlyRun) -> Task:
         """Return a tenant's night as a task, due when its schedule says so."""
-        return replace(
-            self.build_maintenance_task(tenant),
-            job=night,
-            resume_window=self.get_reset_rule(tenant),
-        )
+        return replace(self.build_task(tenant, night), resume_window=self.get_reset_rule(tenant))
 
     def build_heat_sweep(self, tenant: TenantId) -> HeatSweep:
         """Return what brings a tenant's heats up to date."""
@@ -315,8 +340,7 @@ class App:
         """Return a tenant's sweep as a task, due every so often, whatever its nights are."""
         every = self.settings.heat.sweep_every
         return replace(
-            self.build_maintenance_task(tenant),
-            job=self.build_heat_sweep(tenant),
+            self.build_task(tenant, self.build_heat_sweep(tenant)),
             schedule=Interval(every=every),
             catch_up=CatchUp.LATEST,
         )
@@ -355,12 +379,6 @@ class App:
             reset=self.get_reset_rule(tenant),
         )
 
-    def build_plan_task(self, tenant: TenantId, pulls: PlanningResult) -> Task:
-        """Return a plan that is kept as a run of its own."""
-        from stoker.pulls.service import SavePlanJob
-
-        return replace(self.build_maintenance_task(tenant), job=SavePlanJob(pulls=pulls))
-
     def get_posting_files(self, tenant: TenantId, *, out: Path | None = None) -> PostingFiles:
         """Return where a tenant's files of postings go: there, or where its settings say."""
         from stoker.discovery.service import build_posting_files
@@ -379,13 +397,9 @@ class App:
         order = build_discovery_options(own, enrich=enrich, retention=keeps)
         return build_discovery(tenant, order, own=own, connectors=self.connectors, files=files)
 
-    def build_discovery_task(self, tenant: TenantId, discovery: DiscoveryRun) -> Task:
-        """Return a tenant's discovery as a task, due when its schedule says so."""
-        return replace(self.build_maintenance_task(tenant), job=discovery)
-
     def _list_discovery_tasks(self, tenants: tuple[TenantId, ...]) -> list[Task]:
         return [
-            self.build_discovery_task(
+            self.build_task(
                 tenant, self.build_discovery_run(tenant, files=self.get_posting_files(tenant))
             )
             for tenant in tenants
@@ -437,11 +451,9 @@ class App:
         Whoever has nights has its heats swept, and its pulls made if its settings want that;
         whoever's settings want it discovers too.
         """
-        from stoker.enrichment.summary import summarize_partial_run
-        from stoker.runs.leases import LeaseHolder
         from stoker.scheduling.service import Scheduler
 
-        upkeep = [self.build_maintenance_task(tenant) for tenant in tenants]
+        upkeep = [self.build_task(tenant, self.build_maintenance(tenant)) for tenant in tenants]
         discoveries = self._list_discovery_tasks(tenants)
         said = self.settings.scheduling
         tonight = [
@@ -454,16 +466,8 @@ class App:
         return Scheduler(
             [*upkeep, *discoveries, *tonight, *self._list_pull_tasks(nights)],
             backend=self.backend,
-            leaseholder=LeaseHolder(
-                owner=self.owner,
-                clock=self.clock,
-                observer=self.observer,
-                length=LEASE_LENGTH,
-            ),
-            clock=self.clock,
-            observer=self.observer,
+            runner=self.runner,
             at_once=said.tenant_concurrency,
-            summarize=summarize_partial_run,
         )
 
 

@@ -102,7 +102,7 @@ def test_nights_and_pulls_whose_process_died_are_gone_on_with_in_their_day_and_u
     async def look(app):
         for night in (app.build_nightly_run(ACME), app.build_pull_run(ACME)):
             assert app.build_nightly_task(ACME, night).resume_window == app.get_reset_rule(ACME)
-        assert app.build_maintenance_task(ACME).resume_window is None
+        assert app.build_task(ACME, app.build_maintenance(ACME)).resume_window is None
         assert app.build_sweep_task(ACME).resume_window is None
 
     on_app('storage.backend = "memory"', look)

@@ -7,14 +7,13 @@ import pytest
 from contracts.backends import ACME, BACKENDS
 from stoker.accounts.model import Company, CompanyId
 from stoker.backends.sqlite import MemoryBackend
-from stoker.calendar.recurrence import Window
 from stoker.discovery.boards import FileSource
 from stoker.discovery.export import PostingFiles
 from stoker.discovery.service import DiscoveryOptions, DiscoveryRun
 from stoker.discovery.sources import parse_source
 from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest
-from stoker.scheduling.service import Scheduler, Task
+from stoker.runs.service import Runner
 from stoker.testing import EventRecorder, FakeClock
 
 SOURCES = ("file:one.csv", "file:two.jsonl")
@@ -41,12 +40,10 @@ async def twice(backend, home, out):
         open_source=lambda source: FileSource(home, source),
         artifacts=PostingFiles(out),
     )
-    task = Task(tenant=ACME, job=work, schedule=Window.parse("11:00"), manifest=Manifest())
     leases = LeaseHolder(owner="me", clock=clock, observer=heard, length=timedelta(seconds=30))
-    how = {"backend": backend, "leaseholder": leases, "clock": clock, "observer": heard}
     counts = []
     for _ in range(2):
-        run = await Scheduler([task], **how).run_now(task)
+        run = await Runner(leases=leases).run_now(store, work, manifest=Manifest())
         counts.append(dict(run.manifest.counts))
         clock.advance(timedelta(days=1))
     files = {path.name: path.read_bytes() for path in sorted(out.iterdir())}

@@ -12,7 +12,6 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.events import SourceFailed
 from stoker.base.types import TenantId
-from stoker.calendar.recurrence import Window
 from stoker.discovery import reader as reading_ahead
 from stoker.discovery.export import PostingFiles
 from stoker.discovery.hiring import HiringRule
@@ -22,8 +21,8 @@ from stoker.discovery.service import DiscoveryOptions, DiscoveryRun
 from stoker.discovery.sources import SourceState, parse_source
 from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest, RunState
+from stoker.runs.service import Runner
 from stoker.runs.settings import RetentionRule
-from stoker.scheduling.service import Scheduler, Task
 from stoker.testing import EventRecorder, FakeClock
 
 ACME = TenantId("acme")
@@ -115,18 +114,11 @@ class World:
             open_source=lambda source: self.sources[source.address],
             artifacts=PostingFiles(self.out) if files else None,
         )
-        task = Task(tenant=ACME, job=work, schedule=Window.parse("11:00"), manifest=Manifest())
         leases = LeaseHolder(
             owner="me", clock=self.clock, observer=self.heard, length=timedelta(seconds=30)
         )
-        scheduler = Scheduler(
-            [task],
-            backend=self.backend,
-            leaseholder=leases,
-            clock=self.clock,
-            observer=self.heard,
-        )
-        run = asyncio.run(scheduler.run_now(task))
+        store = self.backend.tenant(ACME)
+        run = asyncio.run(Runner(leases=leases).run_now(store, work, manifest=Manifest()))
         self.clock.advance(DAY)
         return run
 

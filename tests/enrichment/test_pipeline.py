@@ -18,14 +18,13 @@ from stoker.base.types import Depth
 from stoker.budgets.model import Paid
 from stoker.enrichment.deadline import POLL_INTERVAL
 from stoker.enrichment.model import KIND, WorkState
-from stoker.enrichment.summary import summarize_partial_run
 from stoker.enrichment.workers import HEARTBEAT_INTERVAL, LEASE_LENGTH
 from stoker.nightly.plan import Capacity, NightlyPlanner
 from stoker.nightly.service import NightlyRun
 from stoker.nightly.setup import build_exporter, build_nightly_options, build_vendors
 from stoker.runs.leases import Lease
 from stoker.runs.model import Manifest, RunKey, RunState
-from stoker.runs.service import RunHandle, Runner
+from stoker.runs.service import RunHandle
 
 BATCHES_WAIT = timedelta(milliseconds=50)
 
@@ -119,8 +118,7 @@ async def test_a_company_nobody_can_work_on_fails_alone_and_says_why(tmp_path):
             return build_vendors(house.app.connectors, ACME).extract_facts(pages, told=told)
 
         desk = Desk(house, extract_facts=brittle, at_once=1)
-        task = house.app.build_nightly_task(ACME, desk.night)
-        first = await house.app.build_scheduler(()).run_now(task)
+        first = await house.app.run_now(ACME, desk.night)
         units = await house.units(first)
         return first, {unit.company: unit for unit in units}, await house.night()
 
@@ -266,7 +264,7 @@ async def test_a_night_that_is_cut_off_says_what_it_spent_and_wrote_and_how_many
         desk = Desk(house, crawler=visits, exports=seen, at_once=2, sent_together=2)
         store, app = house.store(), house.app
         lease = Lease(name="run", owner="me", fencing_token=1, heartbeat=1, until=app.clock.now())
-        runner = Runner(clock=app.clock, observer=app.observer, summarize=summarize_partial_run)
+        runner = app.runner
         begun = await runner.start_run(store, lease, kind=KIND, manifest=Manifest())
         doing = asyncio.ensure_future(runner.execute(store, begun, desk.night))
         await seen.sent.wait()

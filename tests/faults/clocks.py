@@ -17,7 +17,7 @@ from stoker.calendar.recurrence import Cron, Interval, Schedule, Window
 from stoker.ledger.chain import find_first_break
 from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest, RunState
-from stoker.runs.service import RunHandle, RunResult
+from stoker.runs.service import RunHandle, Runner, RunResult
 from stoker.scheduling.model import OccurrenceState
 from stoker.scheduling.service import Scheduler, Task
 from stoker.testing import EventRecorder, FakeClock
@@ -72,8 +72,7 @@ async def _one_store(schedule: Schedule, rng: random.Random) -> Tally:
     def restarted(owner: int) -> Scheduler:
         # Restarted after every jump: what it must remember, it must have written down.
         holder = LeaseHolder(owner=f"p{owner}", clock=clock, observer=EventRecorder(), length=HOUR)
-        told = EventRecorder()
-        return Scheduler([task], backend=backend, leaseholder=holder, clock=clock, observer=told)
+        return Scheduler([task], backend=backend, runner=Runner(leases=holder))
 
     await restarted(0).run_once()
     for _ in range(JUMPS):

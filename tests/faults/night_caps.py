@@ -112,12 +112,7 @@ async def _had(where, world, companies, *, hasty):
         for tenant in TENANTS:
             await app.backend.tenant(tenant).accounts.save_rule(ANYBODY)
         runs = await asyncio.gather(
-            *(
-                app.build_scheduler(()).run_now(
-                    app.build_nightly_task(tenant, app.build_nightly_run(tenant))
-                )
-                for tenant in TENANTS
-            )
+            *(app.run_now(tenant, app.build_nightly_run(tenant)) for tenant in TENANTS)
         )
         return sum(
             any(f"/{vendor}/" in reason for reason in run.manifest.reasons)

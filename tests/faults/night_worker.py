@@ -101,16 +101,14 @@ async def night(order):
             if order.get("way") == PULLS
             else app.build_nightly_run(TENANT)
         )
-        run = await app.build_scheduler(()).run_now(app.build_nightly_task(TENANT, work))
+        run = await app.run_now(TENANT, work)
         return run.state.value
 
 
 async def meet(app):
     """Let a tenant know who fits, and how hot they are: what pulls are chosen by."""
     steps = (Step.REFRESH, Step.CANDIDATES)
-    await app.build_scheduler(()).run_now(
-        app.build_nightly_task(TENANT, app.build_nightly_run(TENANT, steps=steps))
-    )
+    await app.run_now(TENANT, app.build_nightly_run(TENANT, steps=steps))
     await app.build_heat_sweep(TENANT).recompute(app.backend.tenant(TENANT), clock=app.clock)
 
 

@@ -21,7 +21,7 @@ from stoker.base.types import Job, TenantId
 from stoker.calendar.recurrence import Cron
 from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest, RunKey
-from stoker.runs.service import RunHandle, RunResult
+from stoker.runs.service import RunHandle, Runner, RunResult
 from stoker.scheduling.service import Scheduler, Task
 
 ACME = TenantId("acme")
@@ -88,9 +88,9 @@ async def schedule(order: dict[str, Any], say: Say) -> None:
     scheduler = Scheduler(
         [task],
         backend=backend,
-        leaseholder=LeaseHolder(owner=order["owner"], clock=clock, observer=told, length=length),
-        clock=clock,
-        observer=told,
+        runner=Runner(
+            leases=LeaseHolder(owner=order["owner"], clock=clock, observer=told, length=length)
+        ),
     )
     while True:
         await scheduler.run_once()

@@ -12,7 +12,7 @@ from stoker.budgets.verify import verify_ledger
 from stoker.enrichment.summary import summarize_partial_run
 from stoker.runs.cancel import request_cancel
 from stoker.runs.cancel_watcher import CancelWatcher
-from stoker.runs.leases import acquire_lease, release_lease
+from stoker.runs.leases import LeaseHolder, acquire_lease, release_lease
 from stoker.runs.model import RunState
 from stoker.runs.service import Runner, get_lease_name
 from stoker.sandbox.server import Sandbox
@@ -46,12 +46,12 @@ async def asked_once(home, moment_has_come, heeding):
     lease = acquire_lease("run/nightly", None, owner="a", task="", now=clock.now(), length=length)
     assert lease.name == get_lease_name("nightly")
     await store.schedule.swap_lease(None, lease)
-    task = home.app.build_nightly_task(ACME, home.app.build_nightly_run(ACME))
-    runner = Runner(
-        clock=clock, observer=home.told, cancel_watcher=heeding, summarize=summarize_partial_run
-    )
-    run = await runner.start_run(store, lease, kind="nightly", manifest=task.manifest)
-    doing = asyncio.ensure_future(runner.execute(store, run, task.job))
+    leases = LeaseHolder(owner="a", clock=clock, observer=home.told, length=length)
+    runner = Runner(leases=leases, cancel_watcher=heeding, summarize=summarize_partial_run)
+    manifest = home.app.build_manifest(ACME)
+    run = await runner.start_run(store, lease, kind="nightly", manifest=manifest)
+    night = home.app.build_nightly_run(ACME)
+    doing = asyncio.ensure_future(runner.execute(store, run, night))
     while not (moment_has_come() or doing.done()):
         await asyncio.sleep(0.001)
     await request_cancel(store, run, by="ann", runner=runner)

@@ -49,12 +49,12 @@ async def weeks(settings, *, days=24, off=range(12, 15)):
         now = clock.now()
         told = {}
         for tenant in tenants:
-            store, task = app.backend.tenant(tenant), app.build_maintenance_task(tenant)
+            store, work = app.backend.tenant(tenant), app.build_maintenance(tenant)
             rule = settings.for_tenant(tenant).retention
             findings = await read_audit(
                 store,
-                task.name,
-                task.schedule,
+                work.kind,
+                work.schedule,
                 since=START - timedelta(days=1),
                 until=now + timedelta(seconds=1),
                 now=now,

@@ -74,7 +74,7 @@ async def on_app(place, box, work, *, clock=None):
 
 async def discovered(app):
     discovery = app.build_discovery_run(DEFAULT, files=app.get_posting_files(DEFAULT))
-    return await app.build_scheduler(()).run_now(app.build_discovery_task(DEFAULT, discovery))
+    return await app.run_now(DEFAULT, discovery)
 
 
 def contents(place):

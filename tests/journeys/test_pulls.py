@@ -56,8 +56,7 @@ async def swept(house, tenant=ACME):
 
 
 async def pulled(house, tenant=ACME, **how):
-    task = house.app.build_nightly_task(tenant, house.app.build_pull_run(tenant, **how))
-    return await house.app.build_scheduler(()).run_now(task)
+    return await house.app.run_now(tenant, house.app.build_pull_run(tenant, **how))
 
 
 async def limited(house, limit):

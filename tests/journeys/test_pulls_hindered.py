@@ -19,7 +19,7 @@ from stoker.pulls.saved_plans import (
     replay_plan,
     to_decisions,
 )
-from stoker.pulls.service import to_work_items
+from stoker.pulls.service import SavePlanJob, to_work_items
 
 CALLS = "tenant_connector/tavily/calls/day"
 LOOKS = "tenant_connector/crawl/pull_units/day"
@@ -62,9 +62,7 @@ async def planned(app):
 
 
 async def pulled(house):
-    return await house.app.build_scheduler(()).run_now(
-        house.app.build_nightly_task(ACME, house.app.build_pull_run(ACME))
-    )
+    return await house.app.run_now(ACME, house.app.build_pull_run(ACME))
 
 
 async def limited(house, cap, limit):
@@ -224,8 +222,7 @@ async def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time
     async with at(companies=6, more=slow) as house:
         await met(house)
         pulls = await planned(house.app)
-        kept = house.app.build_plan_task(ACME, pulls)
-        run = await house.app.build_scheduler(()).run_now(kept)
+        run = await house.app.run_now(ACME, SavePlanJob(pulls=pulls))
         pulls, (same, found) = pulls, await kept_alike(house, run)
     assert whys(pulls).count(Decision.RATE_LIMIT) == 3  # three readings in 125 minutes, 0.8 a look
     assert same

@@ -26,12 +26,11 @@ async def test_what_is_wrong_with_one_tenants_files_is_not_told_to_another(tmp_p
 
     clock = FakeClock()
     async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
-        scheduler = app.build_scheduler((ACME, UMBRELLA))
-        theirs = await scheduler.run_now(app.build_maintenance_task(UMBRELLA))
+        theirs = await app.run_now(UMBRELLA, app.build_maintenance(UMBRELLA))
         damaged = tmp_path / "stoker-data" / UMBRELLA / "runs" / theirs.name / "run.json"
         damaged.write_text("{")
         clock.advance(HEALTH_CHECK_TTL)
-        run = await scheduler.run_now(app.build_maintenance_task(ACME))
+        run = await app.run_now(ACME, app.build_maintenance(ACME))
 
     assert run.state is RunState.FAILED
     assert "stoker doctor" in run.reason
@@ -58,7 +57,7 @@ async def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tm
                 now=now,
             )
         clock.advance(timedelta(minutes=2))
-        run = await app.build_scheduler((tenant,)).run_now(app.build_maintenance_task(tenant))
+        run = await app.run_now(tenant, app.build_maintenance(tenant))
 
     assert run.state is RunState.DONE
     assert run.manifest.counts["holds_expired"] == 1
@@ -85,7 +84,7 @@ async def test_answers_and_texts_go_with_retention_once_they_are_good_for_nothin
                 key=key, connector="crawl", answer={}, cost={}, at=until, expires_at=until
             )
             await answers.save_answers([kept])
-        run = await app.build_scheduler(()).run_now(app.build_maintenance_task(tenant))
+        run = await app.run_now(tenant, app.build_maintenance(tenant))
         pruned, left = (
             run.manifest.counts["pruned_answers"],
             set(await answers.find_answers(list(ages))),
@@ -114,7 +113,7 @@ async def test_signals_go_once_nothing_of_them_is_left_and_not_before(tmp_path, 
             for days in (401, 399)
         ]
         await attention.add_signals(signals, rule=own, tiers=own, now=clock.now())
-        await app.build_scheduler((ACME,)).run_now(app.build_maintenance_task(ACME))
+        await app.run_now(ACME, app.build_maintenance(ACME))
         assert [each.id for each in await attention.list_signals(CompanyId("a"))] == (
             ["399"] if prunes else ["399", "401"]
         )

@@ -20,7 +20,7 @@ from stoker.enrichment.model import WorkItem
 from stoker.enrichment.summary import summarize_partial_run
 from stoker.runs.cancel import request_cancel
 from stoker.runs.cancel_watcher import CancelWatcher
-from stoker.runs.leases import MAX_CLOCK_SKEW, acquire_lease, release_lease
+from stoker.runs.leases import MAX_CLOCK_SKEW, LeaseHolder, acquire_lease, release_lease
 from stoker.runs.model import CancelRequest, Manifest, RunState
 from stoker.runs.service import Runner, RunResult, get_lease_name
 from stoker.testing import EventRecorder, FakeClock
@@ -37,8 +37,7 @@ class Bench:
     def __init__(self, store, heeding=SOON):
         self.store, self.clock, self.heard = store, FakeClock(), EventRecorder()
         self.runner = Runner(
-            clock=self.clock,
-            observer=self.heard,
+            leases=LeaseHolder(owner="me", clock=self.clock, observer=self.heard, length=LENGTH),
             cancel_watcher=heeding,
             summarize=summarize_partial_run,
         )

@@ -7,7 +7,7 @@ import pytest
 from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.runs.cancel import close_dead_runs, list_dead_runs
-from stoker.runs.leases import MAX_CLOCK_SKEW, acquire_lease, release_lease
+from stoker.runs.leases import MAX_CLOCK_SKEW, LeaseHolder, acquire_lease, release_lease
 from stoker.runs.model import PROCESS_DIED, CancelRequest, Run, RunKey, RunState
 from stoker.runs.service import Runner, get_lease_name
 from stoker.testing import EventRecorder, FakeClock
@@ -21,7 +21,10 @@ class Bench:
     def __init__(self):
         self.clock = FakeClock()
         self.store = MemoryBackend().tenant(TenantId("acme"))
-        self.runner = Runner(clock=self.clock, observer=EventRecorder())
+        heard = EventRecorder()
+        self.runner = Runner(
+            leases=LeaseHolder(owner="me", clock=self.clock, observer=heard, length=LENGTH)
+        )
 
     async def lease(self, kind, owner):
         seen, now = await self.store.schedule.find_lease(get_lease_name(kind)), self.clock.now()

@@ -9,6 +9,7 @@ from stoker.backends.json import JsonBackend
 from stoker.backends.sqlite import MemoryBackend, SqliteBackend
 from stoker.base.types import TenantId
 from stoker.runs.cancel import close_dead_runs
+from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Run, RunKey, RunState
 from stoker.runs.service import Runner
 from stoker.testing import EventRecorder, FakeClock
@@ -73,7 +74,9 @@ async def test_closing_dead_runs_does_not_read_those_that_ended():
         return found
 
     store.runs.list_runs = spy
-    runner = Runner(clock=FakeClock(), observer=EventRecorder())
+    runner = Runner(
+        leases=LeaseHolder(owner="me", clock=FakeClock(), observer=EventRecorder(), length=HOUR)
+    )
     by = Run(key=RunKey(START + 9 * HOUR, 1), kind="upkeep")
     closed = await close_dead_runs(store, by=by, runner=runner)
 

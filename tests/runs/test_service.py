@@ -1,6 +1,6 @@
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -8,7 +8,7 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConflictError, PermanentError, TransientError, UncertainError
 from stoker.base.events import RunEnded, RunGivenUp, StepEnded
 from stoker.base.types import TenantId
-from stoker.runs.leases import Lease
+from stoker.runs.leases import Lease, LeaseHolder
 from stoker.runs.model import Manifest, RunState
 from stoker.runs.service import Runner, RunResult
 from stoker.testing import EventRecorder, FakeClock
@@ -28,7 +28,11 @@ class Bench:
     def __init__(self):
         self.store = MemoryBackend().tenant(TenantId("acme"))
         self.clock, self.heard = FakeClock(), EventRecorder()
-        self.runner = Runner(clock=self.clock, observer=self.heard)
+        self.runner = Runner(
+            leases=LeaseHolder(
+                owner="me", clock=self.clock, observer=self.heard, length=timedelta(seconds=30)
+            )
+        )
 
     def start_run(self, epoch=1):
         return asyncio.run(

@@ -110,15 +110,16 @@ class World:
             for tenant in tenants
         ]
 
+    def build_runner(self, owner="me", length=timedelta(seconds=30)):
+        return Runner(
+            leases=LeaseHolder(owner=owner, clock=self.clock, observer=self.heard, length=length)
+        )
+
     def build_scheduler(self, owner="me", tasks=None, length=timedelta(seconds=30), at_once=4):
         return Scheduler(
             tasks or self.tasks,
             backend=self.backend,
-            leaseholder=LeaseHolder(
-                owner=owner, clock=self.clock, observer=self.heard, length=length
-            ),
-            clock=self.clock,
-            observer=self.heard,
+            runner=self.build_runner(owner, length),
             at_once=at_once,
         )
 
@@ -259,13 +260,9 @@ def test_a_dead_schedulers_lease_is_no_reason_to_skip_what_waits_for_its_turn():
 
     async def scenario():
         store = world.backend.tenant(UMBRELLA)
-        holder = LeaseHolder(
-            owner="dead", clock=world.clock, observer=world.heard, length=timedelta(seconds=30)
-        )
-        lease = await holder.acquire(store, "run/work", task="2029-12-31T11:00:00+00:00")
-        await Runner(clock=world.clock, observer=world.heard).start_run(
-            store, lease, kind="work", manifest=Manifest()
-        )
+        dead = world.build_runner("dead")
+        lease = await dead.leases.acquire(store, "run/work", task="2029-12-31T11:00:00+00:00")
+        await dead.start_run(store, lease, kind="work", manifest=Manifest())
         world.clock.advance(DAY)
         stopping = asyncio.Event()
         one_at_a_time = world.build_scheduler(at_once=1).run_forever(stopping)
@@ -283,11 +280,8 @@ def test_a_dead_schedulers_lease_is_no_reason_to_skip_what_waits_for_its_turn():
 async def begun_by_the_dead(world, *, tenant=ACME, kind="work", instant=LAST_DUE, owner="dead"):
     """Begin a run, and its instant, as a process that is then killed in the middle of it."""
     store = world.backend.tenant(tenant)
-    holder = LeaseHolder(
-        owner=owner, clock=world.clock, observer=world.heard, length=timedelta(seconds=30)
-    )
-    lease = await holder.acquire(store, f"run/{kind}", task="killed")
-    runner = Runner(clock=world.clock, observer=world.heard)
+    runner = world.build_runner(owner)
+    lease = await runner.leases.acquire(store, f"run/{kind}", task="killed")
     run = await runner.start_run(store, lease, kind=kind, manifest=Manifest(), instant=instant)
     if instant is not None:
         slot = OccurrenceResult(
@@ -304,9 +298,9 @@ async def begun_by_the_dead(world, *, tenant=ACME, kind="work", instant=LAST_DUE
 async def closed(world, killed):
     """Let somebody who only looks close a run whose process died."""
     world.clock.advance(LAPSES)
-    runner = Runner(clock=world.clock, observer=world.heard)
     other = Run(key=RunKey(world.clock.now(), 1), kind="upkeep")
-    ended = await close_dead_runs(world.backend.tenant(ACME), by=other, runner=runner)
+    store, runner = world.backend.tenant(ACME), world.build_runner()
+    ended = await close_dead_runs(store, by=other, runner=runner)
     assert [run.at for run in ended] == [killed.at]
     return [run.state for run in ended]
 
@@ -630,7 +624,8 @@ def test_a_task_started_by_hand_runs_though_it_is_not_due():
     world = World()
     world.tick()
 
-    run = asyncio.run(world.build_scheduler().run_now(world.tasks[0]))
+    store = world.backend.tenant(ACME)
+    run = asyncio.run(world.build_runner().run_now(store, world.work, manifest=Manifest()))
 
     assert (run.state, run.instant) == (RunState.DONE, None)
     assert len(world.list_results()) == 1
@@ -643,7 +638,8 @@ async def test_a_task_is_not_started_by_hand_while_it_is_running():
         going = asyncio.ensure_future(world.build_scheduler("one").run_once())
         await world.work.is_enough.wait()
         try:
-            await world.build_scheduler("two").run_now(world.tasks[0])
+            store = world.backend.tenant(ACME)
+            await world.build_runner("two").run_now(store, world.work, manifest=Manifest())
         finally:
             world.work.may_end.set()
             await going

@@ -5,7 +5,6 @@ What a discovery does is the engine's business; here is who, whether now, and ho
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from stoker.base.errors import ConfigError, StokerError
 from stoker.cli.options import choose_active_tenants, tenants_option
 from stoker.cli.output import (
     Exit,
+    choose_exit,
     json_option,
     pass_context,
     print_error,
@@ -23,18 +23,13 @@ from stoker.cli.output import (
     print_table,
     print_text,
     run_async,
-    to_error_exit,
-    to_run_exit,
 )
-from stoker.runs.model import RunState
 
 if TYPE_CHECKING:
     from stoker.app import App
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
     from stoker.runs.model import Run
-
-STATES_WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
 
 _COLUMNS = ("listed", "new", "gone", "twins", "rejected")
 
@@ -115,7 +110,7 @@ async def _run_discoveries(
             print_text(line)
     for tenant, error in failed:
         print_error(f"{tenant}: {error}")
-    return _choose_exit(done, [error for _, error in failed])
+    return choose_exit([each.run.state for each in done], [error for _, error in failed])
 
 
 def choose_participants(
@@ -146,20 +141,17 @@ async def run_discoveries(
     app: App, tenants: tuple[TenantId, ...], wish: DiscoverOptions
 ) -> tuple[list[DiscoveryReport], list[tuple[TenantId, StokerError]]]:
     """Carry out discoveries side by side; return how they went, and whose did not begin."""
-    scheduler = app.build_scheduler(())
-    room = asyncio.Semaphore(app.settings.scheduling.tenant_concurrency)
 
-    async def one(tenant: TenantId) -> list[DiscoveryReport] | StokerError:
+    from stoker.runs.parallel import run_for_tenants
+
+    async def run_tenant(tenant: TenantId) -> list[DiscoveryReport]:
         files = app.get_posting_files(tenant, out=wish.out) if wish.writes else None
         # A setting that is on stays on: the flag only adds to it.
         discovery = app.build_discovery_run(tenant, files=files, enrich=wish.enrich or None)
-        task = app.build_discovery_task(tenant, discovery)
-        async with room:
-            try:
-                due = wish.scheduled
-                runs = await scheduler.run_task(task) if due else [await scheduler.run_now(task)]
-            except StokerError as error:
-                return error  # one tenant's trouble is not another's
+        if wish.scheduled:
+            runs = await app.build_scheduler(()).run_task(app.build_task(tenant, discovery))
+        else:
+            runs = [await app.run_now(tenant, discovery)]
         return [
             DiscoveryReport(
                 tenant=tenant, run=run, files=files.list_existing(run.name) if files else ()
@@ -167,20 +159,16 @@ async def run_discoveries(
             for run in runs
         ]
 
-    ended = await asyncio.gather(*(one(tenant) for tenant in tenants))
-    done = [told for each in ended if not isinstance(each, StokerError) for told in each]
-    failed = [
-        (tenant, each)
-        for tenant, each in zip(tenants, ended, strict=True)
-        if isinstance(each, StokerError)
-    ]
-    return done, failed
+    done, failed = await run_for_tenants(
+        tenants, run_tenant, concurrency=app.settings.scheduling.tenant_concurrency
+    )
+    return [report for reports in done for report in reports], failed
 
 
 async def _format_next_due(app: App, tenant: TenantId) -> str:
     from stoker.calendar.recurrence import list_upcoming
 
-    task = app.build_discovery_task(tenant, app.build_discovery_run(tenant, files=None))
+    task = app.build_task(tenant, app.build_discovery_run(tenant, files=None))
     now = app.clock.now()
     last = await app.backend.tenant(tenant).schedule.find_last_result(task.name, until=now)
     [due] = list_upcoming(now, task.schedule, 1, last=last.due_at if last else None)
@@ -239,13 +227,3 @@ def to_discovery_json(told: DiscoveryReport) -> Json:
         "reasons": list(run.manifest.reasons),
         "files": [str(path) for path in told.files],
     }
-
-
-def _choose_exit(done: list[DiscoveryReport], errors: list[StokerError]) -> Exit:
-    ends = {each.run.state for each in done}
-    worst = to_run_exit(
-        next((state for state in STATES_WORST_FIRST if state in ends), RunState.DONE)
-    )
-    if errors and worst in (Exit.OK, Exit.PARTIAL):
-        return to_error_exit(errors[0])
-    return worst

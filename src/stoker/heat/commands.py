@@ -264,9 +264,8 @@ def sweep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exi
 
 async def _run_sweeps(asked: CommandContext, named: tuple[str, ...]) -> list[tuple[TenantId, Run]]:
     async with asked.open_app() as app:
-        scheduler = app.build_scheduler(())
         return [
-            (tenant, await scheduler.run_now(app.build_sweep_task(tenant)))
+            (tenant, await app.run_now(tenant, app.build_heat_sweep(tenant)))
             for tenant in choose_active_tenants(app.settings, named)
         ]
 

@@ -15,7 +15,6 @@ from stoker.budgets.verify import verify_ledger
 from stoker.calendar.recurrence import Schedule
 from stoker.context import Backend, TenantStores
 from stoker.db.database import Check
-from stoker.enrichment.summary import summarize_partial_run
 from stoker.runs.cancel import close_dead_runs, list_dead_runs
 from stoker.runs.model import Run, RunState, StorageSize
 from stoker.runs.prune import apply_retention
@@ -51,6 +50,7 @@ class CachedHealthChecks:
 class Maintenance:
     """One tenant's maintenance. Old runs are deleted if the rule is enabled."""
 
+    runner: Runner
     health_checks: CachedHealthChecks
     schedule: Schedule
     zone: str
@@ -79,10 +79,8 @@ class Maintenance:
             step.items = report.entries
             unsound += report.problems
         with run.time_step("dead") as step:
-            runner = Runner(clock=run.clock, observer=run.observer, summarize=summarize_partial_run)
-            dead = await close_dead_runs(
-                run.store, by=Run(key=run.key, kind=run.kind), runner=runner
-            )
+            by = Run(key=run.key, kind=run.kind)
+            dead = await close_dead_runs(run.store, by=by, runner=self.runner)
             step.items = len(dead)
         with run.time_step("holds") as step:
             expired = await expire_reservations(run.store, now=now, observer=run.observer)

@@ -17,15 +17,13 @@ from stoker.base.errors import ConfigError, StokerError
 from stoker.cli.options import choose_active_tenants, choose_tenants, tenants_option
 from stoker.cli.output import (
     Exit,
+    choose_exit,
     json_option,
     pass_context,
     print_error,
     print_json,
     run_async,
-    to_error_exit,
-    to_run_exit,
 )
-from stoker.runs.model import RunState
 
 if TYPE_CHECKING:
     from stoker.app import App
@@ -34,9 +32,6 @@ if TYPE_CHECKING:
     from stoker.cli.output import CommandContext
     from stoker.nightly.report import NightReport, PlanReport
     from stoker.nightly.service import NightlyRun
-    from stoker.scheduling.service import Scheduler
-
-STATES_WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
 
 _STEP = "STEP"
 
@@ -179,7 +174,7 @@ async def _run_tenants(
             print_night(each)
     for tenant, error in failed:
         print_error(f"{tenant}: {error}")
-    return _choose_exit(done, [error for _, error in failed])
+    return choose_exit([each.run.state for each in done], [error for _, error in failed])
 
 
 async def run_nights(
@@ -187,29 +182,17 @@ async def run_nights(
 ) -> tuple[list[NightReport], list[tuple[TenantId, StokerError]]]:
     """Carry out tenants' nights side by side; return how they went, and whose did not begin."""
     from stoker.nightly.report import read_night_report
-
-    room = asyncio.Semaphore(app.settings.scheduling.tenant_concurrency)
-
-    async def one(seen: App, scheduler: Scheduler, tenant: TenantId) -> NightReport | StokerError:
-        async with room:
-            try:
-                run = await scheduler.run_now(
-                    seen.build_nightly_task(tenant, wish.build_night(seen, tenant))
-                )
-            except StokerError as error:
-                return error  # one tenant's trouble is not another's
-            return await read_night_report(seen, tenant, run)
+    from stoker.runs.parallel import run_for_tenants
 
     with app.redirect_events(observer) as seen:
-        scheduler = seen.build_scheduler(())
-        ended = await asyncio.gather(*(one(seen, scheduler, tenant) for tenant in tenants))
-    done = [each for each in ended if not isinstance(each, StokerError)]
-    failed = [
-        (tenant, each)
-        for tenant, each in zip(tenants, ended, strict=True)
-        if isinstance(each, StokerError)
-    ]
-    return done, failed
+
+        async def run_tenant(tenant: TenantId) -> NightReport:
+            run = await seen.run_now(tenant, wish.build_night(seen, tenant))
+            return await read_night_report(seen, tenant, run)
+
+        return await run_for_tenants(
+            tenants, run_tenant, concurrency=app.settings.scheduling.tenant_concurrency
+        )
 
 
 async def choose_participants(
@@ -251,16 +234,6 @@ async def _check_run_exists(app: App, tenant: TenantId, name: str) -> None:
         raise ConfigError(
             f"{tenant} has no run {name}; see: stoker runs list --kind nightly --tenant {tenant}"
         )
-
-
-def _choose_exit(done: list[NightReport], errors: list[StokerError]) -> Exit:
-    ends = {each.run.state for each in done}
-    worst = to_run_exit(
-        next((state for state in STATES_WORST_FIRST if state in ends), RunState.DONE)
-    )
-    if errors and worst in (Exit.OK, Exit.PARTIAL):
-        return to_error_exit(errors[0])
-    return worst
 
 
 def _ignore_event(_: object) -> None:

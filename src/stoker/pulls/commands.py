@@ -5,7 +5,6 @@ What is chosen is the core's decision; carrying looks out is a night's own machi
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,15 +14,13 @@ from stoker.base.errors import StokerError
 from stoker.cli.options import choose_active_tenants, choose_tenants, tenants_option
 from stoker.cli.output import (
     Exit,
+    choose_exit,
     json_option,
     pass_context,
     print_error,
     print_json,
     run_async,
-    to_error_exit,
-    to_run_exit,
 )
-from stoker.runs.model import RunState
 
 if TYPE_CHECKING:
     from stoker.app import App
@@ -92,6 +89,7 @@ async def _make_plans(
     asked: CommandContext, named: tuple[str, ...], *, policy: str | None, keep: bool
 ) -> list[PlannedPulls]:
     from stoker.pulls.report import PlannedPulls
+    from stoker.pulls.service import SavePlanJob
 
     found = []
     async with asked.open_app(only_to_read=not keep) as app:
@@ -104,8 +102,7 @@ async def _make_plans(
             decided, takes = await planning.quote_plan(store, now=app.clock.now())
             run = ""
             if keep:
-                task = app.build_plan_task(tenant, decided)
-                run = (await app.build_scheduler(()).run_now(task)).name
+                run = (await app.run_now(tenant, SavePlanJob(pulls=decided))).name
             found.append(PlannedPulls(tenant=tenant, pulls=decided, quote=takes, run=run))
     return found
 
@@ -143,34 +140,19 @@ async def _run_pulls(
             print_night(each)
     for tenant, error in failed:
         print_error(f"{tenant}: {error}")
-    ends = [each.run.state for each in done]
-    bad = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL)
-    worst = [state for state in bad if state in ends]
-    code = to_run_exit(worst[0] if worst else RunState.DONE)
-    return to_error_exit(failed[0][1]) if failed and code in (Exit.OK, Exit.PARTIAL) else code
+    return choose_exit([each.run.state for each in done], [error for _, error in failed])
 
 
 async def _run_tenants(
     app: App, tenants: tuple[TenantId, ...], policy: str | None
 ) -> tuple[list[NightReport], list[tuple[TenantId, StokerError]]]:
     from stoker.nightly.report import read_night_report
+    from stoker.runs.parallel import run_for_tenants
 
-    scheduler = app.build_scheduler(())
-    room = asyncio.Semaphore(app.settings.scheduling.tenant_concurrency)
+    async def run_tenant(tenant: TenantId) -> NightReport:
+        run = await app.run_now(tenant, app.build_pull_run(tenant, policy=policy))
+        return await read_night_report(app, tenant, run)
 
-    async def one(tenant: TenantId) -> NightReport | StokerError:
-        async with room:
-            try:
-                task = app.build_nightly_task(tenant, app.build_pull_run(tenant, policy=policy))
-                return await read_night_report(app, tenant, await scheduler.run_now(task))
-            except StokerError as error:
-                return error  # one tenant's trouble is not another's
-
-    ended = await asyncio.gather(*(one(tenant) for tenant in tenants))
-    told = [each for each in ended if not isinstance(each, StokerError)]
-    failed = [
-        (tenant, each)
-        for tenant, each in zip(tenants, ended, strict=True)
-        if isinstance(each, StokerError)
-    ]
-    return told, failed
+    return await run_for_tenants(
+        tenants, run_tenant, concurrency=app.settings.scheduling.tenant_concurrency
+    )

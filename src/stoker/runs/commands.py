@@ -346,15 +346,12 @@ def cancel(asked: CommandContext, name: str, tenant: str | None, as_json: bool) 
 async def _request_cancel(
     asked: CommandContext, name: str, *, tenant: str | None
 ) -> tuple[TenantId, CancelResult]:
-    from stoker.enrichment.summary import summarize_partial_run
     from stoker.runs.cancel import request_cancel
-    from stoker.runs.service import Runner
 
     async with asked.open_app() as app:
         store = app.backend.tenant(choose_tenant(app.settings, tenant))
         run = await get_run(store, name)
-        runner = Runner(clock=app.clock, observer=app.observer, summarize=summarize_partial_run)
-        return store.tenant, await request_cancel(store, run, by=_get_user(), runner=runner)
+        return store.tenant, await request_cancel(store, run, by=_get_user(), runner=app.runner)
 
 
 def _get_user() -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from stoker.base.cancellation import cancel_and_wait
+from stoker.base.cancellation import cancel_and_wait, finish_despite_cancel
 from stoker.base.clock import Clock
 from stoker.base.errors import ConflictError, StokerError, UncertainError
 from stoker.base.events import LeaseLost, Observer
@@ -95,15 +95,13 @@ class LeaseHolder:
     """One process's dealings with leases. `owner` must be unlike any other process's."""
 
     def __init__(self, *, owner: str, clock: Clock, observer: Observer, length: timedelta) -> None:
-        self.owner = owner
-        self._clock = clock
-        self._observer = observer
+        self.owner, self.clock, self.observer = owner, clock, observer
         self._length = length
         self._watched: dict[tuple[TenantId, str], tuple[Lease, timedelta]] = {}
 
     async def acquire(self, store: TenantStores, name: str, *, task: str) -> Lease | None:
         """Return the lease, or None while another process holds it."""
-        now = self._clock.now()
+        now = self.clock.now()
         seen = await store.schedule.find_lease(name)
         watched_for = self._measure_unchanged(store.tenant, name, seen)
         if not is_free(seen, now=now, unchanged_for=watched_for, length=self._length):
@@ -119,7 +117,7 @@ class LeaseHolder:
 
     async def release(self, store: TenantStores, held: Lease) -> None:
         """Release the lease, if we still hold it and the store can be reached."""
-        now = self._clock.now()
+        now = self.clock.now()
         with suppress(StokerError):  # it expires; the result of the work matters more
             current = await store.schedule.find_lease(held.name)
             if current is not None and _is_same_holder(current, held):
@@ -128,10 +126,10 @@ class LeaseHolder:
     async def run_while_held(
         self, store: TenantStores, held: Lease, work: Coroutine[Any, Any, Result]
     ) -> Result:
-        """Do the work while renewing the lease; raise ConflictError, work cancelled, once it is
-        lost.
+        """Do the work while renewing the lease, then release it.
 
-        Cancelling this cancels the work, which keeps its lease until it is over.
+        Raises ConflictError, work cancelled, once the lease is lost. Cancelling this cancels the
+        work, which keeps its lease until it is over.
         """
         doing = asyncio.ensure_future(work)
         cancelled: asyncio.CancelledError | None = None
@@ -144,13 +142,14 @@ class LeaseHolder:
                     doing.cancel()
                     continue
                 if not ours:
-                    self._observer(
-                        LeaseLost(at=self._clock.now(), tenant=store.tenant, lease=held.name)
+                    self.observer(
+                        LeaseLost(at=self.clock.now(), tenant=store.tenant, lease=held.name)
                     )
                     raise ConflictError(f"the lease {held.name} was lost to another process")
         finally:
             if not doing.done():
                 await cancel_and_wait(doing, at_once=True)
+            await finish_despite_cancel(self.release(store, held))
         if cancelled is not None:
             if not doing.cancelled():
                 doing.exception()  # retrieved, or asyncio logs a warning
@@ -164,7 +163,7 @@ class LeaseHolder:
         return bool(done)
 
     async def _renew(self, store: TenantStores, held: Lease) -> bool:
-        now = self._clock.now()
+        now = self.clock.now()
         try:
             current = await store.schedule.find_lease(held.name)
             if current is None or not _is_same_holder(current, held):
@@ -180,7 +179,7 @@ class LeaseHolder:
     def _measure_unchanged(self, tenant: TenantId, name: str, seen: Lease | None) -> timedelta:
         if seen is None:
             return timedelta(0)
-        now = self._clock.elapsed()
+        now = self.clock.elapsed()
         before, since = self._watched.get((tenant, name), (None, now))
         if before is None or (before.fencing_token, before.heartbeat) != (
             seen.fencing_token,

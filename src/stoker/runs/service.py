@@ -20,7 +20,7 @@ from stoker.base.types import Json, clean_text
 from stoker.budgets.caps import list_custom_limits
 from stoker.context import TenantStores
 from stoker.runs.cancel_watcher import CancelWatcher
-from stoker.runs.leases import Lease
+from stoker.runs.leases import Lease, LeaseHolder, compute_expiry
 from stoker.runs.model import (
     PROCESS_DIED,
     CancelRequest,
@@ -143,10 +143,35 @@ class Runner:
     `summarize` reads how far a run got that was cut off.
     """
 
-    clock: Clock
-    observer: Observer
+    leases: LeaseHolder
     cancel_watcher: CancelWatcher = field(default_factory=CancelWatcher)
     summarize: Summarize = summarize_nothing
+
+    @property
+    def clock(self) -> Clock:
+        """The clock by which runs start and end."""
+        return self.leases.clock
+
+    @property
+    def observer(self) -> Observer:
+        """Receives what happens to runs."""
+        return self.leases.observer
+
+    async def run_now(self, store: TenantStores, job: RunJob, *, manifest: Manifest) -> Run:
+        """Run a job by hand, due or not. Raises ConflictError while one of its kind is running."""
+        lease = await self.leases.acquire(store, get_lease_name(job.kind), task="by hand")
+        if lease is None:
+            raise await _build_busy_error(store, job.kind)
+        return await self.leases.run_while_held(
+            store, lease, self._run_under_lease(store, job, lease, manifest)
+        )
+
+    async def _run_under_lease(
+        self, store: TenantStores, job: RunJob, lease: Lease, manifest: Manifest
+    ) -> Run:
+        await self.close_dead_runs(store, lease, kind=job.kind)
+        run = await self.start_run(store, lease, kind=job.kind, manifest=manifest)
+        return await self.execute(store, run, job)
 
     async def start_run(
         self,
@@ -331,6 +356,18 @@ class Runner:
 def get_lease_name(kind: str) -> str:
     """Return the name of the lease under which runs of a kind are carried out."""
     return f"run/{kind}"
+
+
+async def _build_busy_error(store: TenantStores, kind: str) -> ConflictError:
+    seen = await store.schedule.find_lease(get_lease_name(kind))
+    gone = ""
+    if seen is not None and seen.owner:
+        at = f"{compute_expiry(seen):%Y-%m-%d %H:%M:%S} UTC"
+        gone = f"; if its process is gone, try again after {at}"
+    return ConflictError(
+        f"{kind} is running for {store.tenant} already; "
+        f"see it with: stoker runs list --tenant {store.tenant}{gone}"
+    )
 
 
 def _build_ended_run(

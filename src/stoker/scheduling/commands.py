@@ -22,6 +22,7 @@ from stoker.cli.options import (
 )
 from stoker.cli.output import (
     Exit,
+    choose_exit,
     json_option,
     on_stop_signal,
     pass_context,
@@ -29,10 +30,9 @@ from stoker.cli.output import (
     print_table,
     print_text,
     run_async,
-    to_run_exit,
 )
 from stoker.enrichment.model import KIND
-from stoker.runs.model import Run, RunState, to_run_view
+from stoker.runs.model import Run, to_run_view
 
 if TYPE_CHECKING:
     from stoker.app import App
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from stoker.settings import Settings
 
 TENANT_POLL_INTERVAL = timedelta(minutes=1)  # for tenants that came or went
-
-STATES_WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
 
 
 @click.group()
@@ -284,7 +282,7 @@ async def _audit_schedule(
             rule = app.settings.for_tenant(tenant).retention
             schedules = await _read_schedules(app, tenant)
             # Nobody expects a night of whoever is no longer set up for one; those it had count.
-            over = {} if KIND in schedules else {KIND: app.build_maintenance_task(tenant).schedule}
+            over = {} if KIND in schedules else {KIND: app.settings.get_schedule(tenant)}
             for kind, its in (schedules | over).items():
                 end = to
                 if kind in over:
@@ -359,11 +357,10 @@ def upkeep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Ex
 async def _run_upkeep(asked: CommandContext, tenants: tuple[str, ...], *, as_json: bool) -> Exit:
     async with asked.open_app() as app:
         chosen = choose_active_tenants(app.settings, tenants)
-        scheduler = app.build_scheduler(chosen)
         ended, busy = [], []
         for tenant in chosen:
             try:
-                ended.append((tenant, await scheduler.run_now(app.build_maintenance_task(tenant))))
+                ended.append((tenant, await app.run_now(tenant, app.build_maintenance(tenant))))
             except ConflictError as error:
                 busy.append(error)
     shown = _show_runs(ended, as_json=as_json)
@@ -394,9 +391,7 @@ def _show_runs(
             [(tenant, run.name, run.kind, run.state.value, run.reason) for tenant, run in ended],
             empty=empty,
         )
-    ends = {run.state for _, run in ended}
-    worst = next((state for state in STATES_WORST_FIRST if state in ends), RunState.DONE)
-    return to_run_exit(worst)
+    return choose_exit(run.state for _, run in ended)
 
 
 def _to_audit_json(tenant: TenantId, kind: str, finding: AuditLine) -> Json:

@@ -16,24 +16,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from stoker.base.cancellation import finish_despite_cancel
-from stoker.base.clock import CLOCK_TOLERANCE, Clock, clock_went_backwards
+from stoker.base.clock import CLOCK_TOLERANCE, clock_went_backwards
 from stoker.base.errors import ConflictError, StokerError, UncertainError
-from stoker.base.events import ClockWentBack, DuplicateWindow, Observer, SlotPassed, TenantFailed
+from stoker.base.events import ClockWentBack, DuplicateWindow, SlotPassed, TenantFailed
 from stoker.base.types import TenantId
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.calendar import recurrence as cadence
 from stoker.calendar.recurrence import CatchUp, DueOccurrences, Schedule
 from stoker.context import Backend, TenantStores
-from stoker.runs.leases import Lease, LeaseHolder, compute_expiry, is_expired
+from stoker.runs.leases import Lease, is_expired
 from stoker.runs.model import Manifest, Run, RunState
-from stoker.runs.service import (
-    RunJob,
-    Runner,
-    RunResult,
-    Summarize,
-    get_lease_name,
-    summarize_nothing,
-)
+from stoker.runs.service import RunJob, Runner, RunResult, get_lease_name
 from stoker.scheduling.model import (
     MAX_DEATHS,
     OccurrenceResult,
@@ -78,18 +71,13 @@ class Scheduler:
         tasks: Sequence[Task],
         *,
         backend: Backend,
-        leaseholder: LeaseHolder,
-        clock: Clock,
-        observer: Observer,
+        runner: Runner,
         at_once: int = 1,
-        summarize: Summarize = summarize_nothing,
     ) -> None:
         self._tasks = tasks
         self._backend = backend
-        self._leases = leaseholder
-        self._clock = clock
-        self._observer = observer
-        self._runner = Runner(clock=clock, observer=observer, summarize=summarize)
+        self._runner = runner
+        self._leases, self._clock, self._observer = runner.leases, runner.clock, runner.observer
         # A room for each kind of work: what takes a minute does not wait for long nights to end.
         self._semaphores = {task.name: asyncio.Semaphore(at_once) for task in tasks}
         self._next_due: dict[Task, datetime] = {}  # as far as is known; a nap is never long
@@ -164,32 +152,6 @@ class Scheduler:
         except ConflictError as error:
             self._report_failure(task, error)
             return []
-        finally:
-            await finish_despite_cancel(self._leases.release(store, lease))
-
-    async def run_now(self, task: Task) -> Run:
-        """Carry out a task by hand, due or not. Raises ConflictError while it is running."""
-        store = self._backend.tenant(task.tenant)
-        lease = await self._leases.acquire(store, get_lease_name(task.name), task="by hand")
-        if lease is None:
-            raise await self._build_busy_error(store, task)
-        try:
-            return await self._leases.run_while_held(
-                store, lease, self._execute_by_hand(store, task, lease)
-            )
-        finally:
-            await finish_despite_cancel(self._leases.release(store, lease))
-
-    async def _build_busy_error(self, store: TenantStores, task: Task) -> ConflictError:
-        seen = await store.schedule.find_lease(get_lease_name(task.name))
-        gone = ""
-        if seen is not None and seen.owner:
-            at = f"{compute_expiry(seen):%Y-%m-%d %H:%M:%S} UTC"
-            gone = f"; if its process is gone, try again after {at}"
-        return ConflictError(
-            f"{task.name} is running for {task.tenant} already; "
-            f"see it with: stoker runs list --tenant {task.tenant}{gone}"
-        )
 
     async def _run_due(
         self, store: TenantStores, task: Task, lease: Lease, now: datetime
@@ -202,7 +164,8 @@ class Scheduler:
         )
         if not due.run and (dead := await self._find_run_to_resume(store, task, now)):
             manifest = replace(task.manifest, goes_on_with=dead.at)
-            return [await self._execute_without_occurrence(store, task, lease, manifest)]
+            run = await self._runner.start_run(store, lease, kind=task.name, manifest=manifest)
+            return [await self._runner.execute(store, run, task.job)]
         return [await self._execute_occurrence(store, task, lease, instant) for instant in due.run]
 
     async def _has_dead_run(self, store: TenantStores, task: Task, now: datetime) -> bool:
@@ -219,16 +182,6 @@ class Scheduler:
         day = compute_window(WindowKind.DAY, now, reset=task.resume_window)
         latest = await store.runs.list_runs(kind=task.name, limit=MAX_DEATHS)
         return find_run_to_resume(latest, since=day.start)
-
-    async def _execute_by_hand(self, store: TenantStores, task: Task, lease: Lease) -> Run:
-        await self._runner.close_dead_runs(store, lease, kind=task.name)
-        return await self._execute_without_occurrence(store, task, lease, task.manifest)
-
-    async def _execute_without_occurrence(
-        self, store: TenantStores, task: Task, lease: Lease, manifest: Manifest
-    ) -> Run:
-        run = await self._runner.start_run(store, lease, kind=task.name, manifest=manifest)
-        return await self._runner.execute(store, run, task.job)
 
     async def _execute_occurrence(
         self, store: TenantStores, task: Task, lease: Lease, instant: datetime

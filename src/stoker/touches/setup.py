@@ -143,10 +143,7 @@ async def _run_with_lease(
     if lease is None:
         work.close()
         raise _build_busy_error(f"{store.tenant}'s touches")
-    try:
-        return await holder.run_while_held(store, lease, work)
-    finally:
-        await holder.release(store, lease)
+    return await holder.run_while_held(store, lease, work)
 
 
 async def _run_with_file_lock(path: Path, work: Coroutine[Any, Any, _ResultT]) -> _ResultT:
