@@ -32,14 +32,18 @@ from stoker.rate_limits.rate_limit import LocalRateLimiter, Rate
 from stoker.registry.download import DataGov
 from stoker.sandbox.world.companies import World
 from stoker.testing import FakeClock
-from stoker.vendors.contacts import PeopleQuery, RevealQuery
-from stoker.vendors.email_verification import EmailBatch
 from stoker.vendors.extraction import ExtractionQuery
-from stoker.vendors.lusha import LushaPeople, LushaReveal, build_lusha_api
+from stoker.vendors.lusha import LushaPeople, LushaReveal, PeopleQuery, RevealQuery, build_lusha_api
 from stoker.vendors.openai import OpenAiExtraction, build_openai_api
-from stoker.vendors.search import PageTextsQuery, SearchDepth, SearchQuery
-from stoker.vendors.tavily import TavilyPageReader, TavilySearch, build_tavily_api
-from stoker.vendors.zerobounce import ZeroBounce
+from stoker.vendors.tavily import (
+    PageTextsQuery,
+    SearchDepth,
+    SearchQuery,
+    TavilyPageReader,
+    TavilySearch,
+    build_tavily_api,
+)
+from stoker.vendors.zerobounce import EmailBatch, ZeroBounce
 
 DEADLINE = timedelta(seconds=0.4)
 USUAL: Mapping[int, type[Exception]] = {

@@ -12,7 +12,7 @@ from stoker.sandbox.http import Response
 from stoker.testing import FakeClock
 from stoker.vendors.client import MAX_ATTEMPTS
 from stoker.vendors.model import FailureKind, VendorAnswer, VendorFailure
-from stoker.vendors.search import SearchQuery
+from stoker.vendors.tavily import SearchQuery
 from vendor_desk import Saying, desk
 
 pytestmark = pytest.mark.faults

@@ -29,7 +29,7 @@ from stoker.vendors.answer_cache import build_cache_key
 from stoker.vendors.client import MAX_ATTEMPTS
 from stoker.vendors.email_batches import EmailBatcher
 from stoker.vendors.model import FailureKind, VendorAnswer, VendorFailure
-from stoker.vendors.search import SearchQuery
+from stoker.vendors.tavily import SearchQuery
 from vendor_desk import Desk, Quick
 
 LYING = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.http.addresses import is_public, is_public_text
+from stoker.http.url import is_public, is_public_text
 
 INTERNAL = [
     "0.0.0.0",

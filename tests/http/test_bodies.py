@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import UncertainError
-from stoker.http.body import ACCEPT_ENCODING, build_decoder
+from stoker.http.response import ACCEPT_ENCODING, build_decoder
 
 MOST = 5_000
 

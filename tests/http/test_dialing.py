@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from faults.hostile_server import HostileServer
 from stoker.base.errors import PermanentError, TransientError
-from stoker.http.addresses import is_public
 from stoker.http.ssrf import CheckedAddress, SafeConnector, parse_sandbox_address, require_public
+from stoker.http.url import is_public
 
 
 def place(address):

@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import PermanentError
-from stoker.http.addresses import is_public_text
-from stoker.http.url import MAX_URL_LENGTH, Url, parse_url, resolve_link
+from stoker.http.url import MAX_URL_LENGTH, Url, is_public_text, parse_url, resolve_link
 
 REFUSED = [
     "",

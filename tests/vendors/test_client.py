@@ -23,9 +23,9 @@ from stoker.vendors.client import (
     POLL_INTERVAL,
 )
 from stoker.vendors.email_batches import EmailBatcher
-from stoker.vendors.email_verification import EmailQuery
 from stoker.vendors.model import FailureKind, VendorAnswer, VendorFailure
-from stoker.vendors.search import SEARCH_TTL, SearchQuery
+from stoker.vendors.tavily import SEARCH_TTL, SearchQuery
+from stoker.vendors.zerobounce import EmailQuery
 from vendor_desk import ACME, CANARY, Desk, Failing, Quick, Saying, at_desk
 
 QUESTION = SearchQuery(query="singapore ship chandlers")

@@ -10,7 +10,7 @@ from stoker.base.clock import SystemClock
 from stoker.budgets.reservations import OPEN_STATUSES
 from stoker.vendors.email_batches import EmailBatcher
 from stoker.vendors.model import FailureKind, VendorAnswer
-from stoker.vendors.search import SearchQuery
+from stoker.vendors.tavily import SearchQuery
 from vendor_desk import Desk, at_desk
 
 QUESTION = SearchQuery(query="singapore ship chandlers")

@@ -19,7 +19,7 @@ from stoker.sandbox.server import HANDLERS
 from stoker.testing import EventRecorder, FakeClock
 from stoker.vendors.answer_cache import build_cache_key
 from stoker.vendors.extraction import ExtractionQuery
-from stoker.vendors.search import SearchQuery
+from stoker.vendors.tavily import SearchQuery
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 TENANTS = "[tenants.acme]\n[tenants.bolt]\n"

@@ -7,7 +7,7 @@ import pytest
 
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.retry import MAX_WAIT
-from stoker.vendors.contacts import (
+from stoker.vendors.lusha import (
     People,
     PeopleQuery,
     Person,

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from stoker.testing import FakeClock
-from stoker.vendors.contacts import PeopleQuery
+from stoker.vendors.lusha import PeopleQuery
 from stoker.vendors.model import VendorAnswer
 from vendor_desk import Saying, at_desk
 

@@ -6,7 +6,7 @@ import pytest
 
 from stoker.base.errors import ConfigError, PermanentError, UncertainError
 from stoker.http.client import HttpClient
-from stoker.vendors.search import (
+from stoker.vendors.tavily import (
     MAX_QUERY_LENGTH,
     PageTexts,
     PageTextsQuery,
@@ -14,8 +14,8 @@ from stoker.vendors.search import (
     SearchQuery,
     SearchResult,
     build_company_search,
+    build_tavily_api,
 )
-from stoker.vendors.tavily import build_tavily_api
 from vendor_desk import Saying, at_desk
 
 

@@ -11,7 +11,8 @@ from stoker.accounts.contacts import normalize_email
 from stoker.accounts.model import EmailStatus
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.retry import MAX_WAIT
-from stoker.vendors.email_verification import (
+from stoker.vendors.zerobounce import (
+    DEADLINE,
     MAX_ADDRESSES,
     VERDICT_TTL,
     EmailBatch,
@@ -19,7 +20,6 @@ from stoker.vendors.email_verification import (
     EmailVerdict,
     normalize_emails,
 )
-from stoker.vendors.zerobounce import DEADLINE
 from vendor_desk import CANARY, Saying, at_desk
 
 TWO = EmailBatch(emails=("a@a.test", "b@a.test"))

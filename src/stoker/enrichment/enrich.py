@@ -52,10 +52,10 @@ from stoker.enrichment.workers import LEASE_LOST, WorkQueue
 from stoker.leads.rationale import build_rationale, build_rationale_query
 from stoker.leads.settings import ScoreRule
 from stoker.vendors.client import VendorClient
-from stoker.vendors.contacts import PeopleQuery, RevealQuery, build_contacts
 from stoker.vendors.extraction import build_extraction_query
+from stoker.vendors.lusha import PeopleQuery, RevealQuery, build_contacts
 from stoker.vendors.model import CacheableAnswer, CachedAnswer, VendorAnswer, VendorQuery
-from stoker.vendors.search import build_company_search
+from stoker.vendors.tavily import build_company_search
 
 MAX_REVEALED = 2  # people of one company whose addresses are paid for
 

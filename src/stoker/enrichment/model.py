@@ -21,10 +21,10 @@ if TYPE_CHECKING:  # reading a schema must not import an HTTP client
     from stoker.budgets.model import Connector
     from stoker.crawl.crawler import Crawler
     from stoker.leads.rationale import RationaleAnswer, RationaleQuery
-    from stoker.vendors.contacts import People, PeopleQuery, RevealedEmails, RevealQuery
-    from stoker.vendors.email_verification import BatchVerdicts, EmailBatch
     from stoker.vendors.extraction import ExtractionQuery
-    from stoker.vendors.search import SearchQuery, SearchResult
+    from stoker.vendors.lusha import People, PeopleQuery, RevealedEmails, RevealQuery
+    from stoker.vendors.tavily import SearchQuery, SearchResult
+    from stoker.vendors.zerobounce import BatchVerdicts, EmailBatch
 
 KIND = "nightly"  # what a night's runs are listed under
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
-from stoker.http.body import ACCEPT_ENCODING, BodySink
 from stoker.http.pool import ConnectionPool
-from stoker.http.response import Outcome, ResponseParser
+from stoker.http.response import ACCEPT_ENCODING, BodySink, Outcome, ResponseParser
 from stoker.http.ssrf import SafeConnector
 from stoker.http.url import Url, parse_url, resolve_link
 

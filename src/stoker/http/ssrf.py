@@ -15,8 +15,7 @@ from datetime import timedelta
 from ipaddress import ip_address
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError
-from stoker.http.addresses import is_public_text
-from stoker.http.url import PORTS, is_sandbox_host
+from stoker.http.url import PORTS, is_public_text, is_sandbox_host
 
 RESOLVERS = 16  # names looked up at once; each lookup holds a thread
 RESOLVE_TIMEOUT = timedelta(seconds=5)

@@ -24,20 +24,20 @@ from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
 from stoker.rate_limits.limiter import QueueHead
 from stoker.vendors.answer_cache import AnswerRecord, build_cached_answer
 from stoker.vendors.client import VendorClient, always
-from stoker.vendors.email_verification import (
-    MAX_ADDRESSES,
-    BatchVerdicts,
-    EmailBatch,
-    EmailQuery,
-    EmailVerdict,
-    normalize_emails,
-)
 from stoker.vendors.model import (
     CachedAnswer,
     FailureKind,
     InProgressElsewhere,
     VendorAnswer,
     VendorFailure,
+)
+from stoker.vendors.zerobounce import (
+    MAX_ADDRESSES,
+    BatchVerdicts,
+    EmailBatch,
+    EmailQuery,
+    EmailVerdict,
+    normalize_emails,
 )
 
 BATCH_WAIT = timedelta(seconds=2)
