@@ -45,10 +45,10 @@ async def serve() -> None:
 
 async def ours(address: str) -> dict[str, float]:
     from stoker.base.clock import SystemClock
-    from stoker.crawl.crawler import Crawler
-    from stoker.crawl.politeness import LocalHostPacer
+    from stoker.crawl.service import Crawler
     from stoker.crawl.visit import CrawlLimits
     from stoker.http.client import HttpClient
+    from stoker.rate_limits.host_delays import LocalHostPacer
 
     clock, names = SystemClock(), site_names()
 

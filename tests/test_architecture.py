@@ -30,7 +30,7 @@ ACT_TOO = {
     "app", "backends/json", "base/cancellation", "base/clock", "base/telemetry", "base/heartbeat",
     "cli/main", "cli/options", "cli/output", "cli/reference", "config/fields",
     "config/load",
-    "config/sandbox", "config/sources", "crawl/crawler", "crawl/fetch", "crawl/politeness",
+    "config/sandbox", "config/sources", "crawl/fetch", "rate_limits/host_delays",
     "crm/export", "crm/odoo", "db/settings",
     "discovery/boards", "discovery/export", "discovery/job_files",
     "discovery/reader", "discovery/settings", "enrichment/enrich", "enrichment/workers",

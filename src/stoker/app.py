@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from stoker.budgets.service import BudgetService
     from stoker.budgets.windows import ResetRule
     from stoker.connectors import VendorFactory
-    from stoker.crawl.model import HostPacer
     from stoker.discovery.export import PostingFiles
     from stoker.discovery.service import DiscoveryRun
     from stoker.heat.sweep import HeatSweep
     from stoker.maintenance.service import CachedHealthChecks, Maintenance
     from stoker.nightly.service import NightlyRun
     from stoker.pulls.service import PullPlanner
+    from stoker.rate_limits.host_delays import HostPacer
     from stoker.rate_limits.limiter import CallLimiter, FairQueue, VendorLimits
     from stoker.rate_limits.rate_limit import ConcurrencyLimiter, RateLimiter
     from stoker.runs.model import Manifest, Run

@@ -19,14 +19,14 @@ from stoker.base.types import TenantId
 from stoker.budgets.model import Health, Stop
 from stoker.config.fields import Secret
 from stoker.config.sandbox import is_sandbox_key
-from stoker.crawl.model import HostPacer
 from stoker.http.fields import is_sandbox_url
+from stoker.rate_limits.host_delays import HostPacer
 from stoker.rate_limits.limiter import VendorLimits
 from stoker.settings import FIELDS
 from stoker.vendors.unpaid import UnpaidCalls
 
 if TYPE_CHECKING:
-    from stoker.crawl.crawler import CrawlConnector, Crawler
+    from stoker.crawl.service import CrawlConnector, Crawler
     from stoker.crm.odoo import Odoo
     from stoker.discovery.boards import AllBoards, Board
     from stoker.discovery.feeds import Feeds
@@ -175,7 +175,7 @@ class VendorFactory:
 
     def crawler(self, *, max_pages: int | None = None) -> Crawler:
         """Return what visits sites: one for everybody, so that robots.txt files are read once."""
-        from stoker.crawl.crawler import Crawler
+        from stoker.crawl.service import Crawler
         from stoker.crawl.visit import CrawlLimits
 
         crawl = self._settings.crawl
@@ -198,7 +198,7 @@ class VendorFactory:
         self, tenant: TenantId, *, deep: bool = False, max_pages: int | None = None
     ) -> CrawlConnector:
         """Return looks at sites, at what they count for this tenant."""
-        from stoker.crawl.crawler import CrawlConnector
+        from stoker.crawl.service import CrawlConnector
 
         units = self._get_tenant_settings(tenant).get_pull_units("crawl", deep=deep)
         return CrawlConnector(self.crawler(max_pages=max_pages), units=units)

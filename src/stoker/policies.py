@@ -13,8 +13,7 @@ from stoker.base.clock import Clock, SystemClock
 from stoker.base.types import TenantId
 from stoker.budgets.windows import ResetRule
 from stoker.context import Backend
-from stoker.crawl.model import HostPacer
-from stoker.crawl.politeness import LocalHostPacer, SharedHostPacer
+from stoker.rate_limits.host_delays import HostPacer, LocalHostPacer, SharedHostPacer
 from stoker.rate_limits.limiter import VendorLimit, VendorLimits
 from stoker.rate_limits.rate_limit import Rate
 from stoker.settings import CONNECTORS

@@ -14,7 +14,7 @@ from stoker.base.events import Overrun
 from stoker.base.types import TenantId
 from stoker.budgets.charges import SpendRequest
 from stoker.budgets.model import Paid
-from stoker.crawl.politeness import LocalHostPacer, SharedHostPacer
+from stoker.rate_limits.host_delays import LocalHostPacer, SharedHostPacer
 from stoker.rate_limits.rate_limit import LocalRateLimiter, SharedRateLimiter
 from stoker.testing import EventRecorder, FakeClock
 

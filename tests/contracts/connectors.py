@@ -12,9 +12,8 @@ from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import Company, CompanyId, CompanyRecord
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.budgets.model import Health, Paid
-from stoker.crawl.crawler import CrawlConnector, Crawler
 from stoker.crawl.model import Excerpt, VisitRequest
-from stoker.crawl.politeness import LocalHostPacer
+from stoker.crawl.service import CrawlConnector, Crawler
 from stoker.crawl.visit import CrawlLimits
 from stoker.crm.model import PARTNER, CrmRow, RowWrite
 from stoker.crm.odoo import Odoo
@@ -28,6 +27,7 @@ from stoker.http.client import HttpClient
 from stoker.leads.rationale import OpenAiRationales, build_rationale_query
 from stoker.leads.scoring import score_lead
 from stoker.leads.settings import ScoreRule
+from stoker.rate_limits.host_delays import LocalHostPacer
 from stoker.rate_limits.rate_limit import LocalRateLimiter, Rate
 from stoker.registry.download import DataGov
 from stoker.sandbox.world.companies import World

@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from stoker.accounts.facts import FactField, Method
 from stoker.crawl.contacts import decode_protected_email, find_contacts, parse_email, parse_phone
+from stoker.crawl.extract import find_technology
 from stoker.crawl.page import parse_page
-from stoker.crawl.technology import find_technology
 
 URL = "https://acme.com.sg/contact"
 

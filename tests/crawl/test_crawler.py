@@ -7,12 +7,12 @@ import pytest
 from kit.own_site import AGENT, HOST, PROSE, makers, page, site, with_etag
 from stoker.accounts.facts import FactField
 from stoker.base.errors import PermanentError
-from stoker.crawl.crawler import CrawlConnector, Crawler
 from stoker.crawl.fetch import CrawlUsage, PoliteFetcher
 from stoker.crawl.model import VisitOutcome, VisitRequest
-from stoker.crawl.politeness import LocalHostPacer
+from stoker.crawl.service import CrawlConnector, Crawler
 from stoker.http.client import HttpClient
 from stoker.http.url import parse_url
+from stoker.rate_limits.host_delays import LocalHostPacer
 from stoker.sandbox.http import Response, to_page_response, to_text_response
 from stoker.sandbox.server import Sandbox
 from stoker.sandbox.sites.layout import build_layout

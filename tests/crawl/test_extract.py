@@ -8,11 +8,11 @@ import pytest
 from kit.reading_pages import page
 from stoker.accounts.facts import FactField, Method
 from stoker.base.clock import SystemClock
-from stoker.crawl.crawler import Crawler
 from stoker.crawl.extract import extract_facts, find_text_facts
 from stoker.crawl.model import Excerpt, VisitOutcome
-from stoker.crawl.politeness import LocalHostPacer
+from stoker.crawl.service import Crawler
 from stoker.http.client import HttpClient
+from stoker.rate_limits.host_delays import LocalHostPacer
 from stoker.sandbox.server import Sandbox
 from stoker.sandbox.sites.layout import build_layout
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.crawl.model import VisitOutcome
-from stoker.crawl.outcomes import (
+from stoker.crawl.page_text import (
     MIN_TEXT_LENGTH,
     PageType,
     classify_page,

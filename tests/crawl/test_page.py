@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.types import is_storable
-from stoker.crawl.page import MAX_LINKS, decode_page, parse_page
-from stoker.crawl.sanitize_html import MAX_TAGS, sanitize_html
+from stoker.crawl.page import MAX_LINKS, MAX_TAGS, decode_page, parse_page, sanitize_html
 
 
 def text_of(markup):

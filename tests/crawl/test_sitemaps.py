@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.types import is_storable
-from stoker.crawl.sitemaps import MAX_SITEMAP_URLS, parse_sitemap
+from stoker.crawl.key_pages import MAX_SITEMAP_URLS, parse_sitemap
 
 
 def urlset(*urls):

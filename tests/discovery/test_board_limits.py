@@ -9,8 +9,8 @@ from stoker.app import open_app, read_settings
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.types import TenantId
 from stoker.connectors import VendorFactory
-from stoker.crawl.politeness import LocalHostPacer
 from stoker.policies import build_vendor_limits
+from stoker.rate_limits.host_delays import LocalHostPacer
 from stoker.sandbox.http import Response
 from stoker.testing import EventRecorder, FakeClock
 

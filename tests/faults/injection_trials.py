@@ -16,10 +16,10 @@ from faults.tally import Tally
 from stoker.accounts.evidence import normalize_text
 from stoker.accounts.facts import FactField, Method
 from stoker.base.clock import SystemClock
-from stoker.crawl.crawler import Crawler
 from stoker.crawl.model import VisitOutcome
-from stoker.crawl.politeness import LocalHostPacer
+from stoker.crawl.service import Crawler
 from stoker.http.client import HttpClient
+from stoker.rate_limits.host_delays import LocalHostPacer
 from stoker.sandbox.http import Response
 from stoker.sandbox.server import HANDLERS, Sandbox
 from stoker.vendors.extraction import build_extraction_query

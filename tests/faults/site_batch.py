@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from faults.hostile_sites import memory_peak
-from stoker.crawl.crawler import Crawler
 from stoker.crawl.model import SiteVisit
-from stoker.crawl.politeness import LocalHostPacer
+from stoker.crawl.service import Crawler
 from stoker.crawl.visit import CrawlLimits
 from stoker.http.client import HttpClient
+from stoker.rate_limits.host_delays import LocalHostPacer
 from stoker.sandbox.server import Sandbox
 from stoker.sandbox.world.companies import Company, World
 from stoker.sandbox.world.site_faults import SiteFault

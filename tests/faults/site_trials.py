@@ -23,11 +23,11 @@ from faults.hostile_sites import bad_pages, bad_robots, bad_sitemaps, memory_pea
 from faults.site_batch import LIMITS
 from faults.tally import Tally
 from stoker.crawl.contacts import find_contacts
+from stoker.crawl.extract import find_technology
+from stoker.crawl.key_pages import MAX_SITEMAP_URLS, parse_sitemap
 from stoker.crawl.page import MAX_LINKS, parse_page
 from stoker.crawl.page_text import compute_fingerprint
 from stoker.crawl.robots import parse_robots
-from stoker.crawl.sitemaps import MAX_SITEMAP_URLS, parse_sitemap
-from stoker.crawl.technology import find_technology
 
 TESTS = Path(__file__).resolve().parents[1]
 # Processor time, some ten times what the worst file takes: a slow or busy machine stays below it,

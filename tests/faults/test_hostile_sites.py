@@ -13,14 +13,13 @@ from faults import site_trials
 from faults.hostile_sites import NAIVE_EMAIL, bad_robots, processor_time
 from faults.site_batch import AGENT
 from faults.site_trials import PATTERN_MS, PatternTrials
-from stoker.crawl.crawler import Crawler
-from stoker.crawl.page import parse_page
-from stoker.crawl.politeness import LocalHostPacer
+from stoker.crawl.key_pages import parse_sitemap
+from stoker.crawl.page import MAX_TAGS, parse_page, sanitize_html
 from stoker.crawl.robots import parse_robots
-from stoker.crawl.sanitize_html import MAX_TAGS, sanitize_html
-from stoker.crawl.sitemaps import parse_sitemap
+from stoker.crawl.service import Crawler
 from stoker.crawl.visit import CrawlLimits
 from stoker.http.client import HttpClient, Request
+from stoker.rate_limits.host_delays import LocalHostPacer
 from stoker.sandbox.server import Sandbox
 from stoker.sandbox.world.site_faults import SiteFault
 from stoker.testing import FakeClock

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from stoker.crawl.crawler import Crawler
-from stoker.crawl.politeness import LocalHostPacer
+from stoker.crawl.service import Crawler
 from stoker.crawl.visit import CrawlLimits
 from stoker.http.client import HttpClient
+from stoker.rate_limits.host_delays import LocalHostPacer
 from stoker.sandbox.http import Request, Response, to_page_response, to_text_response
 from stoker.sandbox.server import Sandbox
 from stoker.testing import FakeClock

@@ -8,7 +8,7 @@ import pytest
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.model import Stop
-from stoker.crawl.politeness import LocalHostPacer
+from stoker.rate_limits.host_delays import LocalHostPacer
 from stoker.rate_limits.limiter import VendorLimit, VendorLimits
 from stoker.rate_limits.rate_limit import Rate
 from stoker.testing import FakeClock

@@ -14,8 +14,8 @@ from weakref import WeakValueDictionary
 from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.retry import parse_retry_after
-from stoker.crawl.model import HostPacer, PageState, VisitOutcome
-from stoker.crawl.outcomes import VisitEnd
+from stoker.crawl.model import PageState, VisitOutcome
+from stoker.crawl.page_text import VisitEnd
 from stoker.crawl.robots import (
     CLOSED_ROBOTS,
     MAX_ROBOTS_BYTES,
@@ -35,6 +35,7 @@ from stoker.http.client import (
     get_validators,
 )
 from stoker.http.url import Url, parse_url, resolve_link
+from stoker.rate_limits.host_delays import HostPacer
 
 MIN_DELAY = timedelta(seconds=0.5)  # between two requests to a host, unless it asks for longer
 ROBOTS_TTL = timedelta(hours=24)  # RFC 9309: not longer

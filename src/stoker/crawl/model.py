@@ -1,12 +1,11 @@
-"""Pages, visits and their outcomes; what a host pacer and a page store offer."""
+"""Pages, visits and their outcomes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
 
 from stoker.accounts.facts import Fact
 
@@ -66,18 +65,6 @@ class SiteVisit:
     not_modified: int = 0
     limits_hit: tuple[str, ...] = ()  # pages, bytes, time, depth
     unwanted: bool = False  # its robots.txt refuses us, and any reader that acts for us
-
-
-class HostPacer(Protocol):
-    """Delays requests: one clock per host, for all tenants and workers."""
-
-    async def acquire(self, host: str, *, gap: timedelta) -> None:
-        """Wait until a request to this host may be sent, at least `gap` after the last."""
-        ...
-
-    async def delay_until(self, host: str, *, until: datetime) -> None:
-        """Send nothing to this host before then; an earlier moment changes nothing."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

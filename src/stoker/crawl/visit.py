@@ -18,6 +18,7 @@ from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError
 from stoker.base.types import clean_text
 from stoker.crawl.contacts import find_contacts
+from stoker.crawl.extract import find_technology
 from stoker.crawl.fetch import CrawlUsage, FetchResult, PoliteFetcher, build_page_state
 from stoker.crawl.key_pages import (
     HOME,
@@ -26,20 +27,19 @@ from stoker.crawl.key_pages import (
     choose_key_pages,
     get_page_kind,
     parse_page_url,
+    parse_sitemap,
 )
 from stoker.crawl.model import Page, PageState, SiteVisit, VisitOutcome
-from stoker.crawl.outcomes import (
+from stoker.crawl.page import ParsedPage, parse_page
+from stoker.crawl.page_text import (
     PageType,
     VisitEnd,
     classify_page,
+    compute_fingerprint,
     find_page_end,
     find_status_end,
     get_visit_end,
 )
-from stoker.crawl.page import ParsedPage, parse_page
-from stoker.crawl.page_text import compute_fingerprint
-from stoker.crawl.sitemaps import parse_sitemap
-from stoker.crawl.technology import find_technology
 from stoker.http.client import Response
 from stoker.http.url import Url, parse_url
 

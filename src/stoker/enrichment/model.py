@@ -19,7 +19,7 @@ from stoker.base.types import Depth, Step
 if TYPE_CHECKING:  # reading a schema must not import an HTTP client
     from stoker.accounts.facts import ExtractedFacts
     from stoker.budgets.model import Connector
-    from stoker.crawl.crawler import Crawler
+    from stoker.crawl.service import Crawler
     from stoker.leads.rationale import RationaleAnswer, RationaleQuery
     from stoker.vendors.extraction import ExtractionQuery
     from stoker.vendors.lusha import People, PeopleQuery, RevealedEmails, RevealQuery

@@ -1,7 +1,8 @@
-"""Tavily: web search, and pages read for us.
+"""Tavily: web search, and pages read for us; queries, results and how long they are good.
 
 Its answers say what was charged. A search has basic depth unless the query asks for more, and never
-a depth that Tavily chooses, because that doubles the price.
+a depth that Tavily chooses, because that doubles the price. Results come from strangers: addresses
+are checked, texts cleaned and cut.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from stoker.base.clock import Clock
 from stoker.base.errors import TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.model import Stop
-from stoker.crawl.model import HostPacer
+from stoker.rate_limits.host_delays import HostPacer
 from stoker.rate_limits.limiter import CallLimiter, VendorLimits
 
 StopsReader = Callable[[TenantId], Awaitable[Sequence[Stop]]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from stoker.base.clock import Clock
 from stoker.rate_limits.rate_limit import MAX_DELAY as RATE_LIMIT_MAX_DELAY
@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 MAX_HOSTS = 1000  # remembered before idle ones are dropped
 MIN_LIFETIME = timedelta(minutes=1)  # at least: its robots.txt may ask for a longer delay
 MAX_DELAY = timedelta(hours=1)  # a longer crawl-delay is cut to this
+
+
+class HostPacer(Protocol):
+    """Delays requests: one clock per host, for all tenants and workers."""
+
+    async def acquire(self, host: str, *, gap: timedelta) -> None:
+        """Wait until a request to this host may be sent, at least `gap` after the last."""
+        ...
+
+    async def delay_until(self, host: str, *, until: datetime) -> None:
+        """Send nothing to this host before then; an earlier moment changes nothing."""
+        ...
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.backends.sqlite import MemoryBackend
-from stoker.crawl import politeness
-from stoker.crawl.politeness import LocalHostPacer, SharedHostPacer
+from stoker.rate_limits import host_delays
+from stoker.rate_limits.host_delays import LocalHostPacer, SharedHostPacer
 from stoker.testing import FakeClock
 
 GAP = timedelta(seconds=0.5)
@@ -113,24 +113,24 @@ async def test_hosts_that_may_be_asked_again_are_let_go():
     hosts = LocalHostPacer(clock=clock)
 
     for hour in range(20):
-        await asked_of(hosts, f"h{hour}-", politeness.MAX_HOSTS)
-        clock.advance(politeness.MIN_LIFETIME)
-    assert len(hosts._hosts) <= 2 * politeness.MAX_HOSTS
+        await asked_of(hosts, f"h{hour}-", host_delays.MAX_HOSTS)
+        clock.advance(host_delays.MIN_LIFETIME)
+    assert len(hosts._hosts) <= 2 * host_delays.MAX_HOSTS
 
 
 async def test_a_host_whose_gap_or_push_back_is_not_over_is_not_let_go():
     clock = FakeClock()
     hosts = LocalHostPacer(clock=clock)
-    slow, pushed, new = timedelta(minutes=20), timedelta(minutes=30), politeness.MIN_LIFETIME
+    slow, pushed, new = timedelta(minutes=20), timedelta(minutes=30), host_delays.MIN_LIFETIME
 
     began = clock.now()
     await hosts.delay_until("pushed.test", until=began + pushed)
     await hosts.acquire("slow.test", gap=slow)
-    await asked_of(hosts, "h", politeness.MAX_HOSTS)
+    await asked_of(hosts, "h", host_delays.MAX_HOSTS)
     clock.advance(timedelta(minutes=10))
     await hosts.acquire("new.test", gap=GAP)
     asked_at = clock.now()
-    await asked_of(hosts, "n", 2 * politeness.MAX_HOSTS)
+    await asked_of(hosts, "n", 2 * host_delays.MAX_HOSTS)
     assert "h0.test" not in hosts._hosts
     # Its robots.txt was the first we asked it for, and says what gap it wants.
     await hosts.acquire("new.test", gap=new)
