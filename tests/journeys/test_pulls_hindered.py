@@ -83,7 +83,7 @@ def told(pulls, row):
         now=pulls.at,
         rule=inputs.rule,
         plan=pulls.plan,
-        hindrances=inputs.constraints,
+        constraints=inputs.constraints,
     )
 
 

@@ -1,11 +1,8 @@
-"""`stoker why`: what happened to one company, in sentences, with the numbers behind them.
-
-Its last look, its score, and what the newest plan of pulls decided about it.
-"""
+"""`stoker why`: what happened to one company, in sentences, with the numbers behind them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import TYPE_CHECKING
 
 import click
@@ -23,20 +20,12 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from stoker.accounts.icp import IcpMatch
-    from stoker.accounts.model import Company, CompanyRecord
-    from stoker.app import App
+    from stoker.accounts.model import CompanyRecord
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
-    from stoker.context import TenantStores
     from stoker.enrichment.model import WorkItem
-    from stoker.pulls.why_planned import PullReport
-    from stoker.pulls.why_unfinished import UnfinishedReport
-    from stoker.vendors.model import CachedAnswer
-
-_MAX_MATCHES = 5
-
-_PAGE_SIZE = 1000
+    from stoker.pulls.why import CompanyReport, PullReport, UnfinishedReport
+    from stoker.settings import Settings
 
 _STATE_TEXTS = {
     "waiting": "is waiting for its turn",
@@ -48,25 +37,7 @@ _STATE_TEXTS = {
     "unknown": "was looked at, but an answer that may have been paid for was lost",
 }
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompanyReport:
-    """Everything that is known about one company's latest night."""
-
-    tenant: TenantId
-    dossier: CompanyRecord
-    run: str
-    unit: WorkItem | None
-    fit: IcpMatch | None  # None: the tenant has no rule
-    least: float
-    corpus: CachedAnswer | None = None  # what its pages said, where that is kept
-    pull_report: PullReport | None = None  # None: no plan of pulls is kept
-    unfinished: UnfinishedReport | None = None  # None: its run came to its end with it
-
-    @property
-    def company(self) -> Company:
-        """Whom it is about."""
-        return self.dossier.company
+_NO_PRICE_TEXTS = ("there were units left", "all accounts had room")  # not looked up, looked up
 
 
 @click.command()
@@ -84,149 +55,179 @@ def why(asked: CommandContext, which: str, flip: bool, as_json: bool) -> None:
     COMPANY is its number in the register, or a part of its name. TENANT may be left out when there
     is only one.
     """
-    story = run_async(_read_company_report(asked, which, flip=flip))
+    tenant, report, own = run_async(_read_report(asked, which, flip=flip))
     if as_json:
-        print_json(_to_report_json(story))
+        print_json(_to_report_json(tenant, report))
     else:
-        _print_report(story)
+        _print_report(tenant, report, least=own.score.min_export)
 
 
-async def _read_company_report(asked: CommandContext, which: str, *, flip: bool) -> CompanyReport:
-    from stoker.accounts.icp import match_icp
-    from stoker.crawl.page_text import build_corpus_key
-    from stoker.pulls.why_planned import find_pull_report
-    from stoker.pulls.why_unfinished import find_unfinished
+async def _read_report(
+    asked: CommandContext, which: str, *, flip: bool
+) -> tuple[TenantId, CompanyReport, Settings]:
+    from stoker.pulls.why import read_company_report
 
-    whose, slash, wanted = which.partition("/")
+    named, slash, wanted = which.partition("/")
     if not slash:
-        whose, wanted = "", which
+        named, wanted = "", which
     async with asked.open_app(only_to_read=True) as app:
-        if not whose and app.settings.find_default_tenant() is None:
+        if not named and app.settings.find_default_tenant() is None:
             names = ", ".join(each.id for each in app.settings.tenants)
             raise ConfigError(f"say whose: stoker why TENANT/{which[:40]} (one of {names})")
-        tenant = choose_tenant(app.settings, parse_tenant_argument(whose) if whose else None)
-        store, own = app.backend.tenant(tenant), app.settings.for_tenant(tenant)
-        dossier = await _find_company(app, store, wanted.strip())
-        rule = await store.accounts.find_rule(own.icp.rule_name)
-        last_items = await store.nights.find_last_items([dossier.company.id])
-        key = build_corpus_key(dossier.company.id)
-        kept = await store.answers.find_answers([key])
-        decided = await find_pull_report(store, dossier.company, flip=flip)
-        run, unit = last_items.get(dossier.company.id, ("", None))
-        undone = await find_unfinished(store, run, unit) if unit is not None else None
-    return CompanyReport(
-        tenant=tenant,
-        dossier=dossier,
-        run=run,
-        unit=unit,
-        fit=match_icp(dossier.company, rule) if rule else None,
-        least=own.score.min_export,
-        corpus=kept.get(key),
-        pull_report=decided,
-        unfinished=undone,
-    )
-
-
-async def _find_company(app: App, store: TenantStores, wanted: str) -> CompanyRecord:
-    from stoker.accounts.model import CompanyId
-
-    if not wanted:
-        raise ConfigError("say which company: stoker why TENANT/COMPANY")
-    if found := await store.accounts.find_company_record(CompanyId(wanted.upper())):
-        return found
-    matches: list[Company] = []
-    after, words = "", wanted.casefold()
-    while len(matches) <= _MAX_MATCHES and (
-        page := await store.accounts.list_companies(after=after, limit=_PAGE_SIZE)
-    ):
-        after = page[-1].id
-        matches += [each for each in page if words in each.name.casefold()]
-    if len(matches) > 1:
-        named = ", ".join(f"{each.id} ({each.name})" for each in matches[:_MAX_MATCHES])
-        raise ConfigError(f"{wanted!r} could be any of {named}; give its number")
-    if matches and (found := await store.accounts.find_company_record(matches[0].id)):
-        return found
-    registered = await app.backend.registry().find_entity(wanted.upper())
-    if registered is not None:
-        raise ConfigError(
-            f"{registered.name} is in the register, but {store.tenant} has not taken it over yet; "
-            "its next night does, with: stoker nightly"
+        tenant = choose_tenant(app.settings, parse_tenant_argument(named) if named else None)
+        own = app.settings.for_tenant(tenant)
+        report = await read_company_report(
+            app.backend,
+            app.backend.tenant(tenant),
+            wanted.strip(),
+            rule_name=own.icp.rule_name,
+            flip=flip,
         )
-    raise ConfigError(
-        f"{store.tenant} knows no company {wanted[:60]!r}; give a number of the register or a part "
-        "of a name, e.g. from: stoker leads"
-    )
+    return tenant, report, own
 
 
-def _print_report(story: CompanyReport) -> None:
-    company, unit = story.company, story.unit
-    print_text(f"{company.name} ({company.id}), for {story.tenant}")
+def _print_report(tenant: TenantId, report: CompanyReport, *, least: float) -> None:
+    company, fit = report.record.company, report.fit
+    print_text(f"{company.name} ({company.id}), for {tenant}")
     print_text(f"  {company.website or 'its site is not known'}")
-    if story.fit is not None:
-        print_text(f"\nDoes it fit? {'Yes' if story.fit.fits else 'No'}: {story.fit.reason}.")
-    if unit is None:
-        print_text("\nNo night has looked at it yet." + _format_not_chosen(story))
+    if fit is not None:
+        print_text(f"\nDoes it fit? {'Yes' if fit.fits else 'No'}: {fit.reason}.")
+    if report.item is not None:
+        _print_work_item(tenant, report, report.item)
+    elif fit is None:
+        print_text(
+            f"\nNo night has looked at it yet. {tenant} has no rule; set one with: "
+            f"stoker icp set --tenant {tenant}"
+        )
+    elif not fit.fits:
+        print_text("\nNo night has looked at it yet. It does not fit the rule, so none will.")
     else:
-        _print_work_item(story, unit)
-    if story.pull_report is not None:
-        from stoker.pulls.why_planned import print_pull_report
+        print_text(
+            "\nNo night has looked at it yet. Others came before it; see the order with: "
+            "stoker nightly --dry-run"
+        )
+    if report.pull_report is not None:
+        _print_pull_report(report.pull_report)
+    _print_facts(report.record, least=least)
+    if report.page_text is not None:
+        page_text = get_object(report.page_text.answer)
+        print_text(
+            f"\nWhat its pages said is kept, {len(get_line(page_text, 'text'))} characters from "
+            f"run {get_line(page_text, 'run')}; read it with --json."
+        )
 
-        print_pull_report(story.pull_report)
-    _print_facts(story)
 
-
-def _format_not_chosen(story: CompanyReport) -> str:
-    if story.fit is None:
-        return f" {story.tenant} has no rule; set one with: stoker icp set --tenant {story.tenant}"
-    if not story.fit.fits:
-        return " It does not fit the rule, so none will."
-    return " Others came before it; see the order with: stoker nightly --dry-run"
-
-
-def _print_work_item(story: CompanyReport, unit: WorkItem) -> None:
+def _print_work_item(tenant: TenantId, report: CompanyReport, item: WorkItem) -> None:
     from stoker.base.types import Step
     from stoker.nightly.report import format_cost
-    from stoker.pulls.why_unfinished import format_cause, print_next_steps, print_spent
 
-    run, left = story.run, story.unfinished
-    print_text(f"\nRun {run} had it at place {unit.rank + 1}, {unit.depth.lower()}: {unit.reason}.")
-    print_text(f"It {(left and format_cause(left, unit)) or _STATE_TEXTS[unit.state.value]}.")
-    for reason in unit.reasons:
+    run, unfinished = report.run, report.unfinished
+    print_text(f"\nRun {run} had it at place {item.rank + 1}, {item.depth.lower()}: {item.reason}.")
+    cause = unfinished and _format_cause(unfinished, item)
+    print_text(f"It {cause or _STATE_TEXTS[item.state.value]}.")
+    for reason in item.reasons:
         print_text(f"  - {reason}")
-    if left is None:
-        print_text(f"It cost {format_cost(unit.cost) or 'nothing'}.")
+    if unfinished is None:
+        print_text(f"It cost {format_cost(item.cost) or 'nothing'}.")
     else:
-        print_spent(left)
-        print_next_steps(left, story.tenant)
-    if unit.saved:
-        print_text(f"Not paid for again: {format_cost(unit.saved)}.")
-    if unit.seconds:
+        _print_unfinished(unfinished, tenant)
+    if item.saved:
+        print_text(f"Not paid for again: {format_cost(item.saved)}.")
+    if item.seconds:
         took = ", ".join(
-            f"{step} {unit.seconds[step]:.1f} s" for step in Step if step in unit.seconds
+            f"{step} {item.seconds[step]:.1f} s" for step in Step if step in item.seconds
         )
         print_text(f"It took {took}.")
 
 
-def _print_facts(story: CompanyReport) -> None:
-    dossier, score = story.dossier, story.dossier.score
+def _format_cause(unfinished: UnfinishedReport, item: WorkItem) -> str:
+    """Return why the company was not finished; empty while the run may still do so."""
+    from stoker.enrichment.model import WorkState
+
+    if not unfinished.is_over or item.state is WorkState.DROPPED:
+        return ""
+    begun = item.state is WorkState.CLAIMED or any(unfinished.spent.settled.values())
+    run, how = unfinished.run, "was begun and not finished" if begun else "was not begun"
+    because = f", because {run.reason}" if run.reason else ""
+    return f"{how}: run {run.name} ended {run.state}{because}"
+
+
+def _print_unfinished(unfinished: UnfinishedReport, tenant: TenantId) -> None:
+    """Print what was paid for it so far, and how to have it looked up all the same."""
+    from stoker.budgets.views import format_resume_command
+    from stoker.nightly.report import format_cost
+
+    settled, unknown = format_cost(unfinished.spent.settled), format_cost(unfinished.spent.unknown)
+    counts = ", which counts when it is resumed" if settled and unfinished.is_over else ""
+    print_text(f"It cost {settled or 'nothing'} so far{counts}.")
+    if unknown:
+        print_text(f"Besides, {unknown} may have been spent (outcome unknown); see: stoker holds")
+    if not unfinished.is_over:
+        return
+    for stop in unfinished.stops:
+        print_text(
+            f"Spending is stopped; take that back first, with: {format_resume_command(stop)}"
+        )
+    resume_at = unfinished.run.manifest.resume_at
+    if resume_at is not None:
+        print_text(f"A full cap has room again at {resume_at:%Y-%m-%d %H:%M} UTC.")
+    print_text(f"To resume it: stoker runs rerun {unfinished.run.name} --tenant {tenant}")
+
+
+def _print_pull_report(report: PullReport) -> None:
+    print_text(
+        f"\nPulls: the plan of run {report.run} "
+        f"({report.at:%Y-%m-%d %H:%M} UTC, policy {report.policy})"
+    )
+    explained = report.explanation
+    if explained is None:
+        print_text(
+            "  did not know it: it had no heat then; the next does, after: stoker heat sweep"
+        )
+        return
+    print_text(f"  {explained.message}")
+    if report.differs_now and report.saved_decision is not None:
+        print_text(
+            f"  It was decided as {report.saved_decision.name} then; this version of Stoker would "
+            f"say {explained.why.name}."
+        )
+    times = explained.worth_over_price
+    print_table(
+        ["out of date", "missed changes", "changes every", "worth over price", "due every"],
+        [
+            (
+                f"{explained.stale_chance:.0%}",
+                f"{explained.missed_changes:.1f}" if math.isfinite(explained.age) else "-",
+                _format_days(explained.days_between_changes),
+                f"{times:.3g}" if math.isfinite(times) else _NO_PRICE_TEXTS[explained.depth > 0],
+                _format_days(explained.due_every),
+            )
+        ],
+    )
+    if report.counterfactual is not None:
+        print_text(f"  {_format_flip(report)}")
+
+
+def _print_facts(record: CompanyRecord, *, least: float) -> None:
+    score = record.score
     if score is None:
         print_text("\nIt has no score yet.")
     else:
-        lead = "a lead" if score.value >= story.least else f"no lead, which takes {story.least:g}"
+        lead = "a lead" if score.value >= least else f"no lead, which takes {least:g}"
         print_text(f"\nScore {score.value:.2f}, {lead}. {score.rationale}")
         print_table(
             ["feature", "value"], [(name, f"{value:.2f}") for name, value in score.features.items()]
         )
-    if dossier.contacts:
+    if record.contacts:
         print_text("\nWhom to write to:")
         print_table(
             ["name", "title", "email", "verdict", "phone", "from"],
             [
                 (each.name, each.title, each.email, each.verdict.value, each.phone, each.source)
-                for each in dossier.contacts
+                for each in record.contacts
             ],
         )
-    if dossier.facts:
+    if record.facts:
         print_text("\nWhat was found, and where:")
         print_table(
             ["what", "value", "sure", "how", "source"],
@@ -238,49 +239,85 @@ def _print_facts(story: CompanyReport) -> None:
                     each.method,
                     each.source,
                 )
-                for each in dossier.facts
+                for each in record.facts
             ],
         )
 
-    if story.corpus is not None:
-        said = get_object(story.corpus.answer)
-        print_text(
-            f"\nWhat its pages said is kept, {len(get_line(said, 'text'))} characters from run "
-            f"{get_line(said, 'run')}; read it with --json."
-        )
 
-
-def _to_report_json(story: CompanyReport) -> Json:
+def _to_report_json(tenant: TenantId, report: CompanyReport) -> Json:
     from stoker.leads.export import to_lead_row
 
-    unit, looked = story.unit, story.dossier.looked_at
-    night: dict[str, Json] | None = None
-    if unit is not None:
-        night = {
-            "run": story.run,
-            "place": unit.rank,
-            "depth": unit.depth.value,
-            "because": unit.reason,
-            "state": unit.state.value,
-            "reasons": list(unit.reasons),
-            "cost": dict(unit.cost),
-            "saved": dict(unit.saved),
-            "seconds": dict(unit.seconds),
-        }
-    if night is not None and unit is not None and story.unfinished is not None:
-        from stoker.pulls.why_unfinished import to_unfinished_json
-
-        night |= to_unfinished_json(story.unfinished, unit)
-    known = to_lead_row(story.tenant, story.dossier) | {
-        "looked_at": looked.isoformat() if looked else None
+    looked_at, fit, pull = report.record.looked_at, report.fit, report.pull_report
+    return {
+        **to_lead_row(tenant, report.record),  # type: ignore[dict-item]  # no date is left
+        "looked_at": looked_at.isoformat() if looked_at else None,
+        "fit": {"fits": fit.fits, "because": fit.reason} if fit else None,
+        "night": _to_work_json(report),
+        "pull": _to_pull_json(pull) if pull else None,
+        "corpus": report.page_text.answer if report.page_text else None,
     }
-    fits: Json = None
-    if story.fit is not None:
-        fits = {"fits": story.fit.fits, "because": story.fit.reason}
-    said = story.corpus.answer if story.corpus is not None else None
-    pull: Json = None
-    if story.pull_report is not None:
-        from stoker.pulls.why_planned import to_pull_report_json
 
-        pull = to_pull_report_json(story.pull_report)
-    return {**known, "fit": fits, "night": night, "pull": pull, "corpus": said}  # type: ignore[dict-item]  # no date is left
+
+def _to_work_json(report: CompanyReport) -> Json:
+    item, unfinished = report.item, report.unfinished
+    if item is None:
+        return None
+    view: dict[str, Json] = {
+        "run": report.run,
+        "place": item.rank,
+        "depth": item.depth.value,
+        "because": item.reason,
+        "state": item.state.value,
+        "reasons": list(item.reasons),
+        "cost": dict(item.cost),
+        "saved": dict(item.saved),
+        "seconds": dict(item.seconds),
+    }
+    if unfinished is not None:
+        from stoker.budgets.views import format_resume_command
+
+        view |= {
+            "cost": dict(unfinished.spent.settled),
+            "unknown": dict(unfinished.spent.unknown),
+            "run_state": unfinished.run.state.value,
+            "not_done_because": _format_cause(unfinished, item) or None,
+            "stops": [format_resume_command(each) for each in unfinished.stops],
+        }
+    return view
+
+
+def _to_pull_json(report: PullReport) -> Json:
+    explained, saved, ways = report.explanation, report.saved_decision, report.counterfactual
+    view: dict[str, Json] = {
+        "run": report.run,
+        "at": report.at.isoformat(),
+        "policy": report.policy,
+        "known": explained is not None,
+    }
+    if explained is None or saved is None:
+        return view
+    flip: Json = None
+    if ways is not None:
+        raises: Json = None
+        if ways.raises is not None:
+            raises = [
+                {"scope": each.scope.value, "units": each.units, "deep_looks": each.deep}
+                for each in ways.raises
+            ]
+        flip = {
+            "raises": raises,
+            "heat" if ways.by_heat else "posture": ways.posture,
+            "wait_minutes": None if ways.wait is None else ways.wait.total_seconds() / 60,
+            "sentence": _format_flip(report),
+        }
+    return {**view, **explained.as_json(), "kept_why": saved.name, "flip": flip}
+
+
+def _format_flip(report: PullReport) -> str:
+    if report.explanation is not None and report.explanation.depth:
+        return "It is looked at; there is nothing to flip."
+    return report.counterfactual.message if report.counterfactual is not None else ""
+
+
+def _format_days(number: float) -> str:
+    return f"{number:.1f} days" if number < 3650 else "never"

@@ -105,7 +105,7 @@ def explain(
     now: datetime,
     rule: PullRule,
     plan: PullPlan,
-    hindrances: Sequence[Constraint] = (),
+    constraints: Sequence[Constraint] = (),
     name: str = "This account",
 ) -> Explanation:
     """Return why an account of a plan is looked up, or is not, with the numbers."""
@@ -142,7 +142,7 @@ def explain(
         due_every_at_more=_compute_interval(one, more, rule),
         price=price,
         depth_refusal=withheld,
-        constraint=_find_constraint(hindrances, why, withheld),
+        constraint=_find_constraint(constraints, why, withheld),
     )
     wanted = 0
     if withheld and limits.deep_cap is not None:
@@ -216,12 +216,12 @@ def _find_first_age(offering: Callable[[Floats], Floats], price: float, ages: Fl
 
 
 def _find_constraint(
-    hindrances: Sequence[Constraint], why: Decision, withheld: Decision | None
+    constraints: Sequence[Constraint], why: Decision, withheld: Decision | None
 ) -> Constraint | None:
     """Return what refused an account, or the depth it wanted; None where nothing stood there."""
     if withheld and why in (*CHOSEN_BECAUSE, withheld):
-        return find_tightest(hindrances)
-    about_all = (each for each in hindrances if each.looks is None and each.why is why)
+        return find_tightest(constraints)
+    about_all = (each for each in constraints if each.looks is None and each.why is why)
     return next(about_all, None)
 
 
@@ -259,12 +259,12 @@ def _format_explanation(
     return ". ".join(parts) + "."
 
 
-def _format_refusal(why: Decision, hindrance: Constraint | None, wanted: int) -> str:
+def _format_refusal(why: Decision, constraint: Constraint | None, wanted: int) -> str:
     sentence = REASONS[why].message
-    if hindrance is None:
+    if constraint is None:
         return sentence
-    of_many = f", and {wanted:,} accounts wanted one" if wanted and hindrance.needed else ""
-    return f"{sentence} ({hindrance.message}{of_many})"
+    of_many = f", and {wanted:,} accounts wanted one" if wanted and constraint.needed else ""
+    return f"{sentence} ({constraint.message}{of_many})"
 
 
 def _format_worth(answer: Explanation) -> str:
