@@ -10,6 +10,7 @@ from itertools import islice
 from stoker.accounts.icp import IcpRule
 from stoker.app import open_app, read_settings, system_clock
 from stoker.base.types import TenantId
+from stoker.budgets.caps import CapChange
 from stoker.registry.model import Entity, Load
 from stoker.sandbox.server import Sandbox
 from stoker.sandbox.sites.layout import build_layout
@@ -90,6 +91,25 @@ class House:
 
     async def nights(self, *tenants, **how):
         return await asyncio.gather(*(self.night(tenant, **how) for tenant in tenants))
+
+    async def plan(self, tenant=ACME, **how):
+        """Return the plan of such a run, which changes nothing."""
+        run = self.app.build_nightly_run(tenant, **how)
+        return await run.plan(self.store(tenant), clock=self.app.clock, observer=self.told)
+
+    async def limit(self, cap, limit, tenant=ACME):
+        now = self.app.clock.now()
+        await self.store(tenant).money.change_cap(CapChange(cap=cap, limit=limit), now=now)
+
+    async def records(self, tenant=ACME):
+        return await self.store(tenant).accounts.list_company_records(limit=1000)
+
+    async def sweep(self):
+        return await self.app.build_heat_sweep(ACME).recompute(self.store(), clock=self.app.clock)
+
+    async def pull(self):
+        """Carry out the tenant's pulls, and return the run."""
+        return await self.app.run_now(ACME, self.app.build_pull_run(ACME))
 
     def store(self, tenant=ACME):
         return self.app.backend.tenant(tenant)

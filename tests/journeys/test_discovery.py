@@ -106,16 +106,6 @@ async def test_every_opening_of_every_board_is_kept_once_enriched_scored_and_wri
     assert all(0 <= float(row["score"]) <= 1 for row in scored)
 
 
-async def test_the_same_input_gives_the_same_bytes_whatever_remembers_it(tmp_path, box):
-    found = {}
-    for backend in ("sqlite", "json", "memory"):
-        place = home(tmp_path / backend, sources_in(box), backend=backend)
-        await on_app(place, box, discovered)
-        found[backend] = {path.name: path.read_bytes() for path in (place / "discovered").iterdir()}
-    assert found["sqlite"] == found["json"] == found["memory"]
-    assert len(found["sqlite"]) == 3
-
-
 async def test_nothing_that_did_not_change_is_sent_again_and_the_files_are_the_same(tmp_path, box):
     place, clock = home(tmp_path, sources_in(box)), FakeClock(MORNING)
     await on_app(place, box, discovered, clock=clock)
@@ -128,33 +118,6 @@ async def test_nothing_that_did_not_change_is_sent_again_and_the_files_are_the_s
     }
     assert run.manifest.counts["new"] == run.manifest.counts["gone"] == 0
     assert contents(place) == before  # those of the second run, whose name sorts later
-
-
-async def test_what_comes_and_goes_on_a_board_is_new_and_gone(tmp_path, box):
-    place, clock = home(tmp_path, sources_in(box)[:3]), FakeClock(MORNING)
-    await on_app(place, box, discovered, clock=clock)
-    box.faults.set_value("sites.night", 20)
-    clock.advance(DAY)
-    run = await on_app(place, box, discovered, clock=clock)
-
-    found = parse_source_counts(run.manifest.counts)
-    for company in on_boards(box):
-        then = {job.number for job in of(box, company)}
-        now = {job.number for job in of(box, company, 20)}
-        told = found[f"{company.board}:{company.slug}"]
-        assert (told["listed"], told["new"], told["gone"]) == (
-            len(now),
-            len(now - then),
-            len(then - now),
-        )
-
-
-async def test_a_board_that_is_away_is_told_of_and_the_others_go_on(tmp_path, box):
-    place = home(tmp_path, ["lever:nobody-at-all", *sources_in(box)])
-    run = await on_app(place, box, discovered)
-    assert run.state is RunState.PARTIAL
-    assert "lever:nobody-at-all: lever has no such list" in run.reason
-    assert run.manifest.counts["kept"] == sum(len(of(box, each)) for each in on_boards(box))
 
 
 async def test_accounts_that_hire_are_hot_by_their_domain_or_their_name(tmp_path, box):

@@ -174,19 +174,12 @@ async def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_worker(own):
     assert await run(own, journey)
 
 
-async def test_whoever_asks_the_app_twice_gets_the_same(own):
+async def test_an_app_has_one_gate_per_tenant_and_one_limiter_per_vendor_key(own):
     async def journey(workers, told):
         app = workers[0]
-        assert (await asyncio.gather(app.get_gate(ACME), app.get_gate(ACME)))[
-            0
-        ] is await app.get_gate(ACME)
+        assert await app.get_gate(ACME) is await app.get_gate(ACME)
         assert await app.get_gate(ACME) is not await app.get_gate(BOLT)
-        assert app.get_limiter(ACME) is app.get_limiter(ACME)
         assert app.get_rate_limiter("lusha", ACME) is app.get_rate_limiter("lusha", BOLT)
-        assert app.get_fair_queue("lusha", ACME) is app.get_fair_queue("lusha", BOLT)
-        assert app.get_concurrency_limiter("lusha", ACME) is app.get_concurrency_limiter(
-            "lusha", BOLT
-        )
         assert app.owner != workers[1].owner
         return app
 

@@ -6,12 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-import pg
-from night_house import ACME, Days, house
+from night_house import ACME, Days
 from stoker.base.errors import ConflictError
 from stoker.base.events import CompanyEnded
 from stoker.base.types import Depth
-from stoker.budgets.caps import CapChange
 from stoker.budgets.verify import verify_ledger
 from stoker.enrichment.model import END_STATES
 from stoker.enrichment.pull_units import LookupPayments
@@ -26,44 +24,6 @@ from stoker.runs.model import RunState
 UNITS = "tenant/*/pull_units/day"
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def at(request, tmp_path):
-    environment = {}
-    if request.param == "postgres":
-        _, app_url = pg.fresh_database(request.getfixturevalue("postgres"))
-        environment["STOKER_STORAGE_POSTGRES_URL"] = app_url
-
-    def opening(**how):
-        return house(
-            tmp_path, backend=request.param, environment=environment, troubles=False, **how
-        )
-
-    return opening
-
-
-@pytest.fixture
-def here(tmp_path):
-    def opening(**how):
-        return house(tmp_path, backend="memory", troubles=False, **how)
-
-    return opening
-
-
-async def swept(house, tenant=ACME):
-    return await house.app.build_heat_sweep(tenant).recompute(
-        house.store(tenant), clock=house.app.clock
-    )
-
-
-async def pulled(house, tenant=ACME, **how):
-    return await house.app.run_now(tenant, house.app.build_pull_run(tenant, **how))
-
-
-async def limited(house, limit):
-    now = house.app.clock.now()
-    await house.store().money.change_cap(CapChange(cap=UNITS, limit=limit), now=now)
-
-
 async def decided(house, run):
     attention = house.store().attention
     record = await attention.find_plan(run)
@@ -74,12 +34,12 @@ async def decided(house, run):
     return record, decode_decisions(parts)
 
 
-async def test_pulls_pay_their_units_once_and_every_account_has_its_reason(at):
-    async with at(companies=6) as house:
+async def test_pulls_pay_their_units_once_and_every_account_has_its_reason(anywhere):
+    async with anywhere(companies=6) as house:
         await house.night(steps=("refresh", "candidates"))
-        met = await swept(house)
-        await limited(house, 7)
-        run = await pulled(house)
+        met = await house.sweep()
+        await house.limit(UNITS, 7)
+        run = await house.pull()
         record, told = await decided(house, run.name)
         sound = await verify_ledger(house.store())
         plans = [
@@ -87,15 +47,7 @@ async def test_pulls_pay_their_units_once_and_every_account_has_its_reason(at):
             for entry in await house.store().ledger.list_entries(limit=1000)
             if entry.kind == "PLAN"
         ]
-        met, run, record, told, sound, plans, units = (
-            met,
-            run,
-            record,
-            told,
-            sound,
-            plans,
-            await house.units(run),
-        )
+        units = await house.units(run)
 
     assert met.new == 6
     assert run.manifest.cost["crawl/pull_units"] == 6  # two deep looks: nothing is known yet
@@ -112,14 +64,14 @@ async def test_pulls_pay_their_units_once_and_every_account_has_its_reason(at):
 async def test_a_plan_made_again_from_what_was_kept_says_the_same(here):
     async with here(companies=8) as house:
         await house.night(limit=3)
-        await swept(house)
-        await limited(house, 30)
-        run = await pulled(house)
+        await house.sweep()
+        await house.limit(UNITS, 30)
+        run = await house.pull()
         record, told = await decided(house, run.name)
         first, many = record.header["decision_parts"], record.header["input_parts"]
         attention = house.store().attention
         parts = [await attention.find_plan_part(run.name, first + each) for each in range(many)]
-        record, told, inputs = record, told, parse_inputs(decode_columns(parts), record.header)
+    inputs = parse_inputs(decode_columns(parts), record.header)
     again = plan_pulls(inputs.accounts, inputs.limits, now=record.at, rule=inputs.rule)
     assert again.why.tolist() == told.why.tolist()
     assert again.depth.tolist() == told.depth.tolist()
@@ -129,7 +81,7 @@ async def test_looks_teach_and_whoever_was_looked_at_rests(here):
     clock = Days()
     async with here(companies=4, clock=clock) as house:
         await house.night()
-        await swept(house)
+        await house.sweep()
         planning = house.app.build_pull_planner(ACME)
         rest = await planning.preview_plan(house.store(), now=clock.now())
         clock.proceed = timedelta(days=2)
@@ -138,7 +90,7 @@ async def test_looks_teach_and_whoever_was_looked_at_rests(here):
         own = house.app.settings.for_tenant(ACME).heat
         await house.store().attention.add_signals([signal], rule=own, tiers=own, now=clock.now())
         due = await planning.preview_plan(house.store(), now=clock.now())
-        run = await pulled(house)
+        run = await house.pull()
         beliefs = await house.store().attention.list_change_rates()
 
     assert {Decision(code) for code in rest.plan.why.tolist()} == {Decision.FRESH_ENOUGH}
@@ -150,7 +102,7 @@ async def test_looks_teach_and_whoever_was_looked_at_rests(here):
 async def test_a_pull_is_asked_for_once_in_its_stretch_of_time(here):
     async with here(companies=3) as house:
         await house.night(steps=("refresh", "candidates"))
-        await swept(house)
+        await house.sweep()
         planning, store = house.app.build_pull_planner(ACME), house.store()
         before = await planning.preview_plan(store, now=house.app.clock.now())
         unit = to_work_items(before)[0]
@@ -183,42 +135,30 @@ async def test_a_pull_is_asked_for_once_in_its_stretch_of_time(here):
 async def test_a_refused_promise_does_not_use_up_the_pull(here):
     async with here(companies=3) as house:
         await house.night(steps=("refresh", "candidates"))
-        await swept(house)
-        await limited(house, 0)
-        none = await pulled(house)
-        await limited(house, 100)
-        none, some = none, await pulled(house)
+        await house.sweep()
+        await house.limit(UNITS, 0)
+        none = await house.pull()
+        await house.limit(UNITS, 100)
+        some = await house.pull()
     assert none.manifest.counts["selected"] == 0
     assert some.manifest.counts["selected"] == 3
     assert some.manifest.cost["crawl/pull_units"] > 0
 
 
-async def test_a_stop_is_the_reason_for_everybody(here):
-    async with here(companies=3) as house:
+async def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(anywhere):
+    async with anywhere(companies=8, at_once=2) as house:
         await house.night(steps=("refresh", "candidates"))
-        await swept(house)
-        now = house.app.clock.now()
-        await house.store().money.stop("", reason="enough", now=now)
-        pulls = await house.app.build_pull_planner(ACME).preview_plan(house.store(), now=now)
-    assert {Decision(code) for code in pulls.plan.why.tolist()} == {Decision.PAUSED}
-    assert not to_work_items(pulls)
-
-
-async def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(at):
-    async with at(companies=8, at_once=2) as house:
-        await house.night(steps=("refresh", "candidates"))
-        await swept(house)
-        first = asyncio.create_task(pulled(house))
+        await house.sweep()
+        first = asyncio.create_task(house.pull())
         while not house.told.of_type(CompanyEnded):
             await asyncio.sleep(0.01)
         first.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await first
-        rest = await pulled(house)
+        rest = await house.pull()
         [stopped] = (await house.store().runs.list_runs(kind="pulls"))[1:]
         holds = await house.store().money.list_usage()
-        units = await house.units(stopped)
-        rest, stopped, holds, units, others = rest, stopped, holds, units, await house.units(rest)
+        units, others = await house.units(stopped), await house.units(rest)
 
     assert stopped.state is RunState.CANCELLED
     # A vendor that was being asked when it was stopped may have been paid: then it is not DONE.
@@ -234,7 +174,7 @@ async def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(at):
 async def test_whoever_does_not_fit_is_in_no_plan_however_hot(here):
     async with here(companies=3) as house:
         await house.night(steps=("refresh", "candidates"))
-        await swept(house)
+        await house.sweep()
         now, own = house.app.clock.now(), house.app.settings.for_tenant(ACME).heat
         hot = Signal(id="s", account="stranger", kind=SignalKind.POSTING, at=now)
         await house.store().attention.add_signals([hot], rule=own, tiers=own, now=now)

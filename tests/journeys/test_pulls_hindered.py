@@ -2,13 +2,9 @@
 
 from datetime import timedelta
 
-import pytest
-
-import pg
-from night_house import ACME, Days, house
+from night_house import ACME, Days
 from stoker.app import open_app
 from stoker.base.types import Depth
-from stoker.budgets.caps import CapChange
 from stoker.pulls.columns import CHOSEN, Decision
 from stoker.pulls.explain import explain
 from stoker.pulls.planner import DEEP, NOT, SHALLOW
@@ -27,47 +23,16 @@ MONEY = "tenant/*/money:USD/day"
 LATER = {"tavily.fault.busy": 1, "tavily.retry_after": "1800"}
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def at(request, tmp_path):
-    environment = {}
-    if request.param == "postgres":
-        _, app_url = pg.fresh_database(request.getfixturevalue("postgres"))
-        environment["STOKER_STORAGE_POSTGRES_URL"] = app_url
-
-    def opening(more=None, **how):
-        said = {**environment, **(more or {})}
-        return house(tmp_path, backend=request.param, environment=said, troubles=False, **how)
-
-    return opening
-
-
-@pytest.fixture
-def here(tmp_path):
-    def opening(**how):
-        return house(tmp_path, backend="memory", troubles=False, **how)
-
-    return opening
-
-
 async def met(house):
     """Have accounts that nobody has looked at yet."""
     await house.night(steps=("refresh", "candidates"))
-    await house.app.build_heat_sweep(ACME).recompute(house.store(), clock=house.app.clock)
+    await house.sweep()
 
 
 async def planned(app):
     return await app.build_pull_planner(ACME).preview_plan(
         app.backend.tenant(ACME), now=app.clock.now()
     )
-
-
-async def pulled(house):
-    return await house.app.run_now(ACME, house.app.build_pull_run(ACME))
-
-
-async def limited(house, cap, limit):
-    now = house.app.clock.now()
-    await house.store().money.change_cap(CapChange(cap=cap, limit=limit), now=now)
 
 
 def whys(pulls):
@@ -95,29 +60,23 @@ async def kept_alike(house, run):
 
 
 async def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_refuses_none(
-    at,
+    anywhere,
 ):
-    async with at(companies=8) as house:
+    async with anywhere(companies=8) as house:
         await met(house)
-        await limited(house, CALLS, 3)
-        quoted = await house.app.build_pull_planner(ACME).quote_plan(
+        await house.limit(CALLS, 3)
+        pulls, quote = await house.app.build_pull_planner(ACME).quote_plan(
             house.store(), now=house.app.clock.now()
         )
-        run = await pulled(house)
+        run = await house.pull()
         after = await planned(house.app)
         [line] = [
             entry
             for entry in await house.store().ledger.list_entries(limit=1000)
             if entry.kind == "PLAN"
         ]
-        (pulls, quote), run, after, line, (same, found), units = (
-            quoted,
-            run,
-            after,
-            line,
-            await kept_alike(house, run),
-            await house.units(run),
-        )
+        same, found = await kept_alike(house, run)
+        units = await house.units(run)
 
     assert whys(pulls).count(Decision.CAP_CONNECTOR_DAY) == 5
     assert (len(pulls.plan.chosen), {unit.depth for unit in units}) == (3, {Depth.DEEP})
@@ -133,29 +92,20 @@ async def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_r
     assert f"{CALLS} has 0 of 3 left until" in told(after, spent[0]).message
 
 
-async def test_a_stopped_vendor_leaves_shallow_looks_and_the_reason_they_are_not_deep(at):
+async def test_a_stopped_vendor_leaves_shallow_looks_and_the_reason_they_are_not_deep(anywhere):
     clock = Days()
-    async with at(companies=5, clock=clock) as house:
+    async with anywhere(companies=5, clock=clock) as house:
         await house.night(limit=3)
-        await house.app.build_heat_sweep(ACME).recompute(house.store(), clock=clock)
+        await house.sweep()
         clock.proceed = timedelta(days=40)
         free = await planned(house.app)
         now = clock.now()
         await house.app.backend.shared().stop("lusha", reason="the bill", now=now)
         before = house.charged()
-        run = await pulled(house)
+        run = await house.pull()
         same, found = await kept_alike(house, run)
         stopped = await planned(house.app)
-        free, stopped, run, same, found, before, after, units = (
-            free,
-            stopped,
-            run,
-            same,
-            found,
-            before,
-            house.charged(),
-            await house.units(run),
-        )
+        after, units = house.charged(), await house.units(run)
 
     assert free.plan.depth.tolist().count(DEEP) >= 2
     assert sorted(found.decisions.depth.tolist()) == [NOT, NOT, SHALLOW, SHALLOW, SHALLOW]
@@ -183,17 +133,17 @@ async def test_what_nobody_needs_may_be_stopped_and_a_tenants_stop_is_its_own(he
         await other.money.stop("", reason="", now=now)
         others = await planned(house.app)
         await house.store().money.stop("crawl", reason="", now=now)
-        crm, others, own = crm, others, await planned(house.app)
+        own = await planned(house.app)
     for each in (crm, others):
         assert set(whys(each)) <= set(CHOSEN)
     assert set(whys(own)) == {Decision.PAUSED}
     assert not to_work_items(own)
 
 
-async def test_a_vendor_that_answers_later_is_left_alone_by_every_process(at):
-    async with at(companies=4, dials=LATER) as house:
+async def test_a_vendor_that_answers_later_is_left_alone_by_every_process(anywhere):
+    async with anywhere(companies=4, dials=LATER) as house:
         await house.night(limit=1)
-        await house.app.build_heat_sweep(ACME).recompute(house.store(), clock=house.app.clock)
+        await house.sweep()
         async with open_app(house.app.settings) as other:
             pulls = await planned(other)
     refused = [row for row, why in enumerate(whys(pulls)) if why is Decision.COOLING_DOWN]
@@ -204,14 +154,7 @@ async def test_a_vendor_that_answers_later_is_left_alone_by_every_process(at):
     assert "tavily asked to be left alone until" in found.message
 
 
-async def test_one_process_alone_knows_whom_it_was_asked_to_leave_alone(here):
-    async with here(companies=3, dials=LATER) as house:
-        await house.night(limit=1)
-        await house.app.build_heat_sweep(ACME).recompute(house.store(), clock=house.app.clock)
-        assert Decision.COOLING_DOWN in whys(await planned(house.app))
-
-
-async def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time_is_over(at):
+async def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time_is_over(anywhere):
     slow = {
         "STOKER_OPENAI_CALLS": "2",
         "STOKER_OPENAI_BURST": "1",
@@ -219,11 +162,11 @@ async def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time
         "STOKER_SCHEDULING_DEADLINE_MINUTES": "125",
     }
 
-    async with at(companies=6, more=slow) as house:
+    async with anywhere(companies=6, more_environment=slow) as house:
         await met(house)
         pulls = await planned(house.app)
         run = await house.app.run_now(ACME, SavePlanJob(pulls=pulls))
-        pulls, (same, found) = pulls, await kept_alike(house, run)
+        same, found = await kept_alike(house, run)
     assert whys(pulls).count(Decision.RATE_LIMIT) == 3  # three readings in 125 minutes, 0.8 a look
     assert same
     explained = told(pulls, whys(pulls).index(Decision.RATE_LIMIT))
@@ -236,7 +179,7 @@ async def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time
 async def test_the_units_of_the_connector_itself_are_told_apart_from_the_tenants(here):
     async with here(companies=4) as house:
         await met(house)
-        await limited(house, LOOKS, 7)
+        await house.limit(LOOKS, 7)
         pulls = await planned(house.app)
     assert whys(pulls).count(Decision.CAP_CONNECTOR_DAY) == 2
     row = whys(pulls).index(Decision.CAP_CONNECTOR_DAY)
@@ -250,11 +193,11 @@ async def test_money_of_the_tenant_is_the_tenants_cap_and_a_cap_of_nothing_means
 ):
     async with here(companies=4) as house:
         await met(house)
-        await limited(house, MONEY, 1)
+        await house.limit(MONEY, 1)
         money = await planned(house.app)
-        await limited(house, MONEY, 10_000)
-        await limited(house, CALLS, 0)
-        money, without = money, await planned(house.app)
+        await house.limit(MONEY, 10_000)
+        await house.limit(CALLS, 0)
+        without = await planned(house.app)
     assert whys(money).count(Decision.CAP_TENANT_DAY) == 3  # a cent is one reading, and 0.8 a look
     assert f"{MONEY} has 1 of 1 left until" in told(money, whys(money).index(12)).message
     assert set(whys(without)) <= set(CHOSEN)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from night_house import ACME, BOLT, Days, house
+from night_house import BOLT, Days, house
 from stoker.budgets.caps import CapChange
 from stoker.sandbox.server import Sandbox
 from watched_box import RETICENT
@@ -12,32 +12,20 @@ from watched_box import RETICENT
 A_NIGHT = 30
 
 
-async def quoted(here, tenant=ACME):
-    night = here.app.build_nightly_run(tenant, limit=A_NIGHT)
-    plan = await night.plan(here.store(tenant), clock=here.app.clock, observer=here.told)
-    return plan.quote
-
-
 @pytest.mark.parametrize("reticent", [False, True])
 async def test_after_two_nights_the_third_takes_about_what_it_was_quoted(tmp_path, reticent):
-    async def scenario():
-        clock = Days()
-        vendors = {"vendors": RETICENT} if reticent else {}
-        async with (
-            Sandbox(companies=1000, dials={"zerobounce.calls": 1_000_000}, **vendors) as box,
-            house(
-                tmp_path, companies=100, box=box, clock=clock, backend="sqlite", at_once=30
-            ) as here,
-        ):
-            told = []
-            for _ in range(3):
-                before = [await quoted(here), await quoted(here)]
-                run = await here.night(limit=A_NIGHT)
-                told.append((before, run))
-                clock.proceed += timedelta(days=1)
-            return told, await quoted(here, BOLT)
+    clock, told = Days(), []
+    vendors = {"vendors": RETICENT} if reticent else {}
+    async with (
+        Sandbox(companies=1000, dials={"zerobounce.calls": 1_000_000}, **vendors) as box,
+        house(tmp_path, companies=100, box=box, clock=clock, backend="sqlite", at_once=30) as here,
+    ):
+        for _ in range(3):
+            before = [(await here.plan(limit=A_NIGHT)).quote for _ in range(2)]
+            told.append((before, await here.night(limit=A_NIGHT)))
+            clock.proceed += timedelta(days=1)
+        of_another = (await here.plan(BOLT, limit=A_NIGHT)).quote
 
-    told, somebody_elses = await scenario()
     assert [quote.nights for (quote, _), _ in told] == [0, 1, 2]
     assert all(quote == again for (quote, again), _ in told)
     (quote, _), run = told[-1]
@@ -46,16 +34,7 @@ async def test_after_two_nights_the_third_takes_about_what_it_was_quoted(tmp_pat
     assert {"zerobounce/calls", "openai/tokens", "tavily/calls"} <= used.keys()
     for name, amount in used.items():
         assert abs(quote.cost[name] - amount) <= 0.25 * amount, (name, quote.cost[name], amount)
-    assert somebody_elses.nights == 0
-
-
-async def planned(here, **how):
-    night = here.app.build_nightly_run(ACME, **how)
-    return await night.plan(here.store(), clock=here.app.clock, observer=here.told)
-
-
-async def limited(at, cap, limit, clock):
-    await at.change_cap(CapChange(cap=cap, limit=limit), now=clock.now())
+    assert of_another.nights == 0
 
 
 def about(quote, run):
@@ -73,14 +52,13 @@ async def test_a_night_that_a_cap_had_cut_and_its_reruns_do_not_make_the_next_on
     cap = "tenant_connector/openai/calls/day"
 
     async with house(tmp_path, companies=80, troubles=False) as here:
-        clock, money = here.app.clock, here.store().money
-        await limited(money, cap, 12, clock)
+        await here.limit(cap, 12)
         cut = await here.night(limit=A_NIGHT)
-        rest = await planned(here, limit=5)
+        rest = await here.plan(limit=5)
         rerun = await here.night(limit=5)
-        await limited(money, cap, 1000, clock)
-        everybody = await planned(here, again=True)
-        told = await planned(here, limit=A_NIGHT, again=True)
+        await here.limit(cap, 1000)
+        everybody = await here.plan(again=True)
+        told = await here.plan(limit=A_NIGHT, again=True)
         run = await here.night(limit=A_NIGHT, again=True)
 
     assert cut.manifest.cost["openai/calls"] == 12
@@ -94,16 +72,14 @@ async def test_a_night_that_a_cap_had_cut_and_its_reruns_do_not_make_the_next_on
 
 
 async def test_who_is_looked_at_again_is_quoted_next_to_nothing_and_new_ones_in_full(tmp_path):
-    async def scenario():
-        async with house(tmp_path, companies=60, troubles=False) as here:
-            name = (await here.night(limit=20)).name
-            new = await planned(here, limit=20)
-            second = await here.night(limit=20)
-            same = await planned(here, from_run=name, again=True)
-            run = await here.night(from_run=name, again=True)
-            return new.quote, second, same, run, await planned(here, limit=20)
+    async with house(tmp_path, companies=60, troubles=False) as here:
+        name = (await here.night(limit=20)).name
+        quote = (await here.plan(limit=20)).quote
+        second = await here.night(limit=20)
+        same = await here.plan(from_run=name, again=True)
+        run = await here.night(from_run=name, again=True)
+        others = await here.plan(limit=20)
 
-    quote, second, same, run, others = await scenario()
     assert about(quote, second) == {}
     assert run.manifest.counts["deep"] == same.deep == 20
     for name, amount in quote.cost.items():
@@ -121,15 +97,13 @@ async def test_caps_that_tenants_share_and_the_tighter_of_two_are_in_the_quote(t
     )
 
     async with house(tmp_path, companies=30, troubles=False) as here:
-        clock, everybody = here.app.clock, here.app.backend.shared()
-        await limited(everybody, shared, 6, clock)
-        await limited(here.store().money, wide, 100_000, clock)
-        await limited(here.store().money, tight, 5, clock)
-        before = await planned(here, limit=10)
+        change, now = CapChange(cap=shared, limit=6), here.app.clock.now()
+        await here.app.backend.shared().change_cap(change, now=now)
+        await here.limit(wide, 100_000)
+        await here.limit(tight, 5)
+        before = (await here.plan(limit=10)).quote
         run = await here.night(limit=10)
-        night = here.app.build_nightly_run(BOLT, limit=10)
-        others = await night.plan(here.store(BOLT), clock=clock, observer=here.told)
-        before, run, others = before.quote, run, others.quote
+        others = (await here.plan(BOLT, limit=10)).quote
     assert (before.calls["tavily"], before.refused["tavily"]) == (6, 4)
     assert (before.cost["openai/money:USD"], before.refused["openai"]) == (5, 5)
     assert run.manifest.cost["tavily/calls"] == 6

@@ -44,35 +44,20 @@ async def test_a_night_words_rationales_once_for_equal_features_and_changes_no_s
     assert more_calls == len(hashes) < len(worded)
 
 
-async def test_a_second_night_on_unchanged_features_asks_nothing_and_says_the_same(tmp_path):
-    async def journey(house):
-        await house.night()
-        first, charged = await scores(house), house.charged()["openai"]
-        await house.night(again=True)
-        return first, await scores(house), charged, house.charged()["openai"]
-
-    first, second, charged, charged_then = await at(tmp_path, journey, more=ON)
-    assert first == second
-    assert charged == charged_then
+async def test_a_second_night_on_unchanged_features_asks_nothing_more(tmp_path):
+    async with house(tmp_path, troubles=False, companies=6, more=ON) as here:
+        await here.night()
+        first, charged = await scores(here), here.charged()["openai"]
+        await here.night(again=True)
+        assert await scores(here) == first
+    assert here.charged()["openai"] == charged
 
 
-async def test_one_tenant_s_answers_are_not_another_s(tmp_path):
-    async def journey(house):
-        runs = [await house.night(tenant) for tenant in (ACME, BOLT)]
-        return [run.manifest.cost["openai/calls"] for run in runs]
-
-    acme, bolt = await at(tmp_path, journey, more=ON)
+async def test_one_tenants_answers_are_not_anothers(tmp_path):
+    async with house(tmp_path, troubles=False, companies=6, more=ON) as here:
+        runs = [await here.night(tenant) for tenant in (ACME, BOLT)]
+    acme, bolt = (run.manifest.cost["openai/calls"] for run in runs)
     assert acme == bolt
-
-
-async def test_a_night_that_does_not_score_words_nothing(tmp_path):
-    async def journey(house):
-        run = await house.night(steps=tuple(step for step in Step if step is not Step.SCORE))
-        return run.manifest.cost["openai/calls"], await scores(house)
-
-    calls, none = await at(tmp_path / "on", journey, more=ON)
-    assert set(none.values()) == {None}
-    assert calls == (await at(tmp_path / "off", journey))[0]
 
 
 async def test_while_the_model_is_stopped_our_own_words_stay_nothing_is_owed_and_later_it_is_asked(
