@@ -10,6 +10,7 @@ from stoker.base.errors import PermanentError
 from stoker.crawl.fetch import CrawlUsage, PoliteFetcher
 from stoker.crawl.model import VisitOutcome, VisitRequest
 from stoker.crawl.service import CrawlConnector, Crawler
+from stoker.crawl.visit import CrawlLimits
 from stoker.http.client import HttpClient
 from stoker.http.url import parse_url
 from stoker.rate_limits.host_delays import LocalHostPacer
@@ -525,3 +526,10 @@ async def test_what_a_night_changed_is_what_the_next_visits_say_changed():
     assert pages > 300
     assert len(true) > 20
     assert told == true
+
+
+async def test_a_page_that_is_cut_off_is_said_to_be():
+    whole, cut = "<p>We sell ships.</p>", "<p>We sell ships.</p>" + " " * CrawlLimits().page_bytes
+    for text, limits in ((whole, ()), (cut, ("bytes",))):
+        visit, _, _ = await visited({"/": to_page_response(text)})
+        assert visit.limits_hit == limits

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.discovery.ashby import ASHBY
-from stoker.discovery.boards import AllBoards, Board
+from stoker.discovery.boards import MAX_BYTES, AllBoards, Board
 from stoker.discovery.feeds import Feeds, parse_feed
 from stoker.discovery.greenhouse import GREENHOUSE
 from stoker.discovery.lever import LEVER, LEVER_PAGE_SIZE
@@ -428,3 +428,11 @@ async def test_boards_are_there_when_they_answer_whatever_they_say(status, there
     health = await said_by(lambda asked: Response(status=status), work)
     assert health.ok is there
     assert all(kind in health.detail for kind in BOARDS)
+
+
+@each_board
+async def test_an_answer_that_was_cut_off_is_not_taken_for_the_whole(kind):
+    body = wrapped(kind, [])
+    await read(kind, body)
+    with pytest.raises(TransientError, match="more than"):
+        await read(kind, body + b" " * MAX_BYTES)

@@ -1,5 +1,6 @@
 """Units handed out: whoever falls silent for longer than its lease has none any more."""
 
+import asyncio
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from contracts.accounts import company, dossier
 from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import Depth, TenantId
 from stoker.enrichment.model import WorkItem, WorkState
-from stoker.enrichment.workers import LEASE_LENGTH, WorkQueue
+from stoker.enrichment.workers import LEASE_LENGTH, WorkerPool, WorkQueue
 from stoker.testing import FakeClock
 
 NOON = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
@@ -72,3 +73,44 @@ def test_reading_the_schema_imports_no_http_client():
     )
     command = [sys.executable, "-c", program]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+class SlowQueue(WorkQueue):
+    """A queue that takes its time to release items."""
+
+    def open(self):
+        self.releasing, self.may_release, self.released = (asyncio.Event() for _ in range(3))
+        return self
+
+    async def release(self):
+        self.releasing.set()
+        await self.may_release.wait()
+        await super().release()
+        self.released.set()
+
+
+async def test_items_are_released_however_often_the_run_is_cancelled():
+    store, clock, started = (
+        MemoryBackend().tenant(TenantId("acme")),
+        FakeClock(NOON),
+        asyncio.Event(),
+    )
+    await store.nights.insert_items(RUN, [WorkItem(company="T1", rank=0, depth=Depth.DEEP)])
+    queue = SlowQueue(store.nights, RUN, owner="one", clock=clock).open()
+
+    class Endless:
+        async def process(self, unit, *, park):
+            started.set()
+            await asyncio.Event().wait()
+
+    pool = WorkerPool(Endless(), queue, places=1, parked=1, clock=clock, on_done=None)
+    running = asyncio.create_task(pool.run())
+    for reached in (started, queue.releasing):
+        await reached.wait()
+        running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    queue.may_release.set()
+    async with asyncio.timeout(5):
+        await queue.released.wait()
+    assert await store.nights.count_items(RUN) == {WorkState.WAITING: 1}

@@ -466,3 +466,40 @@ def test_a_heartbeat_under_way_does_not_take_a_released_slot_again():
 def test_there_is_at_least_one_place():
     with pytest.raises(ConfigError, match="at least one place"):
         Street(places=0).process("one")
+
+
+class SlowRelease:
+    """A shared store that takes its time to release a slot."""
+
+    def __init__(self, real):
+        self._real = real
+        self.releasing, self.may_release, self.released = (asyncio.Event() for _ in range(3))
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    async def release_slot(self, *given, **named):
+        self.releasing.set()
+        await self.may_release.wait()
+        await self._real.release_slot(*given, **named)
+        self.released.set()
+
+
+async def test_a_slot_is_released_however_often_its_holder_is_cancelled():
+    street, inside = Street(places=1), asyncio.Event()
+    store = street.store = SlowRelease(street.store)
+
+    async def call():
+        async with street.process("one").acquire():
+            inside.set()
+            await asyncio.Event().wait()
+
+    calling = asyncio.create_task(call())
+    for reached in (inside, store.releasing):
+        await reached.wait()
+        calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    store.may_release.set()
+    async with asyncio.timeout(5):
+        await store.released.wait()

@@ -7,6 +7,7 @@ import pytest
 
 from stoker.base.errors import ConfigError, TransientError
 from stoker.http.client import HttpClient
+from stoker.http.client import Response as Reply
 from stoker.sandbox.http import Response, to_page_response, to_text_response
 from stoker.sandbox.server import Sandbox
 from stoker.touches.model import Profile
@@ -78,3 +79,18 @@ async def test_a_server_in_trouble_is_asked_another_time(answer):
 async def test_an_address_we_do_not_visit_is_refused():
     with pytest.raises(ConfigError):
         await fetched(lambda _: to_text_response(TABLE), url="http://127.0.0.1/people.csv")
+
+
+class CutOff:
+    """An HTTP client whose answers end before their end."""
+
+    async def send(self, call):
+        body = TABLE.encode()
+        return Reply(
+            status=200, headers={}, body=body, url=call.url, truncated=True, wire_bytes=len(body)
+        )
+
+
+async def test_a_table_that_is_too_long_is_not_imported_in_part():
+    with pytest.raises(ConfigError, match="split the table"):
+        await fetch_profiles(CutOff(), "http://sheets.test/people.csv", **HOW)
