@@ -356,9 +356,16 @@ HOLES = {
     "table without row security": "ALTER TABLE stoker.runs DISABLE ROW LEVEL SECURITY",
     "table without a tenant_id": "CREATE TABLE stoker.x (n int)",
     "shared table with a tenant_id": "ALTER TABLE stoker.rates ADD tenant_id text",
-    "policy without WITH CHECK": "CREATE POLICY p ON stoker.runs"
+    "policy that is not ours": "CREATE POLICY p ON stoker.runs"
     " USING (tenant_id = (SELECT stoker_sec.tenant()))",
     "policy with another rule": "CREATE POLICY p ON stoker.runs USING (true) WITH CHECK (true)",
+    "policy that only restricts": "CREATE POLICY p ON stoker.runs AS RESTRICTIVE USING (false)",
+    "policy for a role": "CREATE POLICY p ON stoker.runs TO CURRENT_USER USING (true)",
+    "policy for one command": "CREATE POLICY p ON stoker.runs FOR SELECT USING (true)",
+    "table without its policy": "DROP POLICY tenant_only ON stoker.stops",
+    "our policy with another rule": "ALTER POLICY tenant_only ON stoker.runs USING (true)",
+    "our policy with another check": "ALTER POLICY tenant_only ON stoker.runs WITH CHECK (true)",
+    "our policy for a role": "ALTER POLICY tenant_only ON stoker.runs TO CURRENT_USER",
     "view without security_invoker": "CREATE VIEW stoker.v AS SELECT * FROM stoker.runs",
     "view elsewhere without security_invoker": "CREATE VIEW public.v AS SELECT * FROM stoker.runs",
     "materialised view": "CREATE MATERIALIZED VIEW stoker.m AS SELECT * FROM stoker.runs",
@@ -378,6 +385,13 @@ HOLES = {
     "ledger that can be changed": "GRANT UPDATE ON stoker.ledger TO PUBLIC",
 }
 SAME_KIND = {
+    "policy with another rule": "policy that is not ours",
+    "policy that only restricts": "policy that is not ours",
+    "policy for a role": "policy that is not ours",
+    "policy for one command": "policy that is not ours",
+    "our policy with another rule": "table without its policy",
+    "our policy with another check": "table without its policy",
+    "our policy for a role": "table without its policy",
     "table without row security": "table without forced row security",
     "view elsewhere without security_invoker": "view without security_invoker",
     "policy function without a pinned search_path": "function without a pinned search_path",
@@ -402,6 +416,24 @@ def test_the_lint_finds_each_kind_of_hole(database, hole):
             finding.kind for finding in find_table_problems(admin, SCHEMA.shared_tables)
         }
         admin.rollback()
+
+
+def test_a_dropped_policy_is_found_on_every_table(database, report):
+    with database.admin() as admin:
+        policies = admin.execute(
+            "SELECT tablename FROM pg_policies WHERE schemaname = 'stoker' ORDER BY 1"
+        ).fetchall()
+        missed = []
+        for (table,) in policies:
+            with admin.transaction(force_rollback=True):
+                admin.execute(f"DROP POLICY tenant_only ON stoker.{table}")
+                found = list(map(str, find_table_problems(admin, SCHEMA.shared_tables)))
+                if found != [f"table without its policy ({table})"]:
+                    missed.append(f"{table}: {found}")
+        admin.rollback()
+    report("E5 catalog lint, tables whose policy was dropped", Tally(len(policies), broken=missed))
+    assert len(policies) > 20
+    assert missed == []
 
 
 def test_a_view_that_asks_as_its_reader_is_no_hole(database):
