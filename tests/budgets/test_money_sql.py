@@ -111,13 +111,20 @@ async def test_a_total_below_zero_is_refused_by_the_server_itself(database, tabl
         admin.execute(f"UPDATE stoker.{table} SET {column} = -1")
 
 
-def test_open_promises_are_found_without_walking_past_the_closed_ones(sqlite_file):
+@pytest.mark.parametrize(
+    ("where", "index"),
+    [
+        ("until_at <= 'x' AND closed_at IS NULL AND phase IN ('HELD', 'SENT')", "open_holds"),
+        ("closed_at < 'x' ORDER BY closed_at LIMIT 10", "closed_holds"),
+    ],
+)
+def test_open_and_old_reservations_are_found_without_reading_the_others(sqlite_file, where, index):
     with closing(sqlite3.connect(sqlite_file)) as db:
         plan = db.execute(
-            "EXPLAIN QUERY PLAN SELECT key FROM holds WHERE tenant_id = 'acme' "
-            "AND until_at <= 'x' AND closed_at IS NULL AND phase IN ('HELD', 'SENT')"
+            f"EXPLAIN QUERY PLAN SELECT key FROM holds WHERE tenant_id = 'acme' AND {where}"
         ).fetchall()
-    assert "open_holds" in str(plan)
+    assert index in str(plan)
+    assert "TEMP B-TREE" not in str(plan)
 
 
 def test_a_total_that_was_tampered_with_is_told_by_the_ledger(sqlite_file):

@@ -256,6 +256,12 @@ class ModelBudget:
         found = [self._reservations[key] for key in sorted(self._reservations) if key > after]
         return [hold for hold in found if hold.status in phases][:limit]
 
+    async def find_latest_attempt(self, key: str) -> tuple[int, Reservation | None]:
+        number = 0
+        while f"{key}/{number + 1}" in self._reservations:
+            number += 1
+        return number, self._reservations.get(f"{key}/{number}")
+
     async def list_usage(self) -> list[CapUsage]:
         return self._state.list_usage()
 

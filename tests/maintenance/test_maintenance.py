@@ -9,6 +9,7 @@ from stoker.accounts.model import CompanyId
 from stoker.base.events import OutcomeUncertain
 from stoker.base.types import TenantId
 from stoker.budgets.charges import SpendRequest
+from stoker.budgets.reservations import ReservationStatus
 from stoker.heat.model import Signal, SignalKind
 from stoker.maintenance.service import HEALTH_CHECK_TTL
 from stoker.runs.model import RunState
@@ -64,6 +65,37 @@ async def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tm
     assert run.manifest.counts["holds_uncertain"] == 1
     assert [event.key for event in told.of_type(OutcomeUncertain)] == ["sent"]
     assert any("tavily" in cap for cap in run.manifest.budgets)
+
+
+async def test_closed_reservations_and_idle_rates_are_deleted_whatever_runs_are_kept(tmp_path):
+    settings = wiring.read_settings(directory=tmp_path, config=None, flags={}, environment={})
+    clock = FakeClock()
+    async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
+        [tenant] = settings.list_active_tenants()
+        store, shared = app.backend.tenant(tenant), app.backend.shared()
+
+        async def spend(key):
+            await store.money.reserve(
+                SpendRequest(key=key, connector="tavily", amounts={"calls": 1}),
+                caps=await app.list_caps(tenant),
+                reset=app.get_reset_rule(tenant),
+                owner="me",
+                until=clock.now() + timedelta(minutes=1),
+                now=clock.now(),
+            )
+            await store.money.settle(key, {"calls": 1}, now=clock.now())
+
+        await spend("old")
+        await shared.delay_until("connector/tavily", until=clock.now())
+        clock.advance(timedelta(days=401))
+        await spend("new")
+        run = await app.run_now(tenant, app.build_maintenance(tenant))
+        left = await store.money.list_reservations(phases=list(ReservationStatus))
+        assert run.state is RunState.DONE
+        assert [reservation.key for reservation in left] == ["new"]
+        assert len(await store.money.list_usage()) == 1
+        assert await shared.find_next_at("connector/tavily") is None
+        assert run.manifest.counts["pruned_money"] == 2
 
 
 @pytest.mark.parametrize("prunes", [True, False])

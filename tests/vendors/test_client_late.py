@@ -51,7 +51,7 @@ async def overtaken(here, verb, work):
     return first, await waiting
 
 
-@pytest.mark.parametrize("verb", ["find_reservation", "reserve"])
+@pytest.mark.parametrize("verb", ["find_latest_attempt", "reserve"])
 async def test_a_question_answered_meanwhile_is_not_paid_for_again(verb):
     async def asked(desk):
         return await desk.get_vendor_client.ask(
@@ -68,7 +68,7 @@ async def test_a_question_answered_meanwhile_is_not_paid_for_again(verb):
     assert charged == 1
 
 
-@pytest.mark.parametrize("verb", ["find_reservation", "reserve"])
+@pytest.mark.parametrize("verb", ["find_latest_attempt", "reserve"])
 @pytest.mark.parametrize("more", [0, 1])
 async def test_addresses_verified_meanwhile_are_not_paid_for_again(verb, more):
     async def work(here):
@@ -94,7 +94,7 @@ async def test_addresses_verified_meanwhile_are_not_paid_for_again(verb, more):
     assert charged == sum(said.cost["credits"] for said in first.values())
 
 
-@pytest.mark.parametrize("verb", ["find_reservation", "reserve", "mark_sent"])
+@pytest.mark.parametrize("verb", ["find_latest_attempt", "reserve", "mark_sent"])
 async def test_who_was_held_still_while_asking_asks_nothing_once_its_work_is_no_longer_its_own(
     verb,
 ):

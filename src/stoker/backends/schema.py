@@ -20,6 +20,7 @@ _STEPS = (
     "sources of postings",
     "runs asked to stop",
     "deletion of what old runs leave",
+    "ledger checkpoints, deletion of old money",
 )
 
 _ROOMS = (

@@ -25,7 +25,12 @@ from stoker.budgets.schema import (
     validate_change,
     validate_stop,
 )
-from stoker.budgets.windows import WindowKind, compute_name_range, parse_window
+from stoker.budgets.windows import (
+    WindowKind,
+    compute_name_range,
+    is_old_window,
+    parse_window,
+)
 from stoker.db.database import (
     Database,
     Transaction,
@@ -33,6 +38,7 @@ from stoker.db.database import (
     from_db_time,
     wrap_row_errors,
 )
+from stoker.db.table import Table
 from stoker.ledger.store import append_checked
 
 # Everything a reservation rests on, in one question: on a server each one is a round trip.
@@ -96,6 +102,18 @@ class LimitStore:
             lambda tx: USAGE.find(tx, "window_name <> '' ORDER BY cap, window_name")
         )
 
+    async def delete_old_usage(self, *, now: datetime, limit: int = 10_000) -> int:
+        """Delete at most `limit` totals of windows that nothing can be charged to any more.
+
+        As `windows.is_old_window`; those with something reserved stay. Returns how many.
+        """
+        now = to_utc(now)
+
+        def delete(tx: Transaction) -> int:
+            return delete_old_totals(tx, USAGE, now=find_prune_time(tx, now), limit=limit)
+
+        return await self._database.write(delete)
+
     async def change_cap(self, change: CapChange, *, now: datetime) -> None:
         """Write a change to a cap, with a ledger entry. Fields that are None keep their value."""
         change, now = validate_change(change, shared=False), to_utc(now)
@@ -146,6 +164,28 @@ class LimitStore:
             ]
 
         return await self._database.read(look)
+
+
+def find_prune_time(tx: Transaction, now: datetime) -> datetime:
+    """Return the earlier of the clock and the last entry: a clock that runs ahead deletes nothing.
+
+    A tenant without entries has nothing to delete.
+    """
+    latest = read_budget_state(tx).latest
+    return now if latest is None else min(now, latest)
+
+
+def delete_old_totals(tx: Transaction, table: Table[CapUsage], *, now: datetime, limit: int) -> int:
+    """Delete totals of old windows in which nothing is reserved; return how many."""
+    where = "tenant_id = ? AND " if table.tenant else ""
+    query = f"DELETE FROM {table.name} WHERE {where}cap = ? AND window_name = ? AND reserved = 0"
+    owner = (tx.tenant,) if table.tenant else ()
+    old = [
+        (*owner, usage.cap, usage.window)
+        for usage in table.find(tx, "reserved = 0 ORDER BY cap, window_name")
+        if is_old_window(usage.window, now=now)
+    ]
+    return tx.execute_many(query, old[:limit]) if old else 0
 
 
 def read_budget_state(tx: Transaction) -> BudgetState:

@@ -21,15 +21,13 @@ from stoker.budgets.caps import (
 from stoker.budgets.model import Stop
 from stoker.budgets.reservations import OPEN_STATUSES, Reservation, ReservationStatus
 from stoker.budgets.statements import CapBalance, find_mismatches, list_balances
-from stoker.budgets.verify import to_totals
+from stoker.budgets.verify import list_open_reservations, to_totals
 from stoker.budgets.windows import ResetRule
-from stoker.ledger.read import PAGE_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from stoker.app import App
-    from stoker.budgets.store import BudgetStore
 
 MAX_READS = 5  # of a store in use, before numbers that do not add up are believed
 
@@ -89,18 +87,6 @@ async def list_shared_balances(app: App, *, now: datetime) -> list[CapBalance]:
     used = to_totals(await shared.list_usage())
     caps, changes = await app.list_shared_caps(), await shared.list_cap_changes()
     return list_balances(caps, changes, used, reset=ResetRule(), now=now)
-
-
-async def list_open_reservations(money: BudgetStore, *, connector: str = "") -> list[Reservation]:
-    """Return the reservations whose outcome is not known yet, of a connector or (empty) of all."""
-    found: list[Reservation] = []
-    after = ""
-    while page := await money.list_reservations(
-        phases=sorted(OPEN_STATUSES), after=after, limit=PAGE_SIZE
-    ):
-        found += [each for each in page if connector in ("", each.connector)]
-        after = page[-1].key
-    return found
 
 
 async def set_cap(app: App, cap_id: str, limit: int, *, tenant: TenantId | None) -> CapUpdate:

@@ -15,6 +15,7 @@ from stoker.base.errors import ConfigError
 from stoker.budgets.caps import CapChange, get_cap_unit, merge_changes
 from stoker.budgets.charges import CapWindow, Totals
 from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
+from stoker.budgets.windows import RETENTION, is_old_window
 from stoker.ledger.chain import LedgerEntry
 from stoker.ledger.query import ANY_CONNECTOR, EntryKind
 
@@ -111,18 +112,20 @@ class ReplayedReservation:
 
 @dataclass(slots=True)
 class Replay:
-    """A ledger read from its beginning, in order, page by page.
+    """A ledger read in order, page by page, from its beginning or from a later entry (`partial`).
 
     `own` and `shared` are the totals of each cap and window, the tenant's own caps and shared ones;
     of the latter only what this tenant took. `open` are the reservations without a known outcome,
-    by key. `faults` are entries that contradict earlier ones; they are not counted.
+    by key. `faults` are entries that contradict earlier ones; they are not counted. In a partial
+    replay, entries about reservations from before its start are passed over.
     """
 
+    partial: bool = False
     own: dict[CapWindow, Totals] = field(default_factory=dict)
     shared: dict[CapWindow, Totals] = field(default_factory=dict)
     open: dict[str, ReplayedReservation] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
-    _settled: set[str] = field(default_factory=set)
+    _closed_at: dict[str, datetime] = field(default_factory=dict)
     _returned: dict[str, ReplayedReservation] = field(
         default_factory=dict
     )  # released; may turn out done
@@ -140,9 +143,12 @@ class Replay:
 
     def _add_reservation(self, entry: LedgerEntry) -> None:
         key = entry.subject
-        if key in self.open or key in self._returned or key in self._settled:
+        closed_at = self._closed_at.get(key)
+        # A closed reservation is deleted after a time, and its key is then good again.
+        if key in self.open or (closed_at is not None and entry.at - closed_at < RETENTION):
             self._add_fault(entry, f"reserves {key} a second time")
             return
+        self._returned.pop(key, None)
         reservation = ReplayedReservation(
             key=key,
             status=ReservationStatus(_get_data(entry)["phase"]),
@@ -161,20 +167,20 @@ class Replay:
         ):
             reservation, counted = self._returned.get(key), 0
         if reservation is None:
-            known = key in self._settled or key in self._returned
+            known = key in self._closed_at
             what = "was closed before" if known else "was never reserved"
-            self._add_fault(entry, f"says {phase} of {key}, which {what}")
+            if known or not self.partial:
+                self._add_fault(entry, f"says {phase} of {key}, which {what}")
             return
         actual = (
             _parse_actual(_get_data(entry)["actual"]) if phase is ReservationStatus.SETTLED else {}
         )
         self.open.pop(key, None)
         self._returned.pop(key, None)
+        self._closed_at[key] = entry.at
         if phase in OPEN_STATUSES:
             self.open[key] = replace(reservation, status=phase)
-        elif phase is ReservationStatus.SETTLED:
-            self._settled.add(key)
-        else:
+        elif phase is not ReservationStatus.SETTLED:
             self._returned[key] = reservation
         self._add_totals(reservation, actual, direction=(phase in OPEN_STATUSES) - counted)
 
@@ -215,16 +221,26 @@ def rebuild_open_reservations(entries: Iterable[LedgerEntry]) -> dict[str, Repla
 
 
 def find_differences(
-    truth: Mapping[CapWindow, Totals], cache: Mapping[CapWindow, Totals]
+    truth: Mapping[CapWindow, Totals],
+    cache: Mapping[CapWindow, Totals],
+    *,
+    now: datetime | None = None,
 ) -> list[str]:
     """Return a sentence for each cap and window where the cache is not what the entries add up to.
 
-    Sorted. One that nothing was ever taken from may be missing on either side.
+    Sorted. One that nothing was ever taken from may be missing on either side. With `now`, of an
+    old window less may be settled than its entries say: its total may have been deleted.
     """
     found = []
     for place in sorted(truth.keys() | cache.keys()):
         entries, stored = truth.get(place, Totals()), cache.get(place, Totals())
-        if entries != stored:
+        is_deleted = (
+            now is not None
+            and is_old_window(place[1], now=now)
+            and entries.reserved == stored.reserved
+            and entries.settled >= stored.settled
+        )
+        if entries != stored and not is_deleted:
             found.append(
                 f"{place[0]} in {place[1]}: its entries add up to {entries.settled} settled and "
                 f"{entries.reserved} reserved, the total is {stored.settled} and {stored.reserved}"

@@ -106,10 +106,13 @@ RESERVATIONS = Table(
     Column("charges", json_of(_to_charges_json, _parse_charges)),
     Column("actual", _AMOUNTS),
     key=["key"],
-    indexes=[Index("open_holds", "until_at", where="closed_at IS NULL")],
+    indexes=[
+        Index("open_holds", "until_at", where="closed_at IS NULL"),
+        Index("closed_holds", "closed_at", where="closed_at IS NOT NULL", since=12),
+    ],
     since=4,
     what="the reservation",
-    grants="SELECT, INSERT, UPDATE",
+    grants="SELECT, INSERT, UPDATE, DELETE",
 )
 
 # What a change of status writes; the rest stays as it was reserved.
@@ -127,7 +130,7 @@ USAGE, SHARED_USAGE = (
         nested={"used": Totals},
         since=4,
         what="the total of",
-        grants="SELECT, INSERT, UPDATE",
+        grants="SELECT, INSERT, UPDATE, DELETE",
         tenant=tenant,
         fill=50,
     )

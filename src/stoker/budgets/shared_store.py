@@ -8,6 +8,7 @@ from stoker.base.types import OPERATORS, to_utc
 from stoker.budgets.caps import CapChange
 from stoker.budgets.charges import BudgetState
 from stoker.budgets.ledger_entries import build_cap_entry, build_resume_entry, build_stop_entry
+from stoker.budgets.limits_store import delete_old_totals
 from stoker.budgets.model import CapUsage, Stop
 from stoker.budgets.schema import (
     SHARED_CAP_CHANGES,
@@ -16,6 +17,7 @@ from stoker.budgets.schema import (
     validate_change,
     validate_stop,
 )
+from stoker.budgets.windows import find_window_start
 from stoker.db.database import Database, Transaction, from_db_time, to_db_time
 from stoker.ledger.store import LedgerStore, append_checked
 
@@ -91,6 +93,18 @@ class OperatorStore:
         """Return the changes to shared caps, by cap."""
         changes = await self._database.read(lambda tx: SHARED_CAP_CHANGES.find(tx, "TRUE"))
         return {change.cap: change for change in changes}
+
+    async def delete_old_usage(self, *, now: datetime, limit: int = 10_000) -> int:
+        """Delete at most `limit` old totals of shared caps; as `LimitStore.delete_old_usage`."""
+        now = to_utc(now)
+
+        def delete(tx: Transaction) -> int:
+            # The newest window stands for the last entry: a clock that runs ahead deletes nothing.
+            starts = [find_window_start(usage.window) for usage in SHARED_USAGE.find(tx, "TRUE")]
+            newest = max((start for start in starts if start is not None), default=now)
+            return delete_old_totals(tx, SHARED_USAGE, now=min(now, newest), limit=limit)
+
+        return await self._database.write(delete)
 
     async def list_usage(self) -> list[CapUsage]:
         """Return what every shared cap has used, for operators only."""

@@ -31,6 +31,7 @@ from stoker.budgets.ledger_entries import (
 from stoker.budgets.limits_store import (
     LAST_ENTRY_TIME,
     LimitStore,
+    find_prune_time,
     lock_window_creation,
     read_budget_state,
     read_request_state,
@@ -47,7 +48,7 @@ from stoker.budgets.reservations import (
     list_total_changes,
 )
 from stoker.budgets.schema import CHANGED_COLUMNS, RESERVATIONS, validate_request
-from stoker.budgets.windows import ResetRule
+from stoker.budgets.windows import RETENTION, ResetRule
 from stoker.db.codec import validate_name, validate_owner, validate_text
 from stoker.db.database import (
     Database,
@@ -151,6 +152,17 @@ ORDER BY key
 RENEW_LEASES = """
 UPDATE holds SET until_at = CASE WHEN until_at < :until THEN :until ELSE until_at END
 WHERE tenant_id = :tenant AND owner = :owner AND closed_at IS NULL AND phase IN ('HELD', 'SENT')
+"""
+
+
+# Numbers have no leading zeros, so the longest key is the latest attempt.
+LATEST_ATTEMPT = "key > :start AND key < :end ORDER BY length(key) DESC, key DESC LIMIT 1"
+
+# The outer condition repeats the inner one: a reservation that was settled late meanwhile stays.
+DELETE_CLOSED_RESERVATIONS = """
+DELETE FROM holds WHERE tenant_id = :tenant AND closed_at < :before AND key IN (
+    SELECT key FROM holds WHERE tenant_id = :tenant AND closed_at < :before
+    ORDER BY closed_at LIMIT :limit)
 """
 
 
@@ -310,6 +322,30 @@ class BudgetStore(LimitStore):
         return await self._database.read(
             lambda tx: RESERVATIONS.find(tx, where, after=after, limit=limit)
         )
+
+    async def find_latest_attempt(self, key: str) -> tuple[int, Reservation | None]:
+        """Return the number and reservation of the latest attempt under a key, or (0, None).
+
+        As `charges.to_attempt` numbers them. Earlier ones may have been deleted.
+        """
+        start = validate_name(f"{key}/", what="a key")
+        found = await self._database.read(
+            lambda tx: RESERVATIONS.find(tx, LATEST_ATTEMPT, start=start, end=f"{start}:")
+        )
+        return (int(found[0].key.removeprefix(start)), found[0]) if found else (0, None)
+
+    async def delete_closed_reservations(self, *, now: datetime, limit: int = 10_000) -> int:
+        """Delete at most `limit` reservations that ended more than `RETENTION` ago.
+
+        Open and uncertain ones stay. Returns how many were deleted.
+        """
+        now = to_utc(now)
+
+        def delete(tx: Transaction) -> int:
+            before = to_db_time(find_prune_time(tx, now) - RETENTION)
+            return tx.execute(DELETE_CLOSED_RESERVATIONS, before=before, limit=limit)
+
+        return await self._database.write(delete)
 
     async def _change_status(
         self, key: str, now: datetime, rule: Callable[[Reservation, datetime], Reservation]

@@ -21,6 +21,12 @@ from stoker.calendar.timezones import Fold, Gap, get_zone
 
 FAR_FUTURE = datetime(9000, 1, 1, tzinfo=UTC)
 
+# How long closed reservations and old windows stay. A cached record names its reservation for at
+# most this long (`vendors.email_batches.MARK_TTL`); weeks, runs and pulls are shorter.
+RETENTION = timedelta(days=400)
+
+_RUN_START_FORMAT = "run %Y%m%d_%H%M%S"
+
 _NAME_SEPARATOR = " to "
 
 
@@ -105,6 +111,22 @@ def parse_window(name: str) -> BudgetWindow:
         )
     except (ValueError, LookupError, OverflowError) as error:
         raise ConfigError(f"{name[:80]!r} is no window of time") from error
+
+
+def find_window_start(name: str) -> datetime | None:
+    """Return when a window of any kind began, by its name; None for a run not named by its time."""
+    try:
+        if name.startswith("run "):
+            return datetime.strptime(name, _RUN_START_FORMAT).replace(tzinfo=UTC)
+        return parse_window(name).start
+    except (ConfigError, ValueError):
+        return None
+
+
+def is_old_window(name: str, *, now: datetime) -> bool:
+    """Return whether nothing can be charged to a window any more, so that its total may go."""
+    start = find_window_start(name)
+    return start is not None and start < now - RETENTION
 
 
 def compute_name_range(kind: WindowKind, now: datetime) -> tuple[str, str]:

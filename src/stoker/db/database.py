@@ -8,7 +8,7 @@ translates them. All moments are aware and come back in UTC.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,6 +42,10 @@ Value = str | int | float | bytes | None
 BATCH_SIZE = 500  # fewer than any database's limit on values in one statement
 
 Result = TypeVar("Result")
+
+Item = TypeVar("Item")
+
+Key = TypeVar("Key")
 
 
 class Transaction(Protocol):
@@ -99,6 +103,26 @@ def split_into_batches(
     for start in range(0, len(values), BATCH_SIZE):
         some = {f"v{n}": value for n, value in enumerate(values[start : start + BATCH_SIZE])}
         yield f"WITH asked(id) AS (VALUES (:{'), (:'.join(some)})) {query}", some
+
+
+async def iter_pages(
+    read_page: Callable[[Key], Awaitable[Sequence[Item]]],
+    get_key: Callable[[Item], Key],
+    *,
+    after: Key,
+) -> AsyncIterator[Sequence[Item]]:
+    """Yield page after page, each read after the key of the last item of the one before."""
+    while page := await read_page(after):
+        yield page
+        after = get_key(page[-1])
+
+
+async def delete_in_batches(delete_batch: Callable[[], Awaitable[int]]) -> int:
+    """Delete batch after batch, each in a transaction of its own; return how many rows."""
+    deleted = 0
+    while some := await delete_batch():
+        deleted += some
+    return deleted
 
 
 def to_db_time(moment: datetime) -> str:

@@ -54,6 +54,27 @@ class ChainLink(Protocol):
     def digest(self) -> str: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One entry of a ledger as it was at some time."""
+
+    seq: int
+    digest: str
+
+
+FIRST_CHECKPOINT = Checkpoint(0, FIRST_DIGEST)  # before the first entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedLedger:
+    """How far a ledger was verified, and where the next verification begins."""
+
+    head: Checkpoint
+    start: Checkpoint
+    start_at: datetime  # no entry up to `start` is later
+    full_at: datetime  # when it was last verified from its beginning
+
+
 def chain_entries(notes: Iterable[NewEntry], *, after: ChainLink | None) -> list[LedgerEntry]:
     """Return the entries as entries that follow on from the last one."""
     entries = []
@@ -78,7 +99,7 @@ def chain_entries(notes: Iterable[NewEntry], *, after: ChainLink | None) -> list
 
 
 def find_first_break(
-    entries: Sequence[LedgerEntry], *, after: LedgerEntry | None = None
+    entries: Sequence[LedgerEntry], *, after: ChainLink | None = None
 ) -> int | None:
     """Return the seq where the chain stops holding, or None when every link is sound."""
     seq, previous = (after.seq, after.digest) if after else (0, FIRST_DIGEST)

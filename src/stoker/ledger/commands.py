@@ -16,7 +16,6 @@ import click
 from stoker.base.errors import ConfigError
 from stoker.base.jsontools import compact_json
 from stoker.budgets.verify import (
-    Checkpoint,
     find_shared_mismatches,
     verify_ledger,
     verify_operator_ledger,
@@ -41,6 +40,7 @@ from stoker.cli.output import (
     run_async,
 )
 from stoker.files.export import FORMATS, open_export
+from stoker.ledger.chain import Checkpoint
 from stoker.ledger.query import LedgerFilter, get_data_text
 from stoker.ledger.read import list_latest, read_pages
 
@@ -291,13 +291,15 @@ async def _verify_ledgers(
     async with asked.open_app(only_to_read=True) as app:
         all_of_them = [tenant.id for tenant in app.settings.tenants]
         chosen = choose_tenants(app.settings, tenants) if tenants else all_of_them
-        before = await app.backend.shared().list_usage()
+        before, now = await app.backend.shared().list_usage(), app.clock.now()
         if not shared:
             doors = [app.backend.tenant(tenant) for tenant in chosen]
-            verdicts = [(door.tenant, await verify_ledger(door, mark=mark)) for door in doors]
+            verdicts = [
+                (door.tenant, await verify_ledger(door, mark=mark, now=now)) for door in doors
+            ]
         if not shared and not tenants:
             totals = await find_shared_mismatches(
-                app.backend.shared(), [one for _, one in verdicts], before=before
+                app.backend.shared(), [one for _, one in verdicts], before=before, now=now
             )
         if not tenants:
             orders = await verify_operator_ledger(app.backend.shared(), mark=mark)

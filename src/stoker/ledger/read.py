@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from stoker.db.database import iter_pages
 from stoker.ledger.chain import LedgerEntry
 from stoker.ledger.query import LedgerFilter
 
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
 PAGE_SIZE = 1000
 
 
-async def read_pages(ledger: LedgerStore, *, after: int = 0) -> AsyncIterator[list[LedgerEntry]]:
+def read_pages(ledger: LedgerStore, *, after: int = 0) -> AsyncIterator[Sequence[LedgerEntry]]:
     """Yield every page in order, up to the end as it is when it is reached."""
-    while page := await ledger.list_entries(after=after, limit=PAGE_SIZE):
-        yield page
-        after = page[-1].seq
+    return iter_pages(
+        lambda after: ledger.list_entries(after=after, limit=PAGE_SIZE),
+        lambda entry: entry.seq,
+        after=after,
+    )
 
 
 async def find_last_entry(ledger: LedgerStore) -> LedgerEntry | None:

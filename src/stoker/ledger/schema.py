@@ -1,9 +1,9 @@
-"""The table of the ledger. It grows, and nothing else."""
+"""The tables of the ledger, which grows and nothing else, and of how far it was verified."""
 
 from __future__ import annotations
 
 from stoker.db.table import INT, JSON_OBJECT, TEXT, TIME, Column, Script, Table
-from stoker.ledger.chain import LedgerEntry
+from stoker.ledger.chain import Checkpoint, LedgerEntry, VerifiedLedger
 
 ENTRIES = Table(
     "ledger",
@@ -32,4 +32,20 @@ BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """,
 )
 
-TABLES = (ENTRIES, _APPEND_ONLY)
+CHECKPOINTS = Table(
+    "ledger_checkpoints",
+    VerifiedLedger,
+    Column("seq", INT, field="head.seq"),
+    Column("digest", TEXT, field="head.digest"),
+    Column("start_seq", INT, field="start.seq"),
+    Column("start_digest", TEXT, field="start.digest"),
+    Column("start_at", TIME),
+    Column("full_at", TIME),
+    key=[],
+    nested={"head": Checkpoint, "start": Checkpoint},
+    since=12,
+    what="the ledger's checkpoint",
+    grants="SELECT, INSERT, UPDATE",
+)
+
+TABLES = (ENTRIES, _APPEND_ONLY, CHECKPOINTS)

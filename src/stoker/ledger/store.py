@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from stoker.db.database import Database, Transaction
 from stoker.ledger import chain as ledger
-from stoker.ledger.chain import LedgerEntry, NewEntry, validate_new_entry
-from stoker.ledger.schema import ENTRIES
+from stoker.ledger.chain import LedgerEntry, NewEntry, VerifiedLedger, validate_new_entry
+from stoker.ledger.schema import CHECKPOINTS, ENTRIES
 
 SELECT_LAST = "SELECT seq, digest FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1"
 
@@ -39,6 +39,15 @@ class LedgerStore:
                 tx, "seq > :after ORDER BY seq LIMIT :limit", after=after, limit=limit
             )
         )
+
+    async def find_checkpoint(self) -> VerifiedLedger | None:
+        """Return how far the ledger was verified, None if it never was."""
+        found = await self._database.read(lambda tx: CHECKPOINTS.find(tx, "TRUE"))
+        return found[0] if found else None
+
+    async def save_checkpoint(self, verified: VerifiedLedger) -> None:
+        """Save how far the ledger was verified, in place of what was saved before."""
+        await self._database.write(lambda tx: CHECKPOINTS.save(tx, [verified]))
 
 
 def append_entries(tx: Transaction, notes: Sequence[NewEntry]) -> list[LedgerEntry]:

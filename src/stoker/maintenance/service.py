@@ -7,14 +7,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from stoker.base.clock import Clock
 from stoker.budgets.reservations import ReservationStatus
 from stoker.budgets.service import expire_reservations
-from stoker.budgets.verify import verify_ledger
+from stoker.budgets.verify import verify_recent
 from stoker.calendar.recurrence import Schedule
 from stoker.context import Backend, TenantStores
-from stoker.db.database import Check
+from stoker.db.database import Check, delete_in_batches
 from stoker.runs.cancel import close_dead_runs, list_dead_runs
 from stoker.runs.model import Run, RunState, StorageSize
 from stoker.runs.prune import apply_retention
@@ -32,7 +33,7 @@ class CachedHealthChecks:
     """A backend's own checks, done once for all tenants that ask within a while."""
 
     def __init__(self, backend: Backend, clock: Clock) -> None:
-        self._backend = backend
+        self.backend = backend
         self._clock = clock
         self._lock = asyncio.Lock()
         self._cached: tuple[timedelta, list[Check]] | None = None
@@ -42,7 +43,7 @@ class CachedHealthChecks:
         async with self._lock:
             now = self._clock.elapsed()
             if self._cached is None or now - self._cached[0] >= HEALTH_CHECK_TTL:
-                self._cached = (now, await self._backend.checks())
+                self._cached = (now, await self.backend.checks())
             return self._cached[1]
 
 
@@ -75,7 +76,7 @@ class Maintenance:
             failed = sorted({check.what for check in checks if not check.ok})
             unsound = [f"the store's check of {what} failed; see: stoker doctor" for what in failed]
         with run.time_step("ledger") as step:
-            report = await verify_ledger(run.store)
+            report = await verify_recent(run.store, now=now)
             step.items = report.entries
             unsound += report.problems
         with run.time_step("dead") as step:
@@ -102,6 +103,7 @@ class Maintenance:
                 deleted = await apply_retention(run, rule=self.rule, zone=self.zone, now=now)
             step.items = deleted.runs
             answers = await self._delete_expired(run, now)
+            money = await self._delete_old_money(run, now)
         return RunResult(
             state=RunState.FAILED if unsound else RunState.DONE,
             reason="; ".join(unsound),
@@ -117,6 +119,7 @@ class Maintenance:
                 "pruned_runs": deleted.runs,
                 "pruned_rows": deleted.rows,
                 "pruned_answers": answers,
+                "pruned_money": money,
                 **_count_by_status(findings),
             },
             reasons=(
@@ -141,6 +144,18 @@ class Maintenance:
         while await run.store.attention.delete_old_lookups(before=faded):
             pass
         return forgotten
+
+    async def _delete_old_money(self, run: RunHandle, now: datetime) -> int:
+        """Delete closed reservations, totals, rates and slots that no decision can need again.
+
+        Whatever the retention of runs: the ledger has it all. Returns how many rows of the tenant.
+        """
+        money, shared = run.store.money, self.health_checks.backend.shared()
+        rows = await delete_in_batches(partial(money.delete_closed_reservations, now=now))
+        rows += await delete_in_batches(partial(money.delete_old_usage, now=now))
+        await delete_in_batches(partial(shared.delete_old_usage, now=now))
+        await delete_in_batches(partial(shared.delete_idle, now=now))
+        return rows
 
 
 async def read_audit(

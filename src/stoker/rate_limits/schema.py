@@ -13,7 +13,7 @@ RATES: Table[Any] = Table(
     Column("next_at", TIME),
     key=["key"],
     since=4,
-    grants="SELECT, INSERT, UPDATE",
+    grants="SELECT, INSERT, UPDATE, DELETE",
     tenant=False,
     fill=50,
 )

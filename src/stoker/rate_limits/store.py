@@ -6,7 +6,7 @@ updating it to itself.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from stoker.base.types import to_utc
 from stoker.db.codec import validate_name, validate_owner
@@ -40,7 +40,18 @@ ON CONFLICT (name, owner) DO UPDATE SET until_at = excluded.until_at
 WHERE places.until_at < excluded.until_at
 """
 
+# Calls as if it had never been: `check_rate` treats a time in the past like none.
+DELETE_IDLE_RATES = """
+DELETE FROM rates WHERE next_at < :before AND key IN (
+    SELECT key FROM rates WHERE next_at < :before LIMIT :limit)
+"""
+
+DELETE_OLD_SLOTS = "DELETE FROM places WHERE owner <> '' AND until_at < :before"
+
 DELETE_SLOT = "DELETE FROM places WHERE name = :name AND owner = :owner AND owner <> ''"
+
+
+IDLE_TIME = timedelta(days=1)  # more than any two clocks differ
 
 
 class RateStore:
@@ -114,6 +125,16 @@ class RateStore:
         """Release the owner's slot. Safe to repeat."""
         name, owner = validate_name(name, what="a slot's name"), validate_owner(owner)
         await self._database.write(lambda tx: tx.execute(DELETE_SLOT, name=name, owner=owner))
+
+    async def delete_idle(self, *, now: datetime, limit: int = 10_000) -> int:
+        """Delete rates that held back no call for a day, at most `limit`, and expired slots."""
+        before = to_db_time(now - IDLE_TIME)
+
+        def delete(tx: Transaction) -> int:
+            slots = tx.execute(DELETE_OLD_SLOTS, before=before)
+            return slots + tx.execute(DELETE_IDLE_RATES, before=before, limit=limit)
+
+        return await self._database.write(delete)
 
 
 def _find_next_at(tx: Transaction, key: str) -> datetime | None:

@@ -226,7 +226,7 @@ class VendorClient:
                 return VendorFailure(kind=FailureKind.OFF, reason=reason)
             if not still_owner():
                 return VendorFailure(kind=FailureKind.LATER, reason=_NOT_OWNER)
-            number, latest = await self._find_latest_attempt(key)
+            number, latest = await self._store.money.find_latest_attempt(key)
             if latest is not None and number != failed_number:
                 if self.blocks_new_attempt(latest):
                     return self.build_unknown_failure(latest)
@@ -418,20 +418,6 @@ class VendorClient:
         with suppress(StokerError):  # the answer is here; the next one repeats the quota
             resets_at = self.clock.now() + done.quota.window
             await self._limiter.apply_quota(connector, left=done.quota.left, resets_at=resets_at)
-
-    async def _find_latest_attempt(self, key: str) -> tuple[int, Reservation | None]:
-        """Return the number and reservation of the latest attempt; numbers have no gaps."""
-        money = self._store.money
-        low, high, latest = 0, 1, None
-        while (reservation := await money.find_reservation(f"{key}/{high}")) is not None:
-            low, high, latest = high, high * 2, reservation
-        while high - low > 1:
-            middle = (low + high) // 2
-            if (reservation := await money.find_reservation(f"{key}/{middle}")) is None:
-                high = middle
-            else:
-                low, latest = middle, reservation
-        return low, latest
 
     @asynccontextmanager
     async def _lock_key(self, key: str) -> AsyncIterator[None]:
