@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stoker.budgets.windows import ResetRule
     from stoker.connectors import VendorFactory
     from stoker.discovery.export import PostingFiles
-    from stoker.discovery.service import DiscoveryRun
+    from stoker.discovery.run import DiscoveryRun
     from stoker.heat.sweep import HeatSweep
     from stoker.maintenance.service import CachedHealthChecks, Maintenance
     from stoker.nightly.service import NightlyRun
@@ -390,12 +390,10 @@ class App:
         self, tenant: TenantId, *, files: PostingFiles | None, enrich: bool | None = None
     ) -> DiscoveryRun:
         """Return a tenant's discovery, as settings say or as somebody asks for."""
-        from stoker.discovery.service import build_discovery, build_discovery_options
+        from stoker.discovery.service import build_discovery
 
         own = self.settings.for_tenant(tenant)
-        keeps = own.retention if own.retention.enabled else None
-        order = build_discovery_options(own, enrich=enrich, retention=keeps)
-        return build_discovery(tenant, order, own=own, connectors=self.connectors, files=files)
+        return build_discovery(own, tenant, connectors=self.connectors, files=files, enrich=enrich)
 
     def _list_discovery_tasks(self, tenants: tuple[TenantId, ...]) -> list[Task]:
         return [

@@ -333,15 +333,11 @@ class VendorFactory:
 
     def board(self, vendor: str, tenant: TenantId, *, despite_stops: bool = False) -> Board:
         """Return what reads a vendor's boards: greenhouse, lever or ashby."""
-        from stoker.discovery.ashby import ASHBY
-        from stoker.discovery.boards import Board
-        from stoker.discovery.greenhouse import GREENHOUSE
-        from stoker.discovery.lever import LEVER
+        from stoker.discovery.boards import BOARD_APIS, Board
 
-        layout = {each.name: each for each in (GREENHOUSE, LEVER, ASHBY)}[vendor]
         return Board(
             self.http(),
-            layout,
+            BOARD_APIS[vendor],
             base_url=self._settings.get_value(f"boards.{vendor}_url"),
             turn=self._turns.for_hosts("boards", tenant, despite_stops=despite_stops),
         )

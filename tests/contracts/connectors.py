@@ -17,11 +17,8 @@ from stoker.crawl.service import CrawlConnector, Crawler
 from stoker.crawl.visit import CrawlLimits
 from stoker.crm.model import PARTNER, CrmRow, RowWrite
 from stoker.crm.odoo import Odoo
-from stoker.discovery.ashby import ASHBY
-from stoker.discovery.boards import Board, BoardApi
+from stoker.discovery.boards import BOARD_APIS, Board, BoardApi
 from stoker.discovery.feeds import Feeds
-from stoker.discovery.greenhouse import GREENHOUSE
-from stoker.discovery.lever import LEVER
 from stoker.discovery.model import PostingQuery
 from stoker.http.client import HttpClient
 from stoker.leads.rationale import OpenAiRationales, build_rationale_query
@@ -346,7 +343,7 @@ CONNECTORS: dict[str, Subject] = {
             takes_any_key=True,
             public=True,
         )
-        for layout in (GREENHOUSE, LEVER, ASHBY)
+        for layout in BOARD_APIS.values()
     },
     "feeds": Subject(
         vendor="feeds",

@@ -7,10 +7,12 @@ import pytest
 from contracts.backends import ACME, BACKENDS
 from stoker.accounts.model import Company, CompanyId
 from stoker.backends.sqlite import MemoryBackend
-from stoker.discovery.boards import FileSource
 from stoker.discovery.export import PostingFiles
-from stoker.discovery.service import DiscoveryOptions, DiscoveryRun
+from stoker.discovery.run import DiscoveryRun
+from stoker.discovery.service import build_source_reader
+from stoker.discovery.settings import DiscoverySettings
 from stoker.discovery.sources import parse_source
+from stoker.heat.settings import HeatSettings
 from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest
 from stoker.runs.service import Runner
@@ -36,9 +38,10 @@ async def twice(backend, home, out):
     companies = [Company(id=CompanyId("T1"), name="ACME PTE. LTD.")]
     await store.accounts.upsert_companies(companies, now=clock.now())
     work = DiscoveryRun(
-        DiscoveryOptions(sources=tuple(map(parse_source, SOURCES)), enrich=True),
-        open_source=lambda source: FileSource(home, source),
-        artifacts=PostingFiles(out),
+        DiscoverySettings(sources=tuple(map(parse_source, SOURCES)), enrich=True),
+        heat=HeatSettings(),
+        read_source=build_source_reader(None, ACME, directory=home),
+        files=PostingFiles(out),
     )
     leases = LeaseHolder(owner="me", clock=clock, observer=heard, length=timedelta(seconds=30))
     counts = []

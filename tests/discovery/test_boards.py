@@ -9,23 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError
-from stoker.discovery.ashby import ASHBY
-from stoker.discovery.boards import MAX_BYTES, AllBoards, Board
+from stoker.discovery.boards import BOARD_APIS, LEVER_PAGE_SIZE, MAX_BYTES, AllBoards, Board
 from stoker.discovery.feeds import Feeds, parse_feed
-from stoker.discovery.greenhouse import GREENHOUSE
-from stoker.discovery.lever import LEVER, LEVER_PAGE_SIZE
 from stoker.discovery.model import MAX_POSTINGS, Validators, parse_postings
 from stoker.http.client import HttpClient
 from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
 from stoker.sandbox.world.jobs import list_openings
 
-BOARDS = {layout.name: layout for layout in (GREENHOUSE, LEVER, ASHBY)}
-each_board = pytest.mark.parametrize("kind", BOARDS)
+each_board = pytest.mark.parametrize("kind", BOARD_APIS)
 
 
 def board(http, kind, *, at=None, **more):
-    return Board(http, BOARDS[kind], base_url=at or f"http://{kind}.test", **more)
+    return Board(http, BOARD_APIS[kind], base_url=at or f"http://{kind}.test", **more)
 
 
 NONSENSE = "http://board.test"
@@ -423,11 +419,11 @@ def test_the_text_of_a_feeds_item_is_looked_at_and_not_kept():
 )
 async def test_boards_are_there_when_they_answer_whatever_they_say(status, there):
     async def work(http):
-        return await AllBoards([board(http, kind, at=NONSENSE) for kind in BOARDS]).check()
+        return await AllBoards([board(http, kind, at=NONSENSE) for kind in BOARD_APIS]).check()
 
     health = await said_by(lambda asked: Response(status=status), work)
     assert health.ok is there
-    assert all(kind in health.detail for kind in BOARDS)
+    assert all(kind in health.detail for kind in BOARD_APIS)
 
 
 @each_board

@@ -1,13 +1,11 @@
 """Sources of postings and what is wanted of them are settings, each tenant's own."""
 
-from dataclasses import fields
-
 import pytest
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.config.load import load_settings
-from stoker.discovery.enrichment import JobScoreRule
+from stoker.discovery.settings import DiscoverySettings
 from stoker.settings import FIELDS
 
 
@@ -23,9 +21,9 @@ def in_file(tmp_path, toml):
 
 
 def test_by_default_it_is_quiet_and_scores_as_the_spec_says():
-    said = settings().discovery
-    assert said.build_score_rule() == JobScoreRule()
-    assert (said.sources, said.scheduled, said.enrich) == ((), False, False)
+    section = settings().discovery
+    assert section == DiscoverySettings()
+    assert (section.sources, section.scheduled, section.enrich) == ((), False, False)
 
 
 ANOTHER = {
@@ -41,11 +39,8 @@ ANOTHER = {
 
 
 def test_every_part_of_a_score_can_be_set():
-    rule, usual = settings(**ANOTHER).discovery.build_score_rule(), JobScoreRule()
-    same = [
-        each.name for each in fields(rule) if getattr(rule, each.name) == getattr(usual, each.name)
-    ]
-    assert same == []
+    rule, usual = settings(**ANOTHER).discovery, DiscoverySettings()
+    assert [name for name in ANOTHER if getattr(rule, name) == getattr(usual, name)] == []
     assert (rule.roles, rule.stack) == (("head of data", "cook"), ("python", "aws"))
 
 

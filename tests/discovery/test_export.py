@@ -13,8 +13,9 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError, TransientError
 from stoker.base.text import unescape_cell
 from stoker.base.types import Job, TenantId
-from stoker.discovery.enrichment import JobScoreRule, enrich_job, score_job
+from stoker.discovery.enrichment import enrich_job, score_job
 from stoker.discovery.export import JOB_COLUMNS, SCORE_COLUMNS, PostingFiles, list_file_names
+from stoker.discovery.settings import DiscoverySettings
 from stoker.runs.model import Run, RunKey
 
 ACME = TenantId("acme")
@@ -32,7 +33,7 @@ async def kept(jobs):
     await runs.insert_jobs(RUN.key, jobs)
     says = [enrich_job(each) for each in jobs]
     await runs.insert_enriched(RUN.key, says)
-    await runs.insert_scores(RUN.key, [score_job(each, JobScoreRule()) for each in says])
+    await runs.insert_scores(RUN.key, [score_job(each, DiscoverySettings()) for each in says])
     return runs
 
 

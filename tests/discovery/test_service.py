@@ -12,13 +12,14 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.events import SourceFailed
 from stoker.base.types import TenantId
-from stoker.discovery import reader as reading_ahead
 from stoker.discovery.export import PostingFiles
-from stoker.discovery.hiring import HiringRule
 from stoker.discovery.model import Postings, RawPosting, Validators, parse_postings
+from stoker.discovery.reader import MAX_ATTEMPTS
 from stoker.discovery.report import parse_source_counts
-from stoker.discovery.service import DiscoveryOptions, DiscoveryRun
+from stoker.discovery.run import DiscoveryRun
+from stoker.discovery.settings import DiscoverySettings
 from stoker.discovery.sources import SourceState, parse_source
+from stoker.heat.settings import HeatSettings
 from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest, RunState
 from stoker.runs.service import Runner
@@ -105,14 +106,16 @@ class World:
         )
         self.store = self.backend.tenant(ACME)
         self.out, self.sources = tmp_path, sources
-        self.shuffle = DiscoveryOptions(sources=(), zone="UTC")
 
-    def discover(self, *, files=True, **order):
+    def discover(self, *, files=True, concurrency=4, retention=None, **settings):
         wanted = tuple(parse_source(f"lever:{name}") for name in self.sources)
         work = DiscoveryRun(
-            replace(self.shuffle, sources=wanted, **order),
-            open_source=lambda source: self.sources[source.address],
-            artifacts=PostingFiles(self.out) if files else None,
+            DiscoverySettings(sources=wanted, **settings),
+            heat=HeatSettings(),
+            read_source=lambda source, known: self.sources[source.address].read(known),
+            files=PostingFiles(self.out) if files else None,
+            concurrency=concurrency,
+            retention=retention,
         )
         leases = LeaseHolder(
             owner="me", clock=self.clock, observer=self.heard, length=timedelta(seconds=30)
@@ -209,8 +212,8 @@ def test_a_source_that_breaks_off_leaves_what_came_before(world):
 @pytest.mark.parametrize(
     ("error", "asked"),
     [
-        (TransientError("busy"), reading_ahead.MAX_ATTEMPTS),
-        (TransientError("busy", retry_after=timedelta(seconds=30)), reading_ahead.MAX_ATTEMPTS),
+        (TransientError("busy"), MAX_ATTEMPTS),
+        (TransientError("busy", retry_after=timedelta(seconds=30)), MAX_ATTEMPTS),
         (TransientError("busy", retry_after=timedelta(minutes=30)), 1),
         (PermanentError("gone"), 1),
     ],
@@ -225,7 +228,7 @@ def test_a_source_that_comes_back_in_time_is_read(world):
     class Moody(Scripted):
         async def read(self, known):
             self.asked.append(known)
-            if len(self.asked) < reading_ahead.MAX_ATTEMPTS:
+            if len(self.asked) < MAX_ATTEMPTS:
                 raise TransientError("busy")
             yield listing("Cook")
 
@@ -383,7 +386,7 @@ def test_an_account_that_comes_later_is_told_what_it_already_lists(world):
 def test_a_twin_is_no_second_signal_and_no_strength_is_no_signal(world):
     here = world(a=Scripted(listing("Cook")), b=Scripted(listing("Cook", kind="feed")))
     asyncio.run(here.store.accounts.upsert_companies(COMPANIES, now=here.clock.now()))
-    assert here.discover(hiring=HiringRule(strength=0.0)).manifest.counts["signals"] == 0
+    assert here.discover(signal_strength=0.0).manifest.counts["signals"] == 0
     assert here.discover().manifest.counts["signals"] == 1
 
 

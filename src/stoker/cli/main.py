@@ -64,7 +64,7 @@ SECTIONS = {
             "stoker.discovery.commands:discover", "Read job boards and feeds: who is hiring"
         ),
         "sources": LazyCommand(
-            "stoker.discovery.commands_sources:sources", "list test: where postings come from"
+            "stoker.discovery.commands:sources", "list test: where postings come from"
         ),
         "crawl": LazyCommand("stoker.crawl.commands:crawl", "Visit one website now"),
         "touches": LazyCommand(

@@ -285,10 +285,6 @@ def _find_tenant_contradictions(own: Settings) -> Iterator[str]:
         own.scheduling.build_schedule()
     except ConfigError as error:
         yield f"{own.get_origin('scheduling.mode')}: {error}"
-    try:
-        own.discovery.build_score_rule()
-    except ConfigError as error:
-        yield f"{own.get_origin('discovery.role_weight')}: discovery: {error}"
 
 
 def _build_tenants(found: MergedValues, tenancy: TenancySettings) -> tuple[Tenant, ...]:

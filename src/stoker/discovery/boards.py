@@ -1,18 +1,16 @@
-"""Read public job boards: conditional requests, pages, health, and boards as sources.
+"""Read public job boards: conditional requests, pages, health, and what each vendor's jobs say.
 
-A `BoardApi` in a vendor's own file describes its address, pages and jobs. Boards need no key and
-cost only calls, so a request may be repeated.
+Boards need no key and cost only calls, so a request may be repeated.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from pathlib import Path
 from urllib.parse import urlencode
 
 from stoker.base.errors import (
@@ -22,11 +20,12 @@ from stoker.base.errors import (
     TransientError,
     UncertainError,
 )
+from stoker.base.jsontools import get_list, get_object, get_text, has_list
 from stoker.base.retry import parse_retry_after
 from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
-from stoker.budgets.model import Connector, Health, Paid
-from stoker.discovery.job_files import read_job_file
+from stoker.budgets.model import Health, Paid
+from stoker.discovery.enrichment import MAX_TEXT_LENGTH
 from stoker.discovery.model import (
     MAX_POSTINGS,
     PostingQuery,
@@ -35,7 +34,6 @@ from stoker.discovery.model import (
     Validators,
     parse_postings,
 )
-from stoker.discovery.sources import SourceSpec
 from stoker.http.api_client import check_health
 from stoker.http.client import (
     REDIRECT_STATUSES,
@@ -52,13 +50,14 @@ CONNECTOR = "boards"  # what caps, rates and stops of boards and feeds go by
 DEADLINE = timedelta(seconds=30)
 MAX_BYTES = 10_000_000
 MAX_REDIRECTS = 3
+LEVER_PAGE_SIZE = 100
 _BOARD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 HostSlot = Callable[[str], AbstractAsyncContextManager[None]]
 """Waits until a call to a host may go, and learns from how it went."""
 
 
 def acquire_immediately(host: str) -> AbstractAsyncContextManager[None]:
-    """A `HostSlot` for who need not wait."""
+    """Return a `HostSlot` that never waits."""
     return nullcontext()
 
 
@@ -168,11 +167,11 @@ def _to_error(reply: Response, *, who: str) -> StokerError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardApi:
+    """Where a vendor lists postings, and how they are read."""
+
     name: str
     path: str  # with {board} where its name goes
-    list_jobs: Callable[
-        [Json], Sequence[Json] | None
-    ]  # the postings of an answer; None: it is no list
+    list_jobs: Callable[[Json], Sequence[Json] | None]  # of an answer; None: it is no list
     parse_job: Callable[[Json, int], RawPosting]
     params: Mapping[str, str] = field(default_factory=dict)
     page_size: int = 0  # postings on one page; 0: one answer has everything
@@ -291,26 +290,84 @@ class AllBoards:
         return Health(ok=True, detail=", ".join(health.detail for health in found))
 
 
-class RemoteSource:
-    """A `PostingSource` that a connector is asked for: a board or a feed, all of it at once."""
-
-    def __init__(self, connector: Connector[PostingQuery, Postings], source: SourceSpec) -> None:
-        self._connector, self._source = connector, source
-
-    async def read(self, known: Validators | None) -> AsyncIterator[Postings]:
-        question = PostingQuery(
-            address=self._source.address, company=self._source.company, known=known
-        )
-        done = await self._connector.ask(question, key=self._source.name)
-        yield done.answer
+def _get_line(data: Json, name: str) -> str:
+    return get_text(data, name, longest=4_000)
 
 
-class FileSource:
-    """A `PostingSource` on disk; its path is taken from a directory."""
+def _list_jobs(data: Json) -> list[Json] | None:
+    return get_list(data, "jobs", most=MAX_POSTINGS + 1) if has_list(data, "jobs") else None
 
-    def __init__(self, directory: Path, source: SourceSpec) -> None:
-        self._path, self._company = directory / source.address, source.company
 
-    async def read(self, known: Validators | None) -> AsyncIterator[Postings]:
-        async for batch in read_job_file(self._path, company=self._company):
-            yield batch
+def _parse_greenhouse_job(job: Json, nth: int) -> RawPosting:
+    fields = get_object(job)
+    return RawPosting(
+        where=f"job {nth}",
+        url=_get_line(job, "absolute_url"),
+        title=_get_line(job, "title"),
+        company=_get_line(job, "company_name"),
+        location=_get_line(fields.get("location"), "name"),
+        posted=fields.get("first_published") or fields.get("updated_at"),
+    )
+
+
+def _list_lever_jobs(data: Json) -> list[Json] | None:
+    return list(data[:LEVER_PAGE_SIZE]) if isinstance(data, list) else None
+
+
+def _parse_lever_job(posting: Json, nth: int) -> RawPosting:
+    fields = get_object(posting)
+    return RawPosting(
+        where=f"posting {nth}",
+        url=_get_line(posting, "hostedUrl"),
+        title=_get_line(posting, "text"),
+        location=_get_line(fields.get("categories"), "location"),
+        posted=fields.get("createdAt"),
+        text=get_text(posting, "descriptionPlain", longest=MAX_TEXT_LENGTH),
+        remote=_get_line(posting, "workplaceType").lower() == "remote",
+    )
+
+
+def _list_ashby_jobs(data: Json) -> list[Json] | None:
+    jobs = _list_jobs(data)
+    if jobs is None:
+        return None
+    return [each for each in jobs if get_object(each).get("isListed") is not False]
+
+
+def _parse_ashby_job(job: Json, nth: int) -> RawPosting:
+    fields = get_object(job)
+    return RawPosting(
+        where=f"job {nth}",
+        url=_get_line(job, "jobUrl"),
+        title=_get_line(job, "title"),
+        location=_get_line(job, "location"),
+        posted=fields.get("publishedAt"),
+        text=get_text(job, "descriptionPlain", longest=MAX_TEXT_LENGTH),
+        remote=fields.get("isRemote") is True,
+    )
+
+
+_APIS = (
+    BoardApi(
+        name="greenhouse",
+        path="/v1/boards/{board}/jobs",
+        list_jobs=_list_jobs,
+        parse_job=_parse_greenhouse_job,
+    ),
+    BoardApi(
+        name="lever",
+        path="/v0/postings/{board}",
+        list_jobs=_list_lever_jobs,
+        parse_job=_parse_lever_job,
+        params={"mode": "json"},
+        page_size=LEVER_PAGE_SIZE,
+    ),
+    BoardApi(
+        name="ashby",
+        path="/posting-api/job-board/{board}",
+        list_jobs=_list_ashby_jobs,
+        parse_job=_parse_ashby_job,
+    ),
+)
+
+BOARD_APIS: Mapping[str, BoardApi] = {api.name: api for api in _APIS}

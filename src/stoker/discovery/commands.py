@@ -1,18 +1,19 @@
-"""`stoker discover`: read a tenant's sources of postings now, or when its schedule says so.
-
-What a discovery does is the engine's business; here is who, whether now, and how it is told.
-"""
+"""`stoker discover` reads tenants' sources of postings; `stoker sources` lists and tests them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from stoker.base.errors import ConfigError, StokerError
-from stoker.cli.options import choose_active_tenants, tenants_option
+from stoker.base.errors import ConfigError
+from stoker.cli.options import (
+    choose_active_tenants,
+    choose_tenant,
+    tenant_option,
+    tenants_option,
+)
 from stoker.cli.output import (
     Exit,
     choose_exit,
@@ -29,30 +30,16 @@ if TYPE_CHECKING:
     from stoker.app import App
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
-    from stoker.runs.model import Run
+    from stoker.discovery.service import DiscoverOptions, DiscoveryReport, SourceTest
+    from stoker.discovery.sources import SourceRecord, SourceSpec
+
+_NO_SOURCES = (
+    "no source is set; set discovery.sources, and try one with: stoker sources test KIND:PLACE"
+)
 
 _COLUMNS = ("listed", "new", "gone", "twins", "rejected")
 
 _TOTALS = ("kept", "enriched", "scored", "matched", "employers_matched", "signals")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoverOptions:
-    """What a person asks of a discovery."""
-
-    enrich: bool = False
-    scheduled: bool = False
-    writes: bool = True
-    out: Path | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoveryReport:
-    """One discovery, as it is told."""
-
-    tenant: TenantId
-    run: Run
-    files: tuple[Path, ...]
 
 
 @click.command()
@@ -89,16 +76,20 @@ def discover(
         raise ConfigError(
             "--summary-only writes no file, so there is none for --out; leave one out"
         )
-    wish = DiscoverOptions(enrich=enrich, scheduled=scheduled, writes=not summary_only, out=out)
-    return run_async(_run_discoveries(asked, tenants, wish, as_json=as_json))
+    from stoker.discovery.service import DiscoverOptions
+
+    options = DiscoverOptions(enrich=enrich, scheduled=scheduled, writes=not summary_only, out=out)
+    return run_async(_run_discoveries(asked, tenants, options, as_json=as_json))
 
 
 async def _run_discoveries(
-    asked: CommandContext, named: tuple[str, ...], wish: DiscoverOptions, *, as_json: bool
+    asked: CommandContext, named: tuple[str, ...], options: DiscoverOptions, *, as_json: bool
 ) -> Exit:
+    from stoker.discovery.service import run_discoveries
+
     async with asked.open_app() as app:
-        chosen = choose_participants(app, named, wish)
-        done, failed = await run_discoveries(app, chosen, wish)
+        chosen = _choose_participants(app, named, options)
+        done, failed = await run_discoveries(app, chosen, options)
         waits = [] if done or failed else [await _format_next_due(app, tenant) for tenant in chosen]
     if as_json:
         rows: list[Json] = [to_discovery_json(each) for each in done]
@@ -113,10 +104,10 @@ async def _run_discoveries(
     return choose_exit([each.run.state for each in done], [error for _, error in failed])
 
 
-def choose_participants(
-    app: App, named: tuple[str, ...], wish: DiscoverOptions
+def _choose_participants(
+    app: App, named: tuple[str, ...], options: DiscoverOptions
 ) -> tuple[TenantId, ...]:
-    """Return whose sources are read. Raises ConfigError when nobody's can be."""
+    """Return the tenants whose sources are read. Raises ConfigError when there are none."""
     chosen = choose_active_tenants(app.settings, named)
     own = {tenant: app.settings.for_tenant(tenant) for tenant in chosen}
     ready = tuple(tenant for tenant in chosen if own[tenant].discovery.sources)
@@ -128,41 +119,13 @@ def choose_participants(
             "stoker sources test greenhouse:acme"
         )
     off = [tenant for tenant in ready if not own[tenant].scheduling.enabled]
-    if wish.scheduled and off:
+    if options.scheduled and off:
         raise ConfigError(
             f"scheduling.enabled is false for {off[0]} "
             f"({own[off[0]].get_origin('scheduling.enabled')})"
             "; switch it on, or leave --schedule out"
         )
     return ready
-
-
-async def run_discoveries(
-    app: App, tenants: tuple[TenantId, ...], wish: DiscoverOptions
-) -> tuple[list[DiscoveryReport], list[tuple[TenantId, StokerError]]]:
-    """Carry out discoveries side by side; return how they went, and whose did not begin."""
-
-    from stoker.runs.parallel import run_for_tenants
-
-    async def run_tenant(tenant: TenantId) -> list[DiscoveryReport]:
-        files = app.get_posting_files(tenant, out=wish.out) if wish.writes else None
-        # A setting that is on stays on: the flag only adds to it.
-        discovery = app.build_discovery_run(tenant, files=files, enrich=wish.enrich or None)
-        if wish.scheduled:
-            runs = await app.build_scheduler(()).run_task(app.build_task(tenant, discovery))
-        else:
-            runs = [await app.run_now(tenant, discovery)]
-        return [
-            DiscoveryReport(
-                tenant=tenant, run=run, files=files.list_existing(run.name) if files else ()
-            )
-            for run in runs
-        ]
-
-    done, failed = await run_for_tenants(
-        tenants, run_tenant, concurrency=app.settings.scheduling.tenant_concurrency
-    )
-    return [report for reports in done for report in reports], failed
 
 
 async def _format_next_due(app: App, tenant: TenantId) -> str:
@@ -175,13 +138,13 @@ async def _format_next_due(app: App, tenant: TenantId) -> str:
     return f"{tenant}: nothing is due; next at {due:%Y-%m-%d %H:%M} UTC"
 
 
-def print_discovery(told: DiscoveryReport) -> None:
+def print_discovery(report: DiscoveryReport) -> None:
     """Print one discovery: its sources as a table, what became of them, what to look at."""
     from stoker.discovery.report import parse_source_counts
 
-    run, counts = told.run, told.run.manifest.counts
+    run, counts = report.run, report.run.manifest.counts
     why = f" – {run.reason}" if run.reason else ""
-    print_text(f"{told.tenant}: discovery {run.name} {run.state.value}{why}")
+    print_text(f"{report.tenant}: discovery {run.name} {run.state.value}{why}")
     seconds = {timing.step: timing.seconds for timing in run.manifest.sources}
     print_table(
         ["source", "", *_COLUMNS, "seconds"],
@@ -192,30 +155,30 @@ def print_discovery(told: DiscoveryReport) -> None:
         ],
         empty="no source was read",
     )
-    said = f"{counts.get('kept', 0)} postings kept"
+    summary = f"{counts.get('kept', 0)} postings kept"
     if counts.get("scored"):
-        said += f", {counts['scored']} enriched and scored"
+        summary += f", {counts['scored']} enriched and scored"
     if counts.get("matched"):
         accounts = counts["employers_matched"]
-        said += (
+        summary += (
             f"; {counts['matched']} are of {accounts} account{'' if accounts == 1 else 's'}, "
             f"{counts['signals']} new signals"
         )
-    print_text(said)
+    print_text(summary)
     for reason in run.manifest.reasons:
         print_text(f"  {reason}")
-    for path in told.files:
+    for path in report.files:
         print_text(f"  wrote {path}")
 
 
-def to_discovery_json(told: DiscoveryReport) -> Json:
+def to_discovery_json(report: DiscoveryReport) -> Json:
     """Return one discovery as JSON."""
     from stoker.discovery.report import parse_source_counts
 
-    run, counts = told.run, told.run.manifest.counts
+    run, counts = report.run, report.run.manifest.counts
     seconds = {timing.step: timing.seconds for timing in run.manifest.sources}
     return {
-        "tenant": told.tenant,
+        "tenant": report.tenant,
         "run": run.name,
         "state": run.state.value,
         "reason": run.reason,
@@ -225,5 +188,129 @@ def to_discovery_json(told: DiscoveryReport) -> Json:
         ],
         **{name: counts.get(name, 0) for name in _TOTALS},
         "reasons": list(run.manifest.reasons),
-        "files": [str(path) for path in told.files],
+        "files": [str(path) for path in report.files],
     }
+
+
+@click.group()
+def sources() -> None:
+    """List sources of postings; see whether each can be read."""
+
+
+@sources.command("list")
+@tenant_option
+@json_option
+@pass_context
+def list_sources(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
+    """Show a tenant's sources, and how each was found the last time. No source is asked."""
+    from stoker.discovery.sources import build_display_names
+
+    lines = run_async(_list_sources(asked, tenant))
+    shown = build_display_names(source for source, _ in lines)
+    if as_json:
+        print_json([_to_source_json(source, seen, shown[source.name]) for source, seen in lines])
+        return
+    print_table(
+        ["source", "whose", "domain", "last time", "read at (utc)", "postings", "why"],
+        [
+            (
+                shown[source.name],
+                source.company,
+                source.domain,
+                seen.state.value if seen else "never tried",
+                f"{seen.read_at:%Y-%m-%d %H:%M}" if seen and seen.read_at else "never",
+                seen.listed if seen else 0,
+                seen.reason if seen else "",
+            )
+            for source, seen in lines
+        ],
+        empty=_NO_SOURCES,
+    )
+
+
+async def _list_sources(
+    asked: CommandContext, tenant: str | None
+) -> list[tuple[SourceSpec, SourceRecord | None]]:
+    async with asked.open_app(only_to_read=True) as app:
+        chosen = choose_tenant(app.settings, tenant)
+        seen = {
+            each.name: each for each in await app.backend.tenant(chosen).listings.list_sources()
+        }
+        wanted = app.settings.for_tenant(chosen).discovery.sources
+        return [(source, seen.get(source.name)) for source in wanted]
+
+
+def _to_source_json(source: SourceSpec, seen: SourceRecord | None, shown: str) -> Json:
+    return {
+        "name": shown,
+        "kind": source.kind.value,
+        "place": source.display_name.partition(":")[2],
+        "company": source.company,
+        "domain": source.domain,
+        "state": seen.state.value if seen else None,
+        "tried_at": seen.tried_at.isoformat() if seen else None,
+        "read_at": seen.read_at.isoformat() if seen and seen.read_at else None,
+        "postings": seen.listed if seen else 0,
+        "conditional": bool(seen and (seen.validators.etag or seen.validators.last_modified)),
+        "because": seen.reason if seen else "",
+    }
+
+
+@sources.command("test")
+@click.argument("names", nargs=-1, metavar="[SOURCE]...")
+@tenant_option
+@json_option
+@pass_context
+def try_sources(
+    asked: CommandContext, names: tuple[str, ...], tenant: str | None, as_json: bool
+) -> Exit:
+    """Read sources once, whether they are set or not, and keep nothing.
+
+    SOURCE is KIND:PLACE, e.g. greenhouse:acme; without any, all that are set. Exit code 1 when one
+    cannot be read.
+    """
+    found = run_async(_try_sources(asked, names, tenant))
+    if as_json:
+        rows: list[Json] = [
+            {
+                "name": each.name,
+                "ok": not each.error,
+                "because": each.error,
+                "postings": each.postings,
+                "rejected": each.rejected,
+                "first": each.first,
+                "first_reject": each.reject,
+            }
+            for each in found
+        ]
+        print_json(rows)
+    else:
+        print_table(
+            ["source", "", "postings", "rejected", "the first of them, or why"],
+            [
+                (
+                    each.name,
+                    "WRONG" if each.error else "ok",
+                    each.postings,
+                    each.rejected,
+                    each.error or each.first,
+                )
+                for each in found
+            ],
+            empty=_NO_SOURCES,
+        )
+        for each in found:
+            if each.reject:
+                print_text(f"{each.name}, the first that was rejected: {each.reject}")
+    return Exit.PROBLEMS if any(each.error for each in found) else Exit.OK
+
+
+async def _try_sources(
+    asked: CommandContext, names: tuple[str, ...], tenant: str | None
+) -> list[SourceTest]:
+    from stoker.discovery import service
+
+    async with asked.open_app(only_to_read=True) as app:
+        chosen = choose_tenant(app.settings, tenant)
+        own = app.settings.for_tenant(chosen)
+        return await service.try_sources(own, chosen, names, connectors=app.connectors)

@@ -9,44 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from stoker.base.errors import ConfigError
 from stoker.base.types import EnrichedJob, Job, JobScore
+
+if TYPE_CHECKING:
+    from stoker.discovery.settings import DiscoverySettings
 
 MAX_COUNTED_TAGS = 3  # technologies after which more of them say nothing new
 BUCKETS = ("exceptional", "strong", "moderate", "weak")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobScoreRule:
-    """What a tenant looks for in postings, and how much each part counts."""
-
-    roles: tuple[str, ...] = ("engineer", "developer", "data")
-    stack: tuple[str, ...] = ()  # empty: any technology we know is as good as another
-    role_weight: float = 0.5
-    stack_weight: float = 0.3
-    remote_weight: float = 0.2
-    exceptional_from: float = 0.85
-    strong_from: float = 0.70
-    moderate_from: float = 0.50
-
-    def __post_init__(self) -> None:
-        weights = (self.role_weight, self.stack_weight, self.remote_weight)
-        if not all(0.0 <= weight <= 1e6 for weight in weights) or sum(weights) < 1e-6:
-            raise ConfigError(f"weights are 0 or more and not all of them 0, not {weights}")
-        limits = (self.exceptional_from, self.strong_from, self.moderate_from)
-        if not 1.0 >= limits[0] >= limits[1] >= limits[2] >= 0.0:
-            raise ConfigError(
-                "buckets come in order, exceptional_from >= strong_from >= moderate_from, each "
-                f"0 to 1; not {limits}"
-            )
-
-
-def score_job(enriched: EnrichedJob, rule: JobScoreRule) -> JobScore:
+def score_job(enriched: EnrichedJob, rule: DiscoverySettings) -> JobScore:
     """Return the score of a posting, its bucket and the parts it is made of."""
     role, stack = (
         compute_role_fit(enriched.title, rule.roles),
@@ -79,7 +56,7 @@ def compute_stack_fit(stack: tuple[str, ...], wanted: tuple[str, ...]) -> float:
     return min(len(named & set(stack)), enough) / enough
 
 
-def choose_job_bucket(score: float, rule: JobScoreRule) -> str:
+def choose_job_bucket(score: float, rule: DiscoverySettings) -> str:
     limits = (rule.exceptional_from, rule.strong_from, rule.moderate_from)
     for bucket, limit in zip(BUCKETS, limits, strict=False):
         if score >= limit:

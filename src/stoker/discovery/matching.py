@@ -1,4 +1,4 @@
-"""Match postings to accounts, and find duplicate postings across sources.
+"""Match postings to accounts, add their hiring signals, and find duplicates across sources.
 
 A posting belongs to an account by domain, or else by name if all significant words agree and only
 one account has it. Two postings are duplicates when they have one address, tracking parameters
@@ -11,8 +11,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
@@ -23,6 +25,10 @@ from stoker.accounts.websites import get_host, get_significant_words
 from stoker.base.types import Job
 from stoker.discovery.sources import SourceSpec
 from stoker.heat.model import Signal, SignalKind
+
+if TYPE_CHECKING:
+    from stoker.context import TenantStores
+    from stoker.heat.settings import HeatSettings
 
 _SHARED_HOST_LABELS = frozenset(  # labels of hosts shared by many companies
     (
@@ -41,15 +47,16 @@ _HIRING_PHRASE = re.compile(
 )
 
 _AMBIGUOUS = CompanyId("")
+PAGE_SIZE = 1000
+MAX_SOURCE_LENGTH = 1000  # characters of a signal's source that are stored
 _MAX_NAME_LENGTH = 300  # characters of a name that are looked at
 
 
 class EmployerIndex:
     """The employers that postings name, and the accounts they turn out to be.
 
-    First every employer is `needs_verification`, then every account is `met`; afterwards
-    `find_account` knows.
-    It grows with employers, not with postings or accounts.
+    Takes every posting, then every company; afterwards `find_account` knows. It grows with
+    employers, not with postings or accounts.
     """
 
     def __init__(self) -> None:
@@ -128,6 +135,64 @@ def _list_company_keys(company: Company) -> Iterator[str]:
     words = get_significant_words(company.name[:_MAX_NAME_LENGTH])
     if words:
         yield f"called {' '.join(words)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiringResult:
+    """How many accounts hire, by how many postings."""
+
+    accounts: int = 0
+    matched: int = 0  # postings of accounts
+    new: int = 0  # signals that were not stored before
+
+
+async def add_hiring_signals(
+    store: TenantStores,
+    sources: Sequence[SourceSpec],
+    employers: EmployerIndex,
+    *,
+    strength: float,
+    heat: HeatSettings,
+    listed_at: datetime,
+    now: datetime,
+) -> HiringResult:
+    """Add signals of what these sources listed at that moment, for the accounts it belongs to.
+
+    Adding the same signal twice changes nothing.
+    """
+    if not strength or not len(employers):
+        return HiringResult()
+    after = ""
+    while page := await store.accounts.list_companies(after=after, limit=PAGE_SIZE):
+        employers.match_companies(page)
+        after = page[-1].id
+    if not employers.has_matches:
+        return HiringResult()
+    accounts: set[CompanyId] = set()
+    matched = new = 0
+    for source in sources:
+        after = ""
+        while listed := await store.listings.list_listings(
+            source.name, since=listed_at, after=after, limit=PAGE_SIZE
+        ):
+            after = listed[-1].listing.job.id
+            signals = [
+                build_hiring_signal(
+                    each.listing.job,
+                    account,
+                    first_seen_at=each.first_seen_at,
+                    strength=strength,
+                    source=source.display_name[:MAX_SOURCE_LENGTH],
+                )
+                for each in listed
+                if not each.listing.is_duplicate
+                and (account := employers.find_account(source, each.listing.job))
+            ]
+            if signals:
+                added = await store.attention.add_signals(signals, rule=heat, tiers=heat, now=now)
+                accounts |= {signal.account for signal in signals}
+                matched, new = matched + len(signals), new + added.new
+    return HiringResult(accounts=len(accounts), matched=matched, new=new)
 
 
 KeyArray = NDArray[np.uint64]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -16,10 +16,17 @@ from stoker.base.clock import Clock
 from stoker.base.errors import TransientError
 from stoker.base.retry import compute_backoff
 from stoker.discovery.model import Postings, Validators
-from stoker.discovery.sources import PostingSource, SourceSpec
+from stoker.discovery.sources import SourceSpec
 
 MAX_ATTEMPTS = 3
 MAX_WAIT = timedelta(minutes=2)  # a source that wants to be left alone for longer, is
+
+ReadSource = Callable[[SourceSpec, Validators | None], AsyncIterator[Postings]]
+"""Yields what a source lists, batch by batch; with known validators, it may be unchanged.
+
+Raises TransientError when later may work, PermanentError when there is nothing to read, and
+ConfigError when a person must act first.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +38,12 @@ class FetchJob:
 
 
 class SourceReader:
-    """One source as it is being read; it began before anybody asked for its first batch."""
+    """One source as it is being read; the first batch is on its way already."""
 
     def __init__(
-        self, errand: FetchJob, batches: AsyncGenerator[Postings, None], clock: Clock
+        self, fetch_job: FetchJob, batches: AsyncGenerator[Postings, None], clock: Clock
     ) -> None:
-        self.fetch_job = errand
+        self.fetch_job = fetch_job
         self._batches = batches
         self._clock = clock
         self._elapsed = timedelta(0)
@@ -48,14 +55,14 @@ class SourceReader:
         return self._elapsed
 
     async def read_batch(self) -> Postings | None:
-        """Return what the source lists next; None when that was all. Raises as `PostingSource`."""
+        """Return what the source lists next; None when that was all. Raises as `ReadSource`."""
         batch = await self._next
         if batch is not None:
             self._next = asyncio.create_task(self._read_next())
         return batch
 
     async def close(self) -> None:
-        """Let go of the source, wherever it is."""
+        """Stop reading the source, wherever it is."""
         self._next.cancel()
         await asyncio.wait([self._next])
         if not self._next.cancelled():
@@ -71,21 +78,20 @@ class SourceReader:
 
 
 async def prefetch_sources(
-    errands: Sequence[FetchJob],
-    open_source: Callable[[SourceSpec], PostingSource],
+    fetch_jobs: Sequence[FetchJob],
+    read_source: ReadSource,
     *,
-    at_once: int,
+    concurrency: int,
     clock: Clock,
 ) -> AsyncGenerator[SourceReader, None]:
     """Yield sources in their order, each under way already; at most so many at once."""
-    waiting = deque(errands)
+    waiting = deque(fetch_jobs)
     going: deque[SourceReader] = deque()
     try:
         while waiting or going:
-            while waiting and len(going) < at_once:
-                errand = waiting.popleft()
-                batches = _read_with_retry(open_source(errand.source), errand.known, clock)
-                going.append(SourceReader(errand, batches, clock))
+            while waiting and len(going) < concurrency:
+                job = waiting.popleft()
+                going.append(SourceReader(job, _read_with_retry(read_source, job, clock), clock))
             yield going[0]
             await going.popleft().close()
     finally:
@@ -94,12 +100,12 @@ async def prefetch_sources(
 
 
 async def _read_with_retry(
-    source: PostingSource, known: Validators | None, clock: Clock
+    read_source: ReadSource, job: FetchJob, clock: Clock
 ) -> AsyncGenerator[Postings, None]:
     for attempt in range(1, MAX_ATTEMPTS + 1):
         begun = False
         try:
-            async for batch in source.read(known):
+            async for batch in read_source(job.source, job.known):
                 begun = True
                 yield batch
             return

@@ -1,399 +1,49 @@
-"""Run a tenant's discovery: read sources, save postings, add signals, export, clean up.
-
-Imports sources in the order of the settings, batch by batch, so that memory stays flat and the same
-input gives the same files. A source that fails is reported and the others continue.
-"""
+"""What commands and schedules do with discovery: build runs, carry them out, try sources."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.base.errors import ConfigError, PermanentError, TransientError
-from stoker.base.events import SourceFailed
+from stoker.base.errors import ConfigError, PermanentError, StokerError, TransientError
 from stoker.base.types import TenantId
-from stoker.discovery.boards import FileSource, RemoteSource
-from stoker.discovery.enrichment import VERSION, JobScoreRule, score_job
 from stoker.discovery.export import PostingFiles
-from stoker.discovery.hiring import HiringRule, add_hiring_signals
-from stoker.discovery.matching import DuplicateIndex, EmployerIndex, compute_duplicate_keys
-from stoker.discovery.model import Listing, Postings, Validators
-from stoker.discovery.reader import FetchJob, SourceReader, prefetch_sources
-from stoker.discovery.report import (
-    SourceReport,
-    Totals,
-    build_counts,
-    compute_outcome,
-    list_reasons,
-)
-from stoker.discovery.sources import (
-    PostingSource,
-    SourceKind,
-    SourceRecord,
-    SourceSpec,
-    SourceState,
-    build_display_names,
-)
-from stoker.runs.model import Run, StepTiming, format_run_name
-from stoker.runs.prune import apply_retention
-from stoker.runs.service import RunHandle, RunResult
-from stoker.runs.settings import RetentionRule
+from stoker.discovery.job_files import read_job_file
+from stoker.discovery.model import PostingQuery, Postings, Validators
+from stoker.discovery.reader import ReadSource
+from stoker.discovery.run import DiscoveryRun
+from stoker.discovery.sources import SourceKind, SourceSpec, build_display_names, parse_source
+from stoker.runs.parallel import run_for_tenants
 
 if TYPE_CHECKING:
+    from stoker.app import App
     from stoker.connectors import VendorFactory
+    from stoker.runs.model import Run
     from stoker.settings import Settings
 
-KIND = "discovery"
-PAGE_SIZE = 1000
-TRUNCATED_REASON = "it lists more than is taken from one source"
-MAX_SHOWN_REJECTS = 100  # listed with their positions; the others are only counted
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoveryOptions:
-    sources: tuple[SourceSpec, ...]
-    enrich: bool = False
-    score: JobScoreRule = field(default_factory=JobScoreRule)
-    hiring: HiringRule = field(default_factory=HiringRule)
-    concurrency: int = 4  # sources being read
-    zone: str = "UTC"
-    retention: RetentionRule | None = None  # None: nothing is forgotten
-
-
-@dataclass(kw_only=True)
-class _SourceCounts:
-    """What one source listed, as far as it was taken in."""
-
-    listed: int = 0
-    new: int = 0
-    twins: int = 0
-    rejected: int = 0
-    requests: int = 0
-    truncated: bool = False
-    unchanged: bool = False
-    validators: Validators = field(default_factory=Validators)
-    error: str = ""
-
-
-class DiscoveryRun:
-    kind = KIND
-
-    def __init__(
-        self,
-        order: DiscoveryOptions,
-        *,
-        open_source: Callable[[SourceSpec], PostingSource],
-        artifacts: PostingFiles | None,
-    ) -> None:
-        self._options = order
-        self._open_source = open_source
-        self._artifacts = artifacts
-
-    async def __call__(self, run: RunHandle) -> RunResult:
-        """Discover. Sources that fail make the run PARTIAL, or FAILED when all of them do."""
-        options = self._options
-        if not options.sources:
-            raise ConfigError("there is no source of postings; set discovery.sources")
-        intake = _Importer(run, options)
-        with run.time_step("read") as step:
-            reports = await self._read_sources(run, intake)
-            step.items = intake.saved
-        with run.time_step("signals") as step:
-            hired = await add_hiring_signals(
-                run.store,
-                options.sources,
-                intake.employers,
-                rule=options.hiring,
-                listed_at=run.key.at,
-                now=run.clock.now(),
-            )
-            step.items = hired.matched
-        if self._artifacts is not None:
-            with run.time_step("export") as step:
-                this = Run(key=run.key, kind=run.kind)
-                step.items = await self._artifacts.write(
-                    run.store.runs, this, enriched=options.enrich
-                )
-        stuck: tuple[str, ...] = ()
-        if options.retention is not None:
-            with run.time_step("retention") as step:
-                step.items = await _delete_old(run, options.retention, zone=options.zone)
-                if self._artifacts is not None:
-                    files, wrong = await _delete_old_files(run, options.retention, self._artifacts)
-                    step.items, stuck = step.items + files, (wrong,) if wrong else ()
-        totals = Totals(
-            kept=intake.saved,
-            enriched=intake.saved if options.enrich else 0,
-            scored=intake.saved if options.enrich else 0,
-            employers_matched=hired.accounts,
-            matched=hired.matched,
-            signals=hired.new,
-        )
-        state, reason = compute_outcome(reports)
-        return RunResult(
-            state=state,
-            reason=reason,
-            counts=build_counts(reports, totals),
-            selected=tuple(build_display_names(options.sources).values()),
-            sources=tuple(
-                StepTiming(step=each.name, seconds=each.elapsed.total_seconds(), items=each.listed)
-                for each in reports
-            ),
-            reasons=(*list_reasons(reports, rejects=intake.rejects), *stuck),
-            remaining=tuple(each.name for each in reports if each.state is SourceState.FAILED),
-        )
-
-    async def _read_sources(self, run: RunHandle, intake: _Importer) -> list[SourceReport]:
-        known = {seen.name: seen for seen in await run.store.listings.list_sources()}
-        errands = [
-            FetchJob(
-                source=source, known=await _find_usable_validators(run, known.get(source.name))
-            )
-            for source in self._options.sources
-        ]
-        reports = []
-        ahead = prefetch_sources(
-            errands, self._open_source, at_once=self._options.concurrency, clock=run.clock
-        )
-        async with aclosing(ahead) as readings:
-            async for reading in readings:
-                before = known.get(reading.fetch_job.source.name)
-                taken = await intake.import_source(reading, before)
-                shown = intake.display_names[reading.fetch_job.source.name]
-                reports.append(await _record_source(run, reading, before, taken, shown=shown))
-        return reports
-
-
-class _Importer:
-    """Imports postings of sources into the run and the store, and collects employers."""
-
-    def __init__(self, run: RunHandle, order: DiscoveryOptions) -> None:
-        self._run = run
-        self._options = order
-        self._duplicates = DuplicateIndex() if len(order.sources) > 1 else None
-        self.display_names = build_display_names(order.sources)
-        self.employers = EmployerIndex()
-        self.rejects: list[str] = []
-        self.saved = 0
-
-    async def import_source(
-        self, reading: SourceReader, before: SourceRecord | None
-    ) -> _SourceCounts:
-        """Take in one source to its end, or as far as it can be read."""
-        source, taken = reading.fetch_job.source, _SourceCounts()
-        while True:
-            try:
-                batch = await reading.read_batch()
-            except (TransientError, PermanentError, ConfigError) as error:
-                taken.error = str(error)
-                break
-            if batch is None:
-                break
-            self._add_counts(source, batch, taken)
-            if batch.unchanged and before is not None:
-                await self._import_stored(source, before, taken)
-            else:
-                await self._import_listings(source, batch.listings, taken)
-        if self._duplicates is not None:
-            self._duplicates.finish_source()
-        return taken
-
-    def _add_counts(self, source: SourceSpec, batch: Postings, taken: _SourceCounts) -> None:
-        taken.requests += batch.requests
-        taken.rejected += batch.rejected
-        taken.truncated |= batch.truncated
-        taken.unchanged |= batch.unchanged
-        taken.validators = batch.validators
-        room = MAX_SHOWN_REJECTS - len(self.rejects)
-        self.rejects += [
-            f"{self.display_names[source.name]}, {each.where}: {each.reason}"
-            for each in batch.rejects[:room]
-        ]
-
-    async def _import_stored(
-        self, source: SourceSpec, before: SourceRecord, taken: _SourceCounts
-    ) -> None:
-        """Take in once more what an unchanged source listed the last time."""
-        after, since = "", before.read_at or before.tried_at
-        while page := await self._run.store.listings.list_listings(
-            source.name, since=since, after=after, limit=PAGE_SIZE
-        ):
-            after = page[-1].listing.job.id
-            await self._import_listings(source, [each.listing for each in page], taken)
-
-    async def _import_listings(
-        self, source: SourceSpec, listings: Sequence[Listing], taken: _SourceCounts
-    ) -> None:
-        run, store = self._run, self._run.store
-        marked = self._mark_duplicates(listings)
-        # In the order of their ids: stores put rows beside each other then.
-        own = sorted(
-            (each for each in marked if not each.is_duplicate), key=lambda each: each.job.id
-        )
-        taken.listed += len(marked)
-        taken.twins += len(marked) - len(own)
-        # What does not need the other is written together, so that one commit is for both.
-        new, saved = await _await_both(
-            store.listings.save_listings(source.name, marked, at=run.key.at),
-            store.runs.insert_jobs(run.key, [listing.job for listing in own]),
-        )
-        taken.new, self.saved = taken.new + new, self.saved + saved
-        if self._options.enrich:
-            says = [listing.enriched for listing in own]
-            scores = [score_job(each, self._options.score) for each in says]
-            await _await_both(
-                store.runs.insert_enriched(run.key, says),
-                store.runs.insert_scores(run.key, scores),
-            )
-        for listing in own:
-            self.employers.add_posting(source, listing.job)
-
-    def _mark_duplicates(self, listings: Sequence[Listing]) -> Sequence[Listing]:
-        if self._duplicates is None:
-            return [
-                replace(each, is_duplicate=False) if each.is_duplicate else each
-                for each in listings
-            ]
-        found = self._duplicates.mark_duplicates(
-            [compute_duplicate_keys(listing.job) for listing in listings]
-        )
-        return [
-            listing if listing.is_duplicate is twin else replace(listing, is_duplicate=twin)
-            for listing, twin in zip(listings, found, strict=True)
-        ]
-
-
-async def _await_both(one: Awaitable[int], other: Awaitable[int]) -> tuple[int, int]:
-    """Return both answers; when one fails, only after the other has ended, too."""
-    first, second = await asyncio.gather(one, other, return_exceptions=True)
-    if isinstance(first, BaseException):
-        raise first
-    if isinstance(second, BaseException):
-        raise second
-    return first, second
-
-
-async def _find_usable_validators(run: RunHandle, seen: SourceRecord | None) -> Validators | None:
-    """Return what to ask a source with: nothing, unless all it listed is still remembered."""
-    if seen is None or seen.read_at is None or seen.version != VERSION:
-        return None
-    there = await run.store.listings.count_listings(
-        seen.name, since=seen.read_at, before=run.key.at
-    )
-    return seen.validators if there == seen.listed else None
-
-
-async def _record_source(
-    run: RunHandle,
-    reading: SourceReader,
-    before: SourceRecord | None,
-    taken: _SourceCounts,
-    *,
-    shown: str,
-) -> SourceReport:
-    """Remember how a source was found, and return it as it stands in the summary."""
-    name, at, listings = reading.fetch_job.source.name, run.key.at, run.store.listings
-    known = taken.unchanged and before is not None and before.state is not SourceState.FAILED
-    # What is unchanged is as little whole as it was.
-    lacks = before.reason if known and before else TRUNCATED_REASON if taken.truncated else ""
-    if taken.error:
-        old = before or SourceRecord(name=name, state=SourceState.FAILED, tried_at=at)
-        await listings.save_source(
-            replace(old, state=SourceState.FAILED, tried_at=at, reason=taken.error)
-        )
-        run.observer(
-            SourceFailed(
-                at=run.clock.now(),
-                tenant=run.store.tenant,
-                run=Run(key=run.key, kind=run.kind).name,
-                source=shown,
-                reason=taken.error,
-            )
-        )
-        state, gone = SourceState.FAILED, 0
-    else:
-        state = SourceState.UNCHANGED if taken.unchanged else SourceState.READ
-        since = before.read_at if before else None
-        gone = await listings.count_listings(name, since=since, before=at) if since else 0
-        there = await listings.count_listings(name, since=at, before=at + timedelta(seconds=1))
-        await listings.save_source(
-            SourceRecord(
-                name=name,
-                state=state,
-                tried_at=at,
-                read_at=at,
-                version=VERSION,
-                validators=taken.validators,
-                listed=there,
-                reason=lacks,
-            )
-        )
-    return SourceReport(
-        name=shown,
-        state=state,
-        reason=taken.error or lacks,
-        listed=taken.listed,
-        new=taken.new,
-        gone=gone,
-        twins=taken.twins,
-        rejected=taken.rejected,
-        requests=taken.requests,
-        elapsed=reading.elapsed,
-    )
-
-
-async def _delete_old(run: RunHandle, rule: RetentionRule, *, zone: str) -> int:
-    """Let old runs go, and postings that have not been listed for as long."""
-    now = run.clock.now()
-    gone = (await apply_retention(run, rule=rule, zone=zone, now=now)).rows
-    before = run.key.at - timedelta(days=rule.days)
-    while some := await run.store.listings.delete_listings(before=before):
-        gone += some
-    return gone
-
-
-async def _delete_old_files(
-    run: RunHandle, rule: RetentionRule, artifacts: PostingFiles
-) -> tuple[int, str]:
-    """Delete the files of deleted runs; files younger than the retention stay."""
-    remaining = {each.name for each in await run.store.runs.list_runs()}
-    before = format_run_name(run.key.at - timedelta(days=rule.days))
-    return await artifacts.delete_files(lambda name: name < before and name not in remaining)
-
-
-def build_discovery_options(
-    own: Settings, *, enrich: bool | None = None, retention: RetentionRule | None = None
-) -> DiscoveryOptions:
-    section = own.discovery
-    return DiscoveryOptions(
-        sources=section.sources,
-        enrich=section.enrich if enrich is None else enrich,
-        score=section.build_score_rule(),
-        hiring=HiringRule(strength=section.signal_strength, heat=own.heat, tiers=own.heat),
-        concurrency=own.boards.concurrency,
-        zone=own.scheduling.timezone,
-        retention=retention,
-    )
-
-
-def build_source_opener(
+def build_source_reader(
     connectors: VendorFactory, tenant: TenantId, *, directory: Path
-) -> Callable[[SourceSpec], PostingSource]:
-    """Return what opens a tenant's sources, wherever they are."""
+) -> ReadSource:
+    """Return what reads a tenant's sources, wherever they are."""
 
-    def opened(source: SourceSpec) -> PostingSource:
+    async def read(source: SourceSpec, known: Validators | None) -> AsyncIterator[Postings]:
         if source.kind is SourceKind.FILE:
-            return FileSource(directory, source)
-        if source.kind is SourceKind.FEED:
-            return RemoteSource(connectors.feeds(tenant), source)
-        return RemoteSource(connectors.board(source.kind, tenant), source)
+            async for batch in read_job_file(directory / source.address, company=source.company):
+                yield batch
+            return
+        connector = (
+            connectors.feeds(tenant)
+            if source.kind is SourceKind.FEED
+            else connectors.board(source.kind, tenant)
+        )
+        query = PostingQuery(address=source.address, company=source.company, known=known)
+        yield (await connector.ask(query, key=source.name)).answer
 
-    return opened
+    return read
 
 
 def build_posting_files(
@@ -409,13 +59,121 @@ def build_posting_files(
 
 
 def build_discovery(
-    tenant: TenantId,
-    order: DiscoveryOptions,
-    *,
     own: Settings,
+    tenant: TenantId,
+    *,
     connectors: VendorFactory,
     files: PostingFiles | None,
+    enrich: bool | None = None,
 ) -> DiscoveryRun:
     """Return a tenant's discovery; without files, it writes none."""
-    open_source = build_source_opener(connectors, tenant, directory=own.directory)
-    return DiscoveryRun(order, open_source=open_source, artifacts=files)
+    return DiscoveryRun(
+        own.discovery if enrich is None else replace(own.discovery, enrich=enrich),
+        heat=own.heat,
+        read_source=build_source_reader(connectors, tenant, directory=own.directory),
+        files=files,
+        concurrency=own.boards.concurrency,
+        zone=own.scheduling.timezone,
+        retention=own.retention if own.retention.enabled else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoverOptions:
+    """What a person asks of a discovery."""
+
+    enrich: bool = False
+    scheduled: bool = False
+    writes: bool = True
+    out: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveryReport:
+    """One discovery that was carried out, and the files it wrote."""
+
+    tenant: TenantId
+    run: Run
+    files: tuple[Path, ...]
+
+
+async def run_discoveries(
+    app: App, tenants: tuple[TenantId, ...], options: DiscoverOptions
+) -> tuple[list[DiscoveryReport], list[tuple[TenantId, StokerError]]]:
+    """Carry out discoveries side by side; return how they went, and which did not begin."""
+
+    async def discover(tenant: TenantId) -> list[DiscoveryReport]:
+        files = app.get_posting_files(tenant, out=options.out) if options.writes else None
+        # A setting that is on stays on: the flag only adds to it.
+        discovery = app.build_discovery_run(tenant, files=files, enrich=options.enrich or None)
+        if options.scheduled:
+            runs = await app.build_scheduler(()).run_task(app.build_task(tenant, discovery))
+        else:
+            runs = [await app.run_now(tenant, discovery)]
+        return [
+            DiscoveryReport(
+                tenant=tenant, run=run, files=files.list_existing(run.name) if files else ()
+            )
+            for run in runs
+        ]
+
+    done, failed = await run_for_tenants(
+        tenants, discover, concurrency=app.settings.scheduling.tenant_concurrency
+    )
+    return [report for reports in done for report in reports], failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTest:
+    """What reading a source once returned, by the source's name as it may be shown."""
+
+    name: str
+    error: str = ""
+    postings: int = 0
+    rejected: int = 0
+    first: str = ""
+    reject: str = ""
+
+
+async def try_sources(
+    own: Settings, tenant: TenantId, names: Sequence[str], *, connectors: VendorFactory
+) -> list[SourceTest]:
+    """Read sources once and store nothing: those named, or else all of a tenant's.
+
+    Raises ConfigError for a name that is none.
+    """
+    known = {source.name: source for source in own.discovery.sources}
+    # A name as it is shown counts as well, so that no secret has to be typed twice.
+    shown = {name: known[key] for key, name in build_display_names(known.values()).items()}
+    wanted = [
+        known.get(name.strip()) or shown.get(name.strip()) or parse_source(name)
+        for name in dict.fromkeys(names)
+    ]
+    chosen = {source.name: source for source in wanted} or known
+    display_names = build_display_names(chosen.values())
+    read_source = build_source_reader(connectors, tenant, directory=own.directory)
+    return list(
+        await asyncio.gather(
+            *(
+                _try_source(display_names[name], read_source(source, None))
+                for name, source in chosen.items()
+            )
+        )
+    )
+
+
+async def _try_source(name: str, batches: AsyncIterator[Postings]) -> SourceTest:
+    postings = rejected = 0
+    first = reject = ""
+    try:
+        async for batch in batches:
+            postings += len(batch.listings)
+            rejected += batch.rejected
+            if batch.listings and not first:
+                job = batch.listings[0].job
+                first = ", ".join(part for part in (job.title, job.company, job.location) if part)
+            if batch.rejects and not reject:
+                reject = f"{batch.rejects[0].where}: {batch.rejects[0].reason}"
+    except (TransientError, PermanentError, ConfigError) as error:
+        return SourceTest(name=name, error=str(error))
+    return SourceTest(name=name, postings=postings, rejected=rejected, first=first, reject=reject)

@@ -1,4 +1,4 @@
-"""Settings of discovery: sources of postings, how postings score, and where files go.
+"""The settings of discovery, which are the rule by which postings are read and scored.
 
 Each is a tenant's own.
 """
@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import is_storable
-from stoker.config.fields import BOOLEAN, PATH, FieldType, Section, number
-from stoker.config.fields import tenant_setting as _each
+from stoker.config.fields import BOOLEAN, PATH, FieldType, Section, number, tenant_setting
 
 if TYPE_CHECKING:
-    from stoker.discovery.enrichment import JobScoreRule
     from stoker.discovery.sources import SourceSpec
 
 MAX_SOURCES = 10_000
@@ -87,48 +85,49 @@ def _split_texts(given: Any, typed: bool, *, between: str) -> list[str]:
 class DiscoverySettings(Section):
     """Where job postings are looked for, and what is made of them."""
 
-    sources: tuple[SourceSpec, ...] = _each(
+    sources: tuple[SourceSpec, ...] = tenant_setting(
         SOURCES,
         (),
         "Boards, feeds and files that list postings; after bars, whose they are and at which "
         "domain. In the environment they are separated by semicolons.",
     )
-    scheduled: bool = _each(
+    scheduled: bool = tenant_setting(
         BOOLEAN, False, "Whether `stoker schedule run` discovers too, whenever runs are due."
     )
-    enrich: bool = _each(
+    enrich: bool = tenant_setting(
         BOOLEAN, False, "Whether postings are enriched and scored without being asked to."
     )
-    out: Path = _each(
+    out: Path = tenant_setting(
         PATH, Path("discovered"), "Where files of postings go; with several tenants, to one below."
     )
-    roles: tuple[str, ...] = _each(
+    roles: tuple[str, ...] = tenant_setting(
         WORDS, ("engineer", "developer", "data"), "Roles that fit; none means that all do."
     )
-    stack: tuple[str, ...] = _each(
+    stack: tuple[str, ...] = tenant_setting(
         WORDS, (), "Technologies that are wanted; none means that any is as good as another."
     )
-    role_weight: float = _each(_WEIGHT, 0.5, "How much it counts that the role fits.")
-    stack_weight: float = _each(_WEIGHT, 0.3, "How much the technologies count.")
-    remote_weight: float = _each(_WEIGHT, 0.2, "How much it counts that the work is remote.")
-    exceptional_from: float = _each(_SHARE, 0.85, "The least score that is called exceptional.")
-    strong_from: float = _each(_SHARE, 0.70, "The least score that is called strong.")
-    moderate_from: float = _each(_SHARE, 0.50, "The least score that is called moderate.")
-    signal_strength: float = _each(
+    role_weight: float = tenant_setting(_WEIGHT, 0.5, "How much it counts that the role fits.")
+    stack_weight: float = tenant_setting(_WEIGHT, 0.3, "How much the technologies count.")
+    remote_weight: float = tenant_setting(
+        _WEIGHT, 0.2, "How much it counts that the work is remote."
+    )
+    exceptional_from: float = tenant_setting(
+        _SHARE, 0.85, "The least score that is called exceptional."
+    )
+    strong_from: float = tenant_setting(_SHARE, 0.70, "The least score that is called strong.")
+    moderate_from: float = tenant_setting(_SHARE, 0.50, "The least score that is called moderate.")
+    signal_strength: float = tenant_setting(
         _SHARE, 0.5, "How strong a signal it is that an account hires; 0 switches it off."
     )
 
-    def build_score_rule(self) -> JobScoreRule:
-        """Return how postings are scored. Raises ConfigError when these cannot all hold."""
-        from stoker.discovery.enrichment import JobScoreRule
-
-        return JobScoreRule(
-            roles=self.roles,
-            stack=self.stack,
-            role_weight=self.role_weight,
-            stack_weight=self.stack_weight,
-            remote_weight=self.remote_weight,
-            exceptional_from=self.exceptional_from,
-            strong_from=self.strong_from,
-            moderate_from=self.moderate_from,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        weights = (self.role_weight, self.stack_weight, self.remote_weight)
+        if sum(weights) < 1e-6:
+            raise ConfigError(f"weights are 0 or more and not all of them 0, not {weights}")
+        limits = (self.exceptional_from, self.strong_from, self.moderate_from)
+        if not limits[0] >= limits[1] >= limits[2]:
+            raise ConfigError(
+                "buckets come in order, exceptional_from >= strong_from >= moderate_from; "
+                f"not {limits}"
+            )

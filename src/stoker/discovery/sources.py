@@ -7,16 +7,15 @@ Ltd | acme.com.sg`. The query of a feed's address may hold a secret, so it is ne
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
 
 from stoker.accounts.websites import get_host
 from stoker.base.errors import ConfigError
 from stoker.base.types import is_storable
-from stoker.discovery.model import Listing, Postings, Validators
+from stoker.discovery.model import Listing, Validators
 
 MAX_ADDRESS_BYTES = 2_000  # bytes; places are looked up by name
 HIDDEN = "[secret]"
@@ -153,18 +152,6 @@ def _find_problem(source: SourceSpec) -> str:
             if not _BOARD.fullmatch(source.address):
                 return "a board's name is one word of letters, digits, '.', '_' and '-'"
     return ""
-
-
-class PostingSource(Protocol):
-    """One source of postings, ready to be read."""
-
-    def read(self, known: Validators | None) -> AsyncIterator[Postings]:
-        """Yield what it lists, batch by batch; with `known`, it may say that nothing changed.
-
-        Raises TransientError when later may work, PermanentError when there is nothing to read,
-        and ConfigError when a person must act first.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stoker.accounts.model import CompanyRecord
     from stoker.app import App
     from stoker.base.types import Json
-    from stoker.discovery.commands import DiscoveryReport
+    from stoker.discovery.service import DiscoveryReport
     from stoker.nightly.report import NightReport
     from stoker.settings import Settings
 
@@ -171,8 +171,8 @@ def _read_address(serving: subprocess.Popen[bytes]) -> str:
 async def _run_demo(settings: Settings, kept: Path | None, *, as_json: bool) -> Exit:
     from stoker import app as wiring
     from stoker.base.types import Step
-    from stoker.discovery.commands import DiscoverOptions as Wished
-    from stoker.discovery.commands import print_discovery, run_discoveries
+    from stoker.discovery.commands import print_discovery
+    from stoker.discovery.service import DiscoverOptions, run_discoveries
     from stoker.nightly.commands import NightlyWish, run_nights
     from stoker.nightly.progress import ProgressDisplay
 
@@ -191,7 +191,7 @@ async def _run_demo(settings: Settings, kept: Path | None, *, as_json: bool) -> 
         charged = await _read_charges(app)
         took = time.monotonic() - began
         hiring, away = await run_discoveries(
-            app, (DISCOVERY_TENANT,), Wished(enrich=True, writes=bool(kept))
+            app, (DISCOVERY_TENANT,), DiscoverOptions(enrich=True, writes=bool(kept))
         )
     for _, error in [*failed, *away]:
         raise error
