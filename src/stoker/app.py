@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stoker.base.clock import Clock, SystemClock
 from stoker.base.errors import ConfigError, StokerError
 from stoker.base.events import EventBus, Migrated, Observer
-from stoker.base.telemetry import build_observer, capture_library_logs
+from stoker.base.telemetry import build_telemetry, capture_library_logs
 from stoker.base.types import Step, TenantId
 from stoker.calendar.recurrence import CatchUp, Interval
 from stoker.config.load import load_settings
@@ -532,7 +532,13 @@ async def open_app(
         from stoker.backends.stores import import_stores
 
         import_stores()
-    logs = build_observer(settings, sys.stderr)
+    logs = build_telemetry(
+        sys.stderr,
+        form=settings.logging.format,
+        level=settings.logging.level,
+        secrets=settings.list_secret_values(),
+        no_colour=settings.logging.no_color,
+    )
     backend = build_backend(settings)
     try:
         with capture_library_logs(logs):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stoker.base.text import escape_cell, to_html_safe_json, unescape_cell
+from stoker.base.text import escape_cell, to_html_safe_json
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 signs = st.sampled_from("=+-@\t\r\n|%＝＋－＠")
@@ -45,7 +45,7 @@ def test_plain_text_stays_as_it_is(text):
 @example("'")
 @example("''=1")
 def test_a_cell_can_be_read_back(text):
-    assert unescape_cell(str(escape_cell(text))) == text.replace("\0", "")
+    assert str(escape_cell(text)).removeprefix("'") == text.replace("\0", "")
 
 
 @given(st.integers() | st.floats(allow_nan=False))

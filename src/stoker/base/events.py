@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
 
@@ -28,37 +28,36 @@ class Event:
     """Something that happened to one tenant (or, with no tenant, to the program)."""
 
     level = Level.INFO
+    text = ""  # the message, as a template over the fields
 
     at: datetime
     tenant: TenantId | None = None
 
     def message(self) -> str:
-        """Say what happened, in one line."""
-        raise TypeError(f"{type(self).__name__} does not say what happened")
+        """Return what happened, in one line."""
+        return self.text.format(**{field.name: getattr(self, field.name) for field in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted(Event):
     """A run began."""
 
+    text = "{kind} run {run} started"
+
     run: str
     kind: str
-
-    def message(self) -> str:
-        return f"{self.kind} run {self.run} started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEnded(Event):
     """One step of a run came to its end."""
 
+    text = "run {run}: {step} took {seconds:.3f} s for {items} items"
+
     run: str
     step: str
     seconds: float
     items: int
-
-    def message(self) -> str:
-        return f"run {self.run}: {self.step} took {self.seconds:.3f} s for {self.items} items"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +79,10 @@ class RunAskedToStop(Event):
     """A run noticed that somebody asked it to stop, and begins nothing new."""
 
     level = Level.WARNING
+    text = "run {run} begins nothing new: {by} asked it to stop"
 
     run: str
     by: str
-
-    def message(self) -> str:
-        return f"run {self.run} begins nothing new: {self.by} asked it to stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +90,10 @@ class RunGivenUp(Event):
     """A run whose process died was found and closed."""
 
     level = Level.WARNING
+    text = "run {run} is closed as FAILED: {reason}"
 
     run: str
     reason: str
-
-    def message(self) -> str:
-        return f"run {self.run} is closed as FAILED: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,28 +101,25 @@ class SlotPassed(Event):
     """An instant of a schedule did not start a run."""
 
     level = Level.WARNING
+    text = "{schedule} at {instant:%Y-%m-%d %H:%M} UTC {state}: {reason}"
 
     schedule: str
     instant: datetime
     state: str
     reason: str
 
-    def message(self) -> str:
-        return f"{self.schedule} at {self.instant:%Y-%m-%d %H:%M} UTC {self.state}: {self.reason}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateWindow(Event):
     """Another scheduler on the same store was first."""
 
+    text = (
+        "DUPLICATE_WINDOW: {schedule} at {instant:%Y-%m-%d %H:%M} UTC was started by "
+        "another scheduler"
+    )
+
     schedule: str
     instant: datetime
-
-    def message(self) -> str:
-        return (
-            f"DUPLICATE_WINDOW: {self.schedule} at {self.instant:%Y-%m-%d %H:%M} UTC "
-            "was started by another scheduler"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +127,9 @@ class LeaseLost(Event):
     """We were taken for dead while we were working; what we still write is refused."""
 
     level = Level.ERROR
+    text = "the lease {lease} was lost to another process; this run stops"
 
     lease: str
-
-    def message(self) -> str:
-        return f"the lease {self.lease} was lost to another process; this run stops"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,14 +137,12 @@ class ClockWentBack(Event):
     """The wall clock is earlier than something already written down."""
 
     level = Level.ERROR
+    text = (
+        "the clock says {at:%Y-%m-%d %H:%M:%S} UTC, but {seen:%Y-%m-%d %H:%M:%S} was "
+        "already recorded; nothing is started until it catches up"
+    )
 
     seen: datetime
-
-    def message(self) -> str:
-        return (
-            f"the clock says {self.at:%Y-%m-%d %H:%M:%S} UTC, but {self.seen:%Y-%m-%d %H:%M:%S} "
-            "was already recorded; nothing is started until it catches up"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,33 +150,29 @@ class TenantFailed(Event):
     """Something about one tenant went wrong; the others go on."""
 
     level = Level.ERROR
+    text = "skipped this time: {error}"
 
     error: str
-
-    def message(self) -> str:
-        return f"skipped this time: {self.error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsPruned(Event):
     """Retention let runs go."""
 
+    text = "retention removed {runs} runs, {rows} rows, {bytes} bytes"
+
     runs: int
     rows: int
     bytes: int
-
-    def message(self) -> str:
-        return f"retention removed {self.runs} runs, {self.rows} rows, {self.bytes} bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migrated(Event):
     """The schema moved one version up."""
 
-    step: str
+    text = "schema: {step}"
 
-    def message(self) -> str:
-        return f"schema: {self.step}"
+    step: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,13 +180,11 @@ class Overrun(Event):
     """A vendor charged more than was promised; the next reservation sees it."""
 
     level = Level.WARNING
+    text = "{connector} charged {over} more than was promised for {key}"
 
     key: str
     connector: str
     over: str
-
-    def message(self) -> str:
-        return f"{self.connector} charged {self.over} more than was promised for {self.key}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,16 +192,14 @@ class OutcomeUncertain(Event):
     """Nobody knows whether something was charged; its promise stands until somebody finds out."""
 
     level = Level.WARNING
+    text = (
+        "whether {connector} charged for {key} is not known ({reason}); its promise stands "
+        "until somebody says: stoker holds"
+    )
 
     key: str
     connector: str
     reason: str
-
-    def message(self) -> str:
-        return (
-            f"whether {self.connector} charged for {self.key} is not known ({self.reason}); "
-            "its promise stands until somebody says: stoker holds"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,12 +207,10 @@ class ConnectorOff(Event):
     """A vendor will answer nothing before a person acts; it is not asked any more in this run."""
 
     level = Level.WARNING
+    text = "{connector} is not asked any more in this run: {reason}"
 
     connector: str
     reason: str
-
-    def message(self) -> str:
-        return f"{self.connector} is not asked any more in this run: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,20 +218,20 @@ class ConnectorRests(Event):
     """A vendor asked to be left alone for a while; told once, however many had asked it."""
 
     level = Level.WARNING
+    text = "{connector} asked to be left alone; it is asked nothing before {until:%H:%M:%S} UTC"
 
     connector: str
     until: datetime
-
-    def message(self) -> str:
-        return (
-            f"{self.connector} asked to be left alone; "
-            f"it is asked nothing before {self.until:%H:%M:%S} UTC"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterRead(Event):
     """A file of the register of companies was read to its end."""
+
+    text = (
+        "register {release}, {part}: {rows} rows read from {source}, {new} new, {changed} "
+        "changed, {rejected} rejected, {gone} gone"
+    )
 
     source: str
     release: str
@@ -264,25 +242,17 @@ class RegisterRead(Event):
     rejected: int
     gone: int
 
-    def message(self) -> str:
-        return (
-            f"register {self.release}, {self.part}: {self.rows} rows read from {self.source}, "
-            f"{self.new} new, {self.changed} changed, {self.rejected} rejected, {self.gone} gone"
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFailed(Event):
     """A source of postings could not be read; the others go on."""
 
     level = Level.WARNING
+    text = "run {run}: {source} could not be read: {reason}"
 
     run: str
     source: str
     reason: str
-
-    def message(self) -> str:
-        return f"run {self.run}: {self.source} could not be read: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,12 +317,10 @@ class UnitsShed(Event):
     """Companies were left out so that the more valuable ones are done in time."""
 
     level = Level.WARNING
+    text = "run {run}: {units} companies are left out to end in time"
 
     run: str
     units: int
-
-    def message(self) -> str:
-        return f"run {self.run}: {self.units} companies are left out to end in time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

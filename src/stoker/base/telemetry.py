@@ -1,8 +1,7 @@
 """Turns events into lines: one a person can read on a terminal, JSON lines elsewhere.
 
-Whatever is written passes two gates first: known secrets are taken out, and characters that could
-move a cursor, hide or reorder text are made visible. It knows nothing of settings; wiring says
-what is secret, how to write and how much.
+In everything that is written, known secrets are replaced, and characters that could move a cursor,
+hide or reorder text are made visible.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Protocol, TextIO
+from typing import TextIO
 from urllib.parse import quote, quote_plus
 
 from stoker.base.errors import ConfigError
@@ -39,8 +38,6 @@ _INVISIBLE = re.compile(
 )
 
 _COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31"}
-
-_NOISY = ("httpx", "httpcore")  # they log whole URLs at INFO, and URLs can carry keys
 
 
 def escape_invisible(text: str) -> str:
@@ -145,25 +142,6 @@ class Telemetry:
         return json.dumps(self.redactor.redact_json(line), ensure_ascii=True)
 
 
-class RedactingFilter(logging.Filter):
-    """Takes secrets out of a log record: its text, its arguments and its traceback."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        super().__init__()
-        self._redactor = redactor
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        try:
-            text = record.getMessage()
-        except (TypeError, ValueError, LookupError):  # a library's slip must not stop our work
-            text = f"{record.msg} {record.args!r}"
-        if record.exc_info:
-            text += "\n" + logging.Formatter().formatException(record.exc_info)
-        record.msg, record.args = self._redactor.redact(text), None
-        record.exc_info = record.exc_text = record.stack_info = None
-        return True
-
-
 def build_telemetry(
     stream: TextIO,
     *,
@@ -174,7 +152,7 @@ def build_telemetry(
 ) -> Telemetry:
     """Return the observer for a stream: human lines on a terminal, JSON lines elsewhere.
 
-    Colour only on a terminal, and never when the user said NO_COLOR.
+    Colour only on a terminal, and never when the user set NO_COLOR.
     """
     if form not in FORMATS or level not in LEVELS:
         raise ConfigError(
@@ -191,68 +169,18 @@ def build_telemetry(
     )
 
 
-class LoggingOptions(Protocol):
-    """How somebody wants lines to be written: the part of the settings that concerns us."""
-
-    @property
-    def format(self) -> str:
-        """One of FORMATS."""
-        ...
-
-    @property
-    def level(self) -> str:
-        """One of LEVELS."""
-        ...
-
-    @property
-    def no_color(self) -> bool:
-        """Whether colour is unwanted."""
-        ...
-
-
-class TelemetryOptions(Protocol):
-    """What an observer needs of the settings; no more of them is known here."""
-
-    @property
-    def logging(self) -> LoggingOptions:
-        """How lines are written."""
-        ...
-
-    def list_secret_values(self) -> frozenset[str]:
-        """Every text that must not be shown."""
-        ...
-
-
-def build_observer(wishes: TelemetryOptions, stream: TextIO) -> Telemetry:
-    """Return the observer that writes to a stream as the settings wish."""
-    return build_telemetry(
-        stream,
-        form=wishes.logging.format,
-        level=wishes.logging.level,
-        secrets=wishes.list_secret_values(),
-        no_colour=wishes.logging.no_color,
-    )
-
-
 @contextmanager
 def capture_library_logs(telemetry: Telemetry) -> Iterator[None]:
     """Send what libraries log to the same place, redacted, until the block ends."""
-    handler = _TelemetryHandler(telemetry)
-    handler.addFilter(RedactingFilter(telemetry.redactor))
-    root = logging.getLogger()
-    before = [(root, root.level)]
+    handler, root = _TelemetryHandler(telemetry), logging.getLogger()
+    before = root.level
     root.addHandler(handler)
     root.setLevel(telemetry.level.upper())
-    for name in _NOISY:
-        noisy = logging.getLogger(name)
-        before.append((noisy, noisy.level))
-        noisy.setLevel(logging.WARNING)
     try:
         yield
     finally:
         root.removeHandler(handler)
-        for logger, level in before:
-            logger.setLevel(level)
+        root.setLevel(before)
 
 
 class _TelemetryHandler(logging.Handler):
@@ -261,12 +189,18 @@ class _TelemetryHandler(logging.Handler):
         self._telemetry = telemetry
 
     def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError, LookupError):  # a library's slip must not stop our work
+            text = f"{record.msg} {record.args!r}"
+        if record.exc_info:
+            text += "\n" + logging.Formatter().formatException(record.exc_info)
         names = {10: "debug", 20: "info", 30: "warning"}
         self._telemetry.write(
             at=datetime.fromtimestamp(record.created, UTC),
             level=names.get(min(record.levelno // 10 * 10, 40), "error"),
             what=record.name,
-            sentence=record.getMessage(),
+            sentence=text,
         )
 
 

@@ -1,9 +1,7 @@
-"""Text from outside, made harmless for the programs that will open an export.
+"""Make text from outside harmless for the programs that open an export.
 
 A spreadsheet takes a cell that begins like a formula for one, and a browser may take JSON for a
-page. Nothing is lost: `unescape_cell` gives back what `escape_cell` was given, except NUL, which
-no store
-keeps.
+page. Nothing is lost, except NUL, which no store keeps: without its mark a cell is the text again.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from stoker.base.types import Json
 
 _FORMULA_STARTS = frozenset("=+-@\t\r\n|%")
 
-_HARMLESS = frozenset(ascii_letters + digits)  # most text there is, told at its first letter
+_HARMLESS = frozenset(ascii_letters + digits)  # most text begins with one of these
 
 _ESCAPE_MARK = "'"  # spreadsheets read on as text after it, and do not show it
 
@@ -27,7 +25,7 @@ def escape_cell(value: str | float | None) -> str | float:
     """Return a value as it may stand in a CSV cell; numbers stay numbers, nothing is empty text.
 
     Text that could be taken for a formula gets a mark in front. So does text that begins with the
-    mark itself, or nobody could tell the two apart.
+    mark itself: the two must differ.
     """
     if value is None:
         return ""
@@ -37,11 +35,6 @@ def escape_cell(value: str | float | None) -> str | float:
         return value
     text = value.replace("\0", "")
     return _ESCAPE_MARK + text if text.startswith(_ESCAPE_MARK) or _is_formula_like(text) else text
-
-
-def unescape_cell(text: str) -> str:
-    """Return the text a cell was made of."""
-    return text.removeprefix(_ESCAPE_MARK)
 
 
 def to_html_safe_json(value: Json) -> str:
