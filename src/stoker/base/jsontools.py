@@ -6,6 +6,7 @@ caller decides which fields are required.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from math import ceil, isfinite
@@ -21,6 +22,11 @@ _COMPACT_ENCODER = json.JSONEncoder(
 def compact_json(value: Json) -> str:
     """Return the one way we write JSON down: sorted keys, no spaces, ASCII, no NaN."""
     return _COMPACT_ENCODER.encode(value)
+
+
+def compute_digest(value: Json, *, length: int = 64) -> str:
+    """Return the first hex digits of the SHA-256 of a value's canonical JSON."""
+    return hashlib.sha256(compact_json(value).encode()).hexdigest()[:length]
 
 
 def get_object(data: Json, name: str = "") -> Mapping[str, Json]:

@@ -6,7 +6,6 @@ spent or reserved in the transaction in which it writes the reservation.
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from datetime import datetime
 
 from stoker.base.clock import clock_went_backwards
 from stoker.base.errors import ConfigError
-from stoker.base.jsontools import compact_json
+from stoker.base.jsontools import compute_digest
 from stoker.base.types import is_storable, to_utc
 from stoker.budgets.caps import (
     Cap,
@@ -63,7 +62,7 @@ class SpendRequest:
     def fingerprint(self) -> str:
         """The digest of the inputs; a key always has the same fingerprint."""
         inputs = [self.connector, dict(self.amounts), self.run, self.account, self.sends_at_once]
-        return hashlib.sha256(compact_json(inputs).encode()).hexdigest()[:32]
+        return compute_digest(inputs, length=32)
 
 
 def to_attempt(request: SpendRequest, number: int) -> SpendRequest:

@@ -6,13 +6,12 @@ A company known to be larger or smaller than the rule wants is no lead.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 
 from stoker.accounts.facts import FactField
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import Bucket, CompanyRecord, Contact, EmailStatus, LeadScore
-from stoker.base.jsontools import compact_json
+from stoker.base.jsontools import compute_digest
 from stoker.base.types import Json
 from stoker.leads.settings import ScoreRule
 
@@ -68,7 +67,7 @@ def get_bucket(value: float, rule: ScoreRule) -> Bucket:
 def compute_feature_hash(features: Mapping[str, float], rule: ScoreRule) -> str:
     """Return a digest: equal features under an equal rule give an equal rationale."""
     values: Json = [dict(features), rule.weights, rule.high_from, rule.medium_from]
-    return hashlib.sha256(compact_json(values).encode()).hexdigest()[:16]
+    return compute_digest(values, length=16)
 
 
 def build_plain_rationale(

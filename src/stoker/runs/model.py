@@ -7,7 +7,6 @@ the record again would lose it. A missing key has its default, so old records ca
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -16,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from stoker.base.errors import ConfigError, ConflictError
-from stoker.base.jsontools import compact_json
+from stoker.base.jsontools import compute_digest
 from stoker.base.types import EnrichedJob, Job, JobScore, Json, TenantId, to_utc
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ def choose_run_time(now: datetime, *, taken: datetime | None) -> datetime:
 
 def compute_config_hash(config: Mapping[str, Json]) -> str:
     """Return a short digest; two runs with the same digest ran with the same settings."""
-    return hashlib.sha256(compact_json(config).encode()).hexdigest()[:16]
+    return compute_digest(config, length=16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,9 @@ from typing import Protocol
 
 from stoker.base.cancellation import finish_despite_cancel
 from stoker.base.clock import Clock
-from stoker.base.errors import ConflictError, StokerError, TransientError, UncertainError
+from stoker.base.errors import ConflictError, StokerError, UncertainError
 from stoker.base.events import Observer, RunAskedToStop, RunEnded, RunGivenUp, RunStarted, StepEnded
+from stoker.base.retry import retry
 from stoker.base.types import Json, clean_text
 from stoker.budgets.caps import list_custom_limits
 from stoker.context import TenantStores
@@ -34,11 +35,8 @@ from stoker.runs.model import (
 
 MAX_NAME_ATTEMPTS = 60  # seconds to look ahead for a free timestamp before giving up
 
-MAX_CLOSE_ATTEMPTS = 5  # times we try to write down how a run ended
-
-FIRST_RETRY_DELAY = timedelta(
-    seconds=1
-)  # doubled each time; a database restarts in less than all of it
+# Between attempts to write how a run ended; a database restarts in less than all of it.
+CLOSE_RETRY_DELAYS = tuple(timedelta(seconds=wait) for wait in (1, 2, 4, 8))
 
 STOPPED = "stopped before it was finished"
 
@@ -309,20 +307,20 @@ class Runner:
     async def _write_end(self, store: TenantStores, ended: Run) -> None:
         # The work is done and only we know how it went: a store that is away for a time, or whose
         # answer was lost, must not make a finished run look dead.
-        wait, unsure = FIRST_RETRY_DELAY, False
-        for left in reversed(range(MAX_CLOSE_ATTEMPTS)):
-            try:
-                there = await store.runs.find_run(ended.at) if unsure else None
-                if there is None or there.ended_at != ended.ended_at:
-                    await store.runs.finish_run(ended)
-            except (TransientError, UncertainError) as error:
-                if not left:
-                    raise
-                unsure = unsure or isinstance(error, UncertainError)
-            else:
+        unsure = False
+
+        async def write() -> None:
+            nonlocal unsure
+            there = await store.runs.find_run(ended.at) if unsure else None
+            if there is not None and there.ended_at == ended.ended_at:
                 return
-            await self.clock.sleep(wait)
-            wait *= 2
+            try:
+                await store.runs.finish_run(ended)
+            except UncertainError:
+                unsure = True
+                raise
+
+        await retry(write, delays=CLOSE_RETRY_DELAYS, sleep=self.clock.sleep)
 
     async def close_dead_runs(self, store: TenantStores, lease: Lease, *, kind: str) -> list[Run]:
         """Close what an earlier holder of this lease left running; return those runs.

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from stoker.base.errors import PermanentError, TransientError
-from stoker.base.retry import compute_backoff
+from stoker.base.retry import compute_backoff, retry
 from stoker.base.types import TenantId
 from stoker.budgets.windows import parse_window
 from stoker.crm.model import Crm, RowWrite
@@ -179,16 +179,14 @@ async def _deliver_with_retry(
 ) -> tuple[str, bool]:
     """Deliver a touch, again where that may help; return why not, and whether for good."""
     delivery = build_delivery_id(touching.tenant, touch)
-    for attempt in range(1, MAX_ATTEMPTS + 1):
-        try:
-            await way.deliver(delivery, touch, now=touching.clock.now())
-        except PermanentError as error:
-            return str(error), True
-        except TransientError as error:
-            wait = error.retry_after or compute_backoff(attempt, chance=chance())
-            if attempt == MAX_ATTEMPTS or wait > MAX_WAIT:
-                return str(error), False
-            await touching.clock.sleep(wait)
-        else:
-            return "", False
-    raise AssertionError("the last attempt returns")
+    try:
+        await retry(
+            lambda: way.deliver(delivery, touch, now=touching.clock.now()),
+            delays=(compute_backoff(n, chance=chance()) for n in range(1, MAX_ATTEMPTS)),
+            sleep=touching.clock.sleep,
+            on=(TransientError,),
+            max_wait=MAX_WAIT,
+        )
+    except (PermanentError, TransientError) as error:
+        return str(error), isinstance(error, PermanentError)
+    return "", False

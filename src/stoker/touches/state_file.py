@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
 from stoker.base.errors import ConfigError, StokerError
-from stoker.base.jsontools import compact_json
+from stoker.base.jsontools import compute_digest
 from stoker.base.types import Json, TenantId, parse_tenant_id
 from stoker.db.database import from_db_time, from_optional_db_time, to_db_time, to_optional_db_time
 from stoker.files.durable import Disk, FileLock, translate_os_error
@@ -312,7 +311,7 @@ class TouchStateFile:
             "saved_at": self._now().isoformat(),
             **state_to_json(book),
         }
-        data["digest"] = _compute_digest(data)
+        data["digest"] = compute_digest(data)
         return json.dumps(data, indent=1, ensure_ascii=True, allow_nan=False).encode() + b"\n"
 
 
@@ -322,10 +321,6 @@ def _parse_file(raw: bytes) -> dict[str, Any]:
     number = data.get("format", 1)
     if not isinstance(data, dict) or not isinstance(number, int):
         raise TypeError("no state")
-    if number == FORMAT and data.pop("digest") != _compute_digest(data):
+    if number == FORMAT and data.pop("digest") != compute_digest(data):
         raise ValueError("changed since it was written")
     return {**data, "format": number}
-
-
-def _compute_digest(data: Mapping[str, Json]) -> str:
-    return sha256(compact_json(dict(data)).encode()).hexdigest()

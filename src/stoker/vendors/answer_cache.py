@@ -6,7 +6,6 @@ caching.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from typing import TypeVar
 from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError, StokerError
 from stoker.base.events import Observer
-from stoker.base.jsontools import compact_json, get_count, get_line, get_object
+from stoker.base.jsontools import compute_digest, get_count, get_line, get_object
 from stoker.base.types import Json
 from stoker.budgets.reservations import Reservation, ReservationStatus, find_alert
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
@@ -38,8 +37,8 @@ def build_cache_key(connector: str, *, account: str, asked: Json, rehearsed: boo
     Queries to sandbox vendors (`rehearsed`) have other keys, so their answers never count as real.
     """
     parts: list[Json] = [connector, account, asked]
-    text = compact_json([*parts, "rehearsed"] if rehearsed else parts)
-    return f"{connector}/{hashlib.sha256(text.encode()).hexdigest()[:40]}"
+    digest = compute_digest([*parts, "rehearsed"] if rehearsed else parts, length=40)
+    return f"{connector}/{digest}"
 
 
 def compute_retry_at(reservation: Reservation, *, reset: ResetRule) -> datetime:
