@@ -15,7 +15,7 @@ from stoker.pulls.saved_plans import (
     replay_plan,
     to_decisions,
 )
-from stoker.pulls.service import SavePlanJob, to_work_items
+from stoker.pulls.service import PlanJob, to_work_items
 
 CALLS = "tenant_connector/tavily/calls/day"
 LOOKS = "tenant_connector/crawl/pull_units/day"
@@ -65,7 +65,7 @@ async def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_r
     async with anywhere(companies=8) as house:
         await met(house)
         await house.limit(CALLS, 3)
-        pulls, quote = await house.app.build_pull_planner(ACME).quote_plan(
+        quoted = await house.app.build_pull_planner(ACME).quote_plan(
             house.store(), now=house.app.clock.now()
         )
         run = await house.pull()
@@ -75,8 +75,8 @@ async def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_r
             for entry in await house.store().ledger.list_entries(limit=1000)
             if entry.kind == "PLAN"
         ]
-        same, found = await kept_alike(house, run)
-        units = await house.units(run)
+        pulls, quote = quoted.pulls, quoted.quote
+        (same, found), units = await kept_alike(house, run), await house.units(run)
 
     assert whys(pulls).count(Decision.CAP_CONNECTOR_DAY) == 5
     assert (len(pulls.plan.chosen), {unit.depth for unit in units}) == (3, {Depth.DEEP})
@@ -164,8 +164,9 @@ async def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time
 
     async with anywhere(companies=6, more_environment=slow) as house:
         await met(house)
-        pulls = await planned(house.app)
-        run = await house.app.run_now(ACME, SavePlanJob(pulls=pulls))
+        job = PlanJob(planner=house.app.build_pull_planner(ACME))
+        run = await house.app.run_now(ACME, job)
+        pulls = job.get_planned(run).pulls
         same, found = await kept_alike(house, run)
     assert whys(pulls).count(Decision.RATE_LIMIT) == 3  # three readings in 125 minutes, 0.8 a look
     assert same

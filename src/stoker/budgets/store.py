@@ -307,6 +307,12 @@ class BudgetStore(LimitStore):
         found = await self._database.read(lambda tx: RESERVATIONS.find(tx, "key = :key", key=key))
         return found[0] if found else None
 
+    async def find_reservations(self, keys: Sequence[str]) -> dict[str, Reservation]:
+        """Return the reservations there are of these keys, by key."""
+        wanted = [validate_name(key, what="a key") for key in keys]
+        found = await self._database.read(lambda tx: RESERVATIONS.find_in(tx, "key", wanted))
+        return {reservation.key: reservation for reservation in found}
+
     async def list_reservations(
         self, *, phases: Sequence[ReservationStatus], after: str = "", limit: int = 1000
     ) -> list[Reservation]:

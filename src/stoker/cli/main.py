@@ -107,8 +107,8 @@ ADDED = {  # commands of a group whose module is another one
     "db": {"maintain": "stoker.scheduling.commands:upkeep"},
     "pulls": {
         "quote": "stoker.pulls.commands:quote",
-        "price": "stoker.pulls.commands_price:price",
-        "replay": "stoker.pulls.commands_replay:replay",
+        "price": "stoker.pulls.commands_what_if:price",
+        "replay": "stoker.pulls.commands_what_if:replay",
     },
 }
 ALIASES = {  # what these commands were called before; they keep working and are not listed
@@ -117,8 +117,8 @@ ALIASES = {  # what these commands were called before; they keep working and are
     "undo": "stoker.crm.commands_undo:undo",
     "upkeep": "stoker.scheduling.commands:upkeep",
     "quote": "stoker.pulls.commands:quote",
-    "price": "stoker.pulls.commands_price:price",
-    "replay": "stoker.pulls.commands_replay:replay",
+    "price": "stoker.pulls.commands_what_if:price",
+    "replay": "stoker.pulls.commands_what_if:replay",
     "export": "stoker.leads.commands_export:export_files",
     "prune": "stoker.runs.commands:prune",
 }

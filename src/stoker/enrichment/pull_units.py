@@ -7,7 +7,7 @@ nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -134,12 +134,15 @@ def build_pull_key(job: PullJobId) -> str:
     return f"pull/{job}"
 
 
-async def is_paid(money: BudgetStore, job: PullJobId) -> bool:
-    """Return whether a pull was paid for, or may have been; a released reservation is none."""
+async def find_paid(money: BudgetStore, jobs: Iterable[PullJobId]) -> set[PullJobId]:
+    """Return the pulls that were paid for, or may have been; a released reservation is none."""
+    paid, unknown = set[PullJobId](), set(jobs)
     for number in range(1, _MAX_ATTEMPTS + 1):
-        reservation = await money.find_reservation(f"{build_pull_key(job)}/{number}")
-        if reservation is None:
-            return False
-        if reservation.status not in _UNUSED_STATES:
-            return True
-    return True
+        if not unknown:
+            break
+        keys = {f"{build_pull_key(job)}/{number}": job for job in unknown}
+        reservations = await money.find_reservations(list(keys))
+        used = {key for key, each in reservations.items() if each.status not in _UNUSED_STATES}
+        paid |= {keys[key] for key in used}
+        unknown = {keys[key] for key in reservations if key not in used}
+    return paid | unknown

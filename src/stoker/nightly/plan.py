@@ -7,7 +7,7 @@ can also be made only to be shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -16,7 +16,9 @@ from stoker.accounts.model import CompanyId
 from stoker.accounts.store import AccountStore
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, Step
+from stoker.budgets.caps import Cap
 from stoker.budgets.model import Stop, filter_stops
+from stoker.budgets.statements import CapBalance
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.context import TenantStores
 from stoker.enrichment.forecast import (
@@ -92,6 +94,7 @@ class Capacity:
     tenant_units: int = UNLIMITED  # pull units, whatever they are spent on
     connector_units: int = UNLIMITED  # of the connector that looks go through
     vendors: Mapping[str, VendorCapacity] = field(default_factory=dict)
+    balances: Sequence[tuple[Cap, CapBalance, datetime]] = ()  # own caps now, and until when
 
     @property
     def pull_units(self) -> int:

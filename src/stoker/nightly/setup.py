@@ -12,7 +12,7 @@ from stoker.base.types import Step, TenantId
 from stoker.budgets.caps import Cap
 from stoker.budgets.charges import Totals
 from stoker.budgets.service import BudgetService
-from stoker.budgets.statements import compute_left
+from stoker.budgets.statements import compute_left, list_current_balances
 from stoker.budgets.windows import ResetRule
 from stoker.context import Backend, TenantStores
 from stoker.crm.export import CrmExport, ExporterFactory
@@ -220,4 +220,5 @@ async def read_capacity(
         tenant_units=of_all.get("pull_units", UNLIMITED),
         connector_units=of_looks["crawl"].get("pull_units", UNLIMITED),
         vendors=capacities,
+        balances=list_current_balances(caps, changes, used, reset=reset, now=now),
     )

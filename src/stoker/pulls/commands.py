@@ -1,16 +1,15 @@
-"""`stoker pulls plan|run` and `stoker quote`: look where it is worth most, and say why.
-
-What is chosen is the core's decision; carrying looks out is a night's own machinery.
-"""
+"""`stoker pulls plan|run` and `stoker quote`: choose where lookups are worth most, and say why."""
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from stoker.base.errors import StokerError
+from stoker.base.formats import format_duration
 from stoker.cli.options import choose_active_tenants, choose_tenants, tenants_option
 from stoker.cli.output import (
     Exit,
@@ -19,15 +18,23 @@ from stoker.cli.output import (
     pass_context,
     print_error,
     print_json,
+    print_table,
+    print_text,
     run_async,
 )
 
 if TYPE_CHECKING:
     from stoker.app import App
-    from stoker.base.types import TenantId
+    from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
     from stoker.nightly.report import NightReport
-    from stoker.pulls.report import PlannedPulls
+    from stoker.pulls.service import PlannedPulls
+
+_DECISION_TEXTS = {
+    "WORTH": "looked at: worth its price",
+    "FLOOR": "looked at: waited too long",
+    "SIGNAL": "looked at: because of signals",
+}
 
 _policy_option = click.option(
     "--policy",
@@ -75,36 +82,131 @@ def quote(
     _print_plans(run_async(_make_plans(asked, tenants, policy=policy, keep=False)), as_json=as_json)
 
 
-def _print_plans(planned: list[PlannedPulls], *, as_json: bool) -> None:
-    from stoker.pulls.report import print_pulls, to_pulls_json
-
-    if as_json:
-        print_json([to_pulls_json(each) for each in planned])
-        return
-    for each in planned:
-        print_pulls(each)
-
-
 async def _make_plans(
     asked: CommandContext, named: tuple[str, ...], *, policy: str | None, keep: bool
 ) -> list[PlannedPulls]:
-    from stoker.pulls.report import PlannedPulls
-    from stoker.pulls.service import SavePlanJob
+    from stoker.pulls.service import PlanJob
 
-    found = []
+    plans = []
     async with asked.open_app(only_to_read=not keep) as app:
-        meant = (choose_active_tenants if keep else choose_tenants)(app.settings, named)
-        for tenant in meant:
-            planning, store = (
-                app.build_pull_planner(tenant, policy=policy),
-                app.backend.tenant(tenant),
-            )
-            decided, takes = await planning.quote_plan(store, now=app.clock.now())
-            run = ""
+        for tenant in (choose_active_tenants if keep else choose_tenants)(app.settings, named):
+            planner = app.build_pull_planner(tenant, policy=policy)
             if keep:
-                run = (await app.run_now(tenant, SavePlanJob(pulls=decided))).name
-            found.append(PlannedPulls(tenant=tenant, pulls=decided, quote=takes, run=run))
-    return found
+                job = PlanJob(planner=planner)
+                plans.append(job.get_planned(await app.run_now(tenant, job)))
+            else:
+                store = app.backend.tenant(tenant)
+                plans.append(await planner.quote_plan(store, now=app.clock.now()))
+    return plans
+
+
+def _print_plans(plans: list[PlannedPulls], *, as_json: bool) -> None:
+    if as_json:
+        print_json([_to_plan_json(each) for each in plans])
+        return
+    for each in plans:
+        _print_plan(each)
+
+
+def _print_plan(planned: PlannedPulls) -> None:
+    from stoker.nightly.report import format_amount, format_history
+    from stoker.pulls.saved_plans import list_active_constraints
+    from stoker.pulls.service import NO_ACCOUNTS
+    from stoker.pulls.settings import Policy
+
+    view, rule, quote = _to_plan_json(planned), planned.pulls.inputs.rule, planned.quote
+    by = f"{rule.policy} ({rule.objective})" if rule.policy is Policy.OPTIMAL else rule.policy
+    print_text(
+        f"{planned.tenant}: {view['selected']} of {view['accounts']} accounts by policy "
+        f"{by}, {view['deep']} of them deep; "
+        f"{view['spent']} of {view['budget']} pull units"
+    )
+    print_table(
+        ["reason", "accounts", "meaning"],
+        [(code, number, _get_meaning(code)) for code, number in _count_reasons(planned).items()],
+        empty=NO_ACCOUNTS,
+    )
+    for each in list_active_constraints(planned.pulls):
+        print_text(f"  {each.why.name}: {each.message}")
+    if view["withheld"]:
+        print_text(f"  {view['withheld']} accounts wanted a deep look for which there was no room")
+    costs: dict[str, list[str]] = {}
+    for key, amount in quote.cost.items():
+        connector, _, unit = key.partition("/")
+        costs.setdefault(connector, []).append(format_amount(unit, amount))
+    print_table(
+        ["expected of", "calls", "cost", "caps refuse"],
+        [
+            (
+                name,
+                math.ceil(calls),
+                ", ".join(costs.get(name, ())),
+                math.ceil(quote.refused.get(name, 0.0)),
+            )
+            for name, calls in quote.calls.items()
+        ],
+        empty="nobody needs to be asked",
+    )
+    print_text(
+        f"  price of a unit {view['price']:.3g}; at most {view['gap']:.2%} from the best plan"
+    )
+    if planned.pulls.plan.overdue:
+        print_text(
+            f"  {view['overdue']} accounts waited too long; {view['unkept']} of them still wait"
+        )
+    print_text(
+        f"  through in {format_duration(quote.p50)} (P50) to {format_duration(quote.p90)} (P90)"
+    )
+    print_text(f"  {format_history(quote.nights)}")
+    if planned.run:
+        print_text(f"  kept as run {planned.run}; one account: stoker why {planned.tenant}/ACCOUNT")
+    else:
+        print_text("  Nothing was kept, promised or asked for.")
+
+
+def _to_plan_json(planned: PlannedPulls) -> dict[str, Json]:
+    from stoker.pulls.planner import DEEP, SHALLOW
+    from stoker.pulls.saved_plans import list_active_constraints, summarize_plan
+
+    pulls, quote = planned.pulls, planned.quote
+    plan = pulls.plan
+    return {
+        "tenant": planned.tenant,
+        "run": planned.run or None,
+        "at": pulls.at.isoformat(),
+        "selected": len(plan.chosen),
+        "shallow": int((plan.depth == SHALLOW).sum()),
+        "deep": int((plan.depth == DEEP).sum()),
+        **summarize_plan(pulls),
+        "withheld": int((plan.depth_refusal != 0).sum()),
+        "hindrances": [each.as_json() for each in list_active_constraints(pulls)],
+        "reasons": {**_count_reasons(planned)},
+        "quote": {
+            "calls": dict(quote.calls),
+            "cost": dict(quote.cost),
+            "refused": dict(quote.refused),
+            "p50_s": quote.p50.total_seconds(),
+            "p90_s": quote.p90.total_seconds(),
+            "slowest": quote.slowest,
+            "learned_from_nights": quote.nights,
+        },
+    }
+
+
+def _count_reasons(planned: PlannedPulls) -> dict[str, int]:
+    """Return how many accounts each reason has, the chosen first."""
+    import numpy as np
+
+    from stoker.pulls.columns import Decision
+
+    counts = np.bincount(planned.pulls.plan.why, minlength=1).tolist()
+    return {Decision(code).name: number for code, number in enumerate(counts) if number}
+
+
+def _get_meaning(code: str) -> str:
+    from stoker.base.reasons import Reason
+
+    return _DECISION_TEXTS.get(code) or Reason[code].message
 
 
 @pulls.command()

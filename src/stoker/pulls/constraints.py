@@ -9,29 +9,19 @@ listed, which would reveal other tenants; nor are host delays, which concern one
 from __future__ import annotations
 
 import math
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from stoker.base.errors import ConfigError
 from stoker.base.jsontools import get_object
-from stoker.base.types import Depth, Json, Step
+from stoker.base.types import Json
 from stoker.budgets.caps import Cap
-from stoker.budgets.charges import Totals
 from stoker.budgets.model import Stop, filter_stops
-from stoker.budgets.statements import CapBalance, list_current_balances
-from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.budgets.statements import CapBalance
+from stoker.budgets.windows import WindowKind
 from stoker.context import TenantStores
-from stoker.enrichment.forecast import VendorNeed, list_vendor_needs
+from stoker.enrichment.forecast import VendorNeed
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
 from stoker.pulls.columns import NO_CAP, Decision, PullLimits, compute_period_units
 from stoker.pulls.settings import PullRule
@@ -263,70 +253,46 @@ def _format_lookups(looks: int | None) -> str:
     return f"{looks or 0:,} deep look{'' if looks == 1 else 's'}"
 
 
-_CapState = tuple[Cap, CapBalance, datetime]
+CapState = tuple[Cap, CapBalance, datetime]  # and when its window ends
 
 
-class ConstraintReader:
-    """Reads what limits one tenant's lookups from its store and the rate limiter."""
+async def read_constraints(
+    store: TenantStores,
+    cap_states: Sequence[CapState],
+    needs: Sequence[VendorNeed],
+    *,
+    limits: VendorLimits,
+    within: timedelta,
+    now: datetime,
+    rule: PullRule,
+    units: int,
+) -> tuple[Constraint, ...]:
+    """Return everything that could limit lookups, whether or not it will.
 
-    def __init__(
-        self,
-        connectors: Collection[str],
-        *,
-        steps: Collection[Step],
-        caps: Callable[[], Awaitable[tuple[Cap, ...]]],
-        reset: ResetRule,
-        traffic: VendorLimits,
-        may_take: timedelta,
-    ) -> None:
-        self._needs = list_vendor_needs(set(connectors), steps=steps)[Depth.DEEP]
-        self._caps = caps
-        self._reset = reset
-        self._traffic = traffic
-        self._may_take = may_take
-
-    async def list_constraints(
-        self, store: TenantStores, *, now: datetime, rule: PullRule, units: int
-    ) -> tuple[Constraint, ...]:
-        """Return everything that could limit lookups, whether or not it will."""
-        cap_states = await self._read_caps(store, now)
-        never = find_excluded_vendors(((cap, line) for cap, line, _ in cap_states), self._needs)
-        needs = [each for each in self._needs if each.connector not in {CRAWL, *never}]
-        return (
-            *_list_stop_constraints(await store.money.list_stops(), needs),
-            *[each async for each in self._read_rates(store, needs, now, rule)],
-            *_list_cap_constraints(cap_states, needs, now=now, rule=rule, units=units),
+    `needs` are those of a deep lookup, `units` those of a shallow one; lookups end `within` a time.
+    """
+    # An hourly cap resets while lookups run; it delays them but allows as many.
+    cap_states = [each for each in cap_states if each[0].window is not WindowKind.HOUR]
+    excluded = find_excluded_vendors(((cap, line) for cap, line, _ in cap_states), needs)
+    needs = [each for each in needs if each.connector not in {CRAWL, *excluded}]
+    constraints = [*_list_stop_constraints(await store.money.list_stops(), needs)]
+    for need in needs:
+        rate = limits.get_limit(need.connector).rate
+        limiter = limits.get_rate_limiter(need.connector, tenant=store.tenant)
+        backoff = build_backoff_constraint(
+            need,
+            rate,
+            opens_at=await limiter.get_next_allowed_at(),
+            now=now,
+            within=within,
+            patience=MAX_RETRY_WAIT,
         )
-
-    async def _read_caps(self, store: TenantStores, now: datetime) -> list[_CapState]:
-        used: dict[tuple[str, str], Totals] = {
-            (each.cap, each.window): each.used for each in await store.money.list_usage()
-        }
-        changes = await store.money.list_cap_changes()
-        balances = list_current_balances(
-            await self._caps(), changes, used, reset=self._reset, now=now
-        )
-        # An hourly cap resets while lookups run; it delays them but allows as many.
-        return [each for each in balances if each[0].window is not WindowKind.HOUR]
-
-    async def _read_rates(
-        self, store: TenantStores, needs: Sequence[VendorNeed], now: datetime, rule: PullRule
-    ) -> AsyncIterator[Constraint]:
-        within = min(self._may_take, rule.tick)
-        for need in needs:
-            rate = self._traffic.get_limit(need.connector).rate
-            pace = self._traffic.get_rate_limiter(need.connector, tenant=store.tenant)
-            rests = build_backoff_constraint(
-                need,
-                rate,
-                opens_at=await pace.get_next_allowed_at(),
-                now=now,
-                within=within,
-                patience=MAX_RETRY_WAIT,
-            )
-            if rests is not None:
-                yield rests
-            yield build_rate_constraint(need, rate, now=now, within=within)
+        constraints += [backoff] if backoff is not None else []
+        constraints.append(build_rate_constraint(need, rate, now=now, within=within))
+    return (
+        *constraints,
+        *_list_cap_constraints(cap_states, needs, now=now, rule=rule, units=units),
+    )
 
 
 def _list_stop_constraints(
@@ -340,7 +306,7 @@ def _list_stop_constraints(
 
 
 def _list_cap_constraints(
-    cap_states: Sequence[_CapState],
+    cap_states: Sequence[CapState],
     needs: Sequence[VendorNeed],
     *,
     now: datetime,

@@ -10,17 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import CompanyId
 from stoker.base.clock import Clock
-from stoker.base.errors import ConfigError
+from stoker.base.errors import ConfigError, PermanentError, StokerError
 from stoker.base.types import Depth, PullJobId, Step, TenantId, to_utc
 from stoker.budgets.caps import Cap
 from stoker.budgets.service import BudgetService
@@ -34,7 +33,7 @@ from stoker.enrichment.forecast import (
     list_vendor_needs,
 )
 from stoker.enrichment.model import COMPANY_STEPS, WorkItem
-from stoker.enrichment.pull_units import CRAWL, PULL_UNITS, is_paid
+from stoker.enrichment.pull_units import CRAWL, PULL_UNITS, find_paid
 from stoker.heat.model import AccountColumns
 from stoker.heat.settings import ChangeRateRule
 from stoker.heat.store import HeatStore
@@ -58,9 +57,25 @@ from stoker.pulls.columns import (
     compute_period_units,
     to_epoch_days,
 )
-from stoker.pulls.constraints import ConstraintReader, is_stopped, limit_deep_lookups
+from stoker.pulls.constraints import is_stopped, limit_deep_lookups, read_constraints
 from stoker.pulls.planner import DEEP, PullPlan, list_in_order, plan_pulls
-from stoker.pulls.saved_plans import PlanningResult, PlanSnapshot, save_plan
+from stoker.pulls.saved_plans import (
+    DecisionDiff,
+    PlanningResult,
+    PlanSnapshot,
+    PlanTotals,
+    SavedPlan,
+    WhatIf,
+    apply_what_if,
+    compute_totals,
+    find_gained_and_lost,
+    find_ledger_digest,
+    iterate_differences,
+    load_plan,
+    replay_plan,
+    save_plan,
+    to_decisions,
+)
 from stoker.pulls.settings import Policy, PullRule
 from stoker.pulls.worth import build_accounts
 from stoker.rate_limits.limiter import VendorLimits
@@ -100,21 +115,31 @@ class PullOptions:
     deep_units: int = 3
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlannedPulls:
+    """One tenant's plan, its expected cost, and the run it is saved under."""
+
+    tenant: TenantId
+    pulls: PlanningResult
+    quote: Quote
+    run: str = ""  # empty: it is not saved
+
+
 class PullPlanner:
     """Plans one tenant's pulls, as the nightly planner plans a nightly run."""
 
     def __init__(
         self,
-        order: PullOptions,
+        options: PullOptions,
         *,
         night: NightlyOptions,
         capacity: Callable[[], Awaitable[Capacity]],
-        constraint_reader: ConstraintReader,
+        limits: VendorLimits,
     ) -> None:
-        self._order = order
+        self._options = options
         self._night = night
         self._read_capacity = capacity
-        self._constraint_reader = constraint_reader
+        self._limits = limits
 
     async def plan(self, run: RunHandle) -> NightlyPlan:
         """Choose lookups, save the decision about every account, and return the work items."""
@@ -124,31 +149,64 @@ class PullPlanner:
                 f"there is no rule {self._night.rule_name!r} that says which companies to look "
                 "for; set it with: stoker icp set"
             )
-        capacity = await self._read_capacity()
+        capacity, now = await self._read_capacity(), run.clock.now()
         earlier = await find_unfinished_work(
             run, kind=KIND, reset=self._night.reset, killed_only=True
         )
         if earlier is not None and earlier.items:
-            capacity = await self._build_capacity(
-                run.store, earlier.items, capacity, run.clock.now()
+            return NightlyPlan(
+                rule=rule,
+                items=earlier.items,
+                count_by_depth=_count_by_depth(earlier.items),
+                quote=await self._quote_items(run.store, earlier.items, capacity, now),
+                resumed_from=earlier.run,
             )
-            return self._to_nightly_plan(earlier.items, capacity, rule, taken_over_from=earlier.run)
         with run.time_step("plan") as step:
-            pulls = await self.preview_plan(run.store, now=run.clock.now(), capacity=capacity)
+            pulls = await self._make_plan(run.store, now, capacity)
             step.items = len(pulls.inputs.ids)
-        name = Run(key=run.key, kind=run.kind).name
-        await save_plan(run.store, name, pulls)
-        units = to_work_items(pulls)
-        many = len(pulls.inputs.ids)
-        capacity = await self._build_capacity(run.store, units, capacity, run.clock.now())
-        nightly_plan = self._to_nightly_plan(units, capacity, rule)
-        return replace(nightly_plan, candidates=many, empty_reason="" if many else NO_ACCOUNTS)
+        await save_plan(run.store, Run(key=run.key, kind=run.kind).name, pulls)
+        items = to_work_items(pulls)
+        return NightlyPlan(
+            rule=rule,
+            items=items,
+            count_by_depth=_count_by_depth(items),
+            quote=await self._quote_items(run.store, items, capacity, now),
+            candidates=len(pulls.inputs.ids),
+            empty_reason="" if pulls.inputs.ids else NO_ACCOUNTS,
+        )
 
-    async def preview_plan(
-        self, store: TenantStores, *, now: datetime, capacity: Capacity | None = None
-    ) -> PlanningResult:
+    async def preview_plan(self, store: TenantStores, *, now: datetime) -> PlanningResult:
         """Return the plan for this moment without saving it."""
-        capacity = capacity or await self._read_capacity()
+        return await self._make_plan(store, now, await self._read_capacity())
+
+    async def quote_plan(self, store: TenantStores, *, now: datetime) -> PlannedPulls:
+        """Return the plan for this moment and its expected cost, without saving it."""
+        capacity = await self._read_capacity()
+        pulls = await self._make_plan(store, now, capacity)
+        quote = await self._quote_items(store, to_work_items(pulls), capacity, now)
+        return PlannedPulls(tenant=store.tenant, pulls=pulls, quote=quote)
+
+    async def read_price_inputs(
+        self, store: TenantStores, *, now: datetime
+    ) -> tuple[PlanSnapshot, int]:
+        """Return a plan's inputs as if nothing was stopped, and the units of a whole day."""
+        capacity = await self._read_capacity()
+        inputs = await self._read_inputs(store, now, capacity)
+        free = np.full(len(inputs.ids), Decision.FREE, np.uint8)
+        caps = [
+            balance.limit or 0
+            for cap, balance, _ in capacity.balances
+            if cap.unit == PULL_UNITS
+            and cap.window is WindowKind.DAY
+            and cap.connector in ("", CRAWL)
+        ]
+        return replace(inputs, accounts=replace(inputs.accounts, barred=free)), min(
+            [UNLIMITED, *caps]
+        )
+
+    async def _make_plan(
+        self, store: TenantStores, now: datetime, capacity: Capacity
+    ) -> PlanningResult:
         inputs = await self._read_inputs(store, now, capacity)
         plan = plan_pulls(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
         while repeated := await self._find_repeated(store, inputs, plan, now):
@@ -159,54 +217,44 @@ class PullPlanner:
             plan = plan_pulls(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
         return PlanningResult(at=now, inputs=inputs, plan=plan)
 
-    async def quote_plan(
-        self, store: TenantStores, *, now: datetime
-    ) -> tuple[PlanningResult, Quote]:
-        """Return the plan for this moment and its expected cost, without saving it."""
-        capacity = await self._read_capacity()
-        pulls = await self.preview_plan(store, now=now, capacity=capacity)
-        units = to_work_items(pulls)
-        capacity = await self._build_capacity(store, units, capacity, now)
-        return pulls, self._build_quote(units, capacity)
-
-    async def _build_capacity(
-        self, store: TenantStores, units: tuple[WorkItem, ...], capacity: Capacity, now: datetime
-    ) -> Capacity:
-        return replace(
-            capacity, vendors=await add_first_lookup_shares(store, units, capacity.vendors, now=now)
-        )
-
     async def _read_inputs(
         self, store: TenantStores, now: datetime, capacity: Capacity
     ) -> PlanSnapshot:
-        columns, order = await self._read_columns(store), self._order
-        day = compute_window(WindowKind.DAY, now, reset=self._night.reset)
-        constraints = await self._constraint_reader.list_constraints(
-            store, now=now, rule=order.rule, units=order.units
+        columns, options = await self._read_columns(store), self._options
+        rule = options.rule
+        needs = list_vendor_needs(set(capacity.vendors), steps=self._night.steps)
+        constraints = await read_constraints(
+            store,
+            capacity.balances,
+            needs[Depth.DEEP],
+            limits=self._limits,
+            within=min(self._night.time_limit, rule.tick),
+            now=now,
+            rule=rule,
+            units=options.units,
         )
-
-        def of_tick(left: int) -> int:
-            return compute_period_units(left, now=now, until=day.end, rule=order.rule)
-
-        looks = capacity.connector_units
+        day = compute_window(WindowKind.DAY, now, reset=self._night.reset)
+        budget, cap = (
+            compute_period_units(left, now=now, until=day.end, rule=rule)
+            for left in (capacity.tenant_units, capacity.connector_units)
+        )
         limits = PullLimits(
-            budget=of_tick(capacity.tenant_units),
-            connector_cap=of_tick(looks) if looks < UNLIMITED else NO_CAP,
+            budget=budget, connector_cap=cap if capacity.connector_units < UNLIMITED else NO_CAP
         )
         accounts = build_accounts(
             columns,
             now=to_epoch_days(now),
-            units=order.units,
-            deep_units=order.deep_units,
+            units=options.units,
+            deep_units=options.deep_units,
             barred=Decision.PAUSED if is_stopped(constraints) else Decision.FREE,
-            rule=order.rule,
-            beliefs=order.beliefs,
+            rule=rule,
+            beliefs=options.beliefs,
         )
         return PlanSnapshot(
             ids=columns.accounts,
             accounts=accounts,
             limits=limit_deep_lookups(limits, constraints),
-            rule=order.rule,
+            rule=rule,
             constraints=constraints,
         )
 
@@ -227,12 +275,12 @@ class PullPlanner:
     async def _find_repeated(
         self, store: TenantStores, inputs: PlanSnapshot, plan: PullPlan, now: datetime
     ) -> list[int]:
-        repeated = []
-        for row in plan.chosen.tolist():
-            depth = Depth.DEEP if plan.depth[row] == DEEP else Depth.SHALLOW
-            if await is_paid(store.money, self.build_job_id(store, inputs.ids[row], depth, now)):
-                repeated.append(row)
-        return repeated
+        jobs = {
+            row: self.build_job_id(store, inputs.ids[row], _to_depth(plan, row), now)
+            for row in plan.chosen.tolist()
+        }
+        paid = await find_paid(store.money, jobs.values())
+        return [row for row, job in jobs.items() if job in paid]
 
     def build_job_id(
         self, store: TenantStores, account: str, depth: Depth, now: datetime
@@ -244,62 +292,59 @@ class PullPlanner:
             connector=CRAWL,
             depth=depth,
             at=now,
-            bucket=self._order.rule.tick,
+            bucket=self._options.rule.tick,
         )
 
-    def _to_nightly_plan(
-        self,
-        units: tuple[WorkItem, ...],
-        capacity: Capacity,
-        rule: IcpRule,
-        *,
-        taken_over_from: str = "",
-    ) -> NightlyPlan:
-        return NightlyPlan(
-            rule=rule,
-            items=units,
-            count_by_depth=Counter(unit.depth for unit in units),
-            quote=self._build_quote(units, capacity),
-            resumed_from=taken_over_from,
-        )
-
-    def _build_quote(self, units: tuple[WorkItem, ...], capacity: Capacity) -> Quote:
-        many = Counter(unit.depth for unit in units)
-        needs = list_vendor_needs(set(capacity.vendors), steps=self._night.steps)
-        quote = compute_quote(many, needs, capacity.vendors, at_once=self._night.concurrency)
-        order = self._order
-        pulls = many[Depth.SHALLOW] * order.units + many[Depth.DEEP] * order.deep_units
-        return (
-            replace(quote, cost={f"{CRAWL}/{PULL_UNITS}": pulls, **quote.cost}) if pulls else quote
-        )
+    async def _quote_items(
+        self, store: TenantStores, items: tuple[WorkItem, ...], capacity: Capacity, now: datetime
+    ) -> Quote:
+        vendors = await add_first_lookup_shares(store, items, capacity.vendors, now=now)
+        needs = list_vendor_needs(set(vendors), steps=self._night.steps)
+        counts = _count_by_depth(items)
+        quote = compute_quote(counts, needs, vendors, at_once=self._night.concurrency)
+        options = self._options
+        units = counts[Depth.SHALLOW] * options.units + counts[Depth.DEEP] * options.deep_units
+        if not units:
+            return quote
+        return replace(quote, cost={f"{CRAWL}/{PULL_UNITS}": units, **quote.cost})
 
 
-@dataclass(frozen=True, kw_only=True)
-class SavePlanJob:
-    """Saves one tenant's plan as a run of its own, without any lookup."""
+@dataclass(kw_only=True)
+class PlanJob:
+    """Makes one tenant's plan and saves it as a run of its own, without any lookup."""
 
-    pulls: PlanningResult
-
-    @property
-    def kind(self) -> str:
-        """What its runs are listed under."""
-        return "plan"
+    planner: PullPlanner
+    kind: str = "plan"
+    planned: PlannedPulls | None = None  # once it is saved
+    error: StokerError | None = None  # why it is not
 
     async def __call__(self, run: RunHandle) -> RunResult:
-        """Save the plan under the run's name."""
-        pulls = self.pulls
-        with run.time_step("keep") as step:
-            await save_plan(run.store, Run(key=run.key, kind=run.kind).name, pulls)
-            step.items = len(pulls.inputs.ids)
-        looks = Counter(unit.depth for unit in to_work_items(pulls))
-        return RunResult(
-            state=RunState.DONE,
-            counts={
-                "accounts": len(pulls.inputs.ids),
-                "selected": sum(looks.values()),
-                "deep": looks[Depth.DEEP],
-            },
-        )
+        """Plan, quote and save under the run's name."""
+        name = Run(key=run.key, kind=run.kind).name
+        try:
+            with run.time_step("plan") as step:
+                planned = await self.planner.quote_plan(run.store, now=run.clock.now())
+                step.items = len(planned.pulls.inputs.ids)
+            with run.time_step("keep") as step:
+                await save_plan(run.store, name, planned.pulls)
+                step.items = len(planned.pulls.inputs.ids)
+        except StokerError as error:
+            self.error = error
+            raise
+        self.planned = replace(planned, run=name)
+        plan = planned.pulls.plan
+        counts = {
+            "accounts": len(planned.pulls.inputs.ids),
+            "selected": len(plan.chosen),
+            "deep": int((plan.depth == DEEP).sum()),
+        }
+        return RunResult(state=RunState.DONE, counts=counts)
+
+    def get_planned(self, run: Run) -> PlannedPulls:
+        """Return the plan that the run saved. Raises what ended it instead."""
+        if self.planned is None:
+            raise self.error or PermanentError(f"run {run.name} ended {run.state}: {run.reason}")
+        return self.planned
 
 
 def to_work_items(pulls: PlanningResult) -> tuple[WorkItem, ...]:
@@ -309,11 +354,19 @@ def to_work_items(pulls: PlanningResult) -> tuple[WorkItem, ...]:
         WorkItem(
             company=CompanyId(inputs.ids[row]),
             rank=place,
-            depth=Depth.DEEP if plan.depth[row] == DEEP else Depth.SHALLOW,
+            depth=_to_depth(plan, row),
             reason=_format_reason(plan, row),
         )
         for place, row in enumerate(list_in_order(plan).tolist())
     )
+
+
+def _to_depth(plan: PullPlan, row: int) -> Depth:
+    return Depth.DEEP if plan.depth[row] == DEEP else Depth.SHALLOW
+
+
+def _count_by_depth(items: Iterable[WorkItem]) -> Counter[Depth]:
+    return Counter(item.depth for item in items)
 
 
 async def _read_all_columns(attention: HeatStore) -> AccountColumns:
@@ -396,14 +449,7 @@ def build_pull_planner(
         build_pull_options(own, policy=policy),
         night=night,
         capacity=lambda: capacity(clock),
-        constraint_reader=ConstraintReader(
-            [name for name in PAID_VENDORS if not connectors.get_off_reason(name, tenant)],
-            steps=night.steps,
-            caps=caps,
-            reset=reset,
-            traffic=traffic,
-            may_take=night.time_limit,
-        ),
+        limits=traffic,
     )
 
 
@@ -438,3 +484,78 @@ def build_pull_run(
         pull_id=pull_id,
         kind=KIND,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSide:
+    """What one of two plans comes to."""
+
+    totals: PlanTotals
+    quote: Quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReplayReport:
+    """A saved plan, made again."""
+
+    saved: SavedPlan
+    differences: tuple[DecisionDiff, ...]  # from what was saved, with nothing changed
+    in_ledger: str | None  # the digest there; None: the ledger has no such plan
+    before: PlanSide
+    after: PlanSide | None = None  # None: nothing was changed
+    gained: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    @property
+    def matches_ledger(self) -> bool:
+        """Return whether the ledger has the digest of the saved decisions."""
+        return self.in_ledger == self.saved.record.header["digest"]
+
+
+async def replay_run(
+    store: TenantStores,
+    run: str,
+    *,
+    vendors: Collection[str],
+    caps: Mapping[str, int],
+    policy: str | None,
+) -> ReplayReport:
+    """Make a saved plan again, as it was and with other caps or policy; nothing is written.
+
+    `vendors` are those the tenant may call; `caps` are the units of a day under `pull_units` and
+    `crawl`, and calls by vendor. Raises ConfigError for a cap that there is not.
+    """
+    for name in caps:
+        if name in PAID_VENDORS and name not in vendors:
+            raise ConfigError(f"{name} is off for {store.tenant}, so no look asks it; leave it out")
+        if name not in (PULL_UNITS, CRAWL, *PAID_VENDORS):
+            known = ", ".join((PULL_UNITS, CRAWL, *PAID_VENDORS))
+            raise ConfigError(f"there is no cap of {name[:40]!r}; there are {known}")
+    saved = await load_plan(store, run)
+    needs = list_vendor_needs(set(vendors), steps=STEPS)
+
+    def to_side(pulls: PlanningResult) -> PlanSide:
+        totals = compute_totals(pulls)
+        counts = {Depth.SHALLOW: totals.looks - totals.deep, Depth.DEEP: totals.deep}
+        return PlanSide(totals=totals, quote=compute_quote(counts, needs, {}, at_once=1))
+
+    same = replay_plan(saved.inputs, now=saved.record.at)
+    decisions = to_decisions(same)
+    report = ReplayReport(
+        saved=saved,
+        differences=tuple(iterate_differences(saved.decisions, decisions)),
+        in_ledger=await find_ledger_digest(store, saved.record.run),
+        before=to_side(same),
+    )
+    if not caps and policy is None:
+        return report
+    what_if = WhatIf(
+        units=caps.get(PULL_UNITS),
+        connector_units=caps.get(CRAWL),
+        policy=Policy(policy) if policy else None,
+        calls={name: calls for name, calls in caps.items() if name in PAID_VENDORS},
+    )
+    inputs = apply_what_if(saved.inputs, what_if, needs=needs[Depth.DEEP])
+    changed = replay_plan(inputs, now=saved.record.at)
+    gained, lost = find_gained_and_lost(decisions, to_decisions(changed))
+    return replace(report, after=to_side(changed), gained=tuple(gained), lost=tuple(lost))

@@ -1,0 +1,355 @@
+"""`stoker price` and `stoker replay`: what other budgets would buy, and saved plans made again.
+
+Nothing is written but the requested picture. What vendors would be asked is an expectation, as in a
+quote.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.base.errors import ConfigError
+from stoker.cli.options import choose_tenant, tenant_option
+from stoker.cli.output import (
+    Exit,
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from stoker.base.types import Json, TenantId
+    from stoker.cli.output import CommandContext
+    from stoker.pulls.rates import BudgetPoint
+    from stoker.pulls.saved_plans import PlanSnapshot
+    from stoker.pulls.service import PlanSide, ReplayReport
+
+_HALF_TIMES, _ONCE, _MORE_TIMES = 0.5, 1.0, 1.1
+
+_MAX_DIFFERENCES, _MAX_NAMES = 20, 5
+
+_DEPTH_NAMES = ("NOT", "SHALLOW", "DEEP")
+
+
+@click.command()
+@click.argument("tenant", required=False)
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.png",
+    help="Draw how fresh each budget keeps accounts; a file of that name is replaced.",
+)
+@json_option
+@pass_context
+def price(asked: CommandContext, tenant: str | None, picture: Path | None, as_json: bool) -> None:
+    """Say what a pull unit is worth to a tenant, and what more or less of them would buy.
+
+    TENANT may be left out when there is only one. The budget is the day's whole cap, whatever is
+    spent of it, and nothing counts as stopped.
+    """
+    whose, inputs, budget, points = run_async(_compute_price(asked, tenant))
+    if picture is not None:
+        from stoker.simulation.chart import write_bar_chart
+
+        labels = [f"{each.times:g}" for each in points]
+        fresh = [each.freshness for each in points]
+        write_bar_chart(picture, "SHARE UP TO DATE, BY TIMES THE BUDGET", labels, fresh)
+    by_times = {each.times: each for each in points}
+    now, more, half = by_times[_ONCE], by_times[_MORE_TIMES], by_times[_HALF_TIMES]
+    if as_json:
+        print_json(
+            {
+                "tenant": whose,
+                "accounts": len(inputs.ids),
+                "budget": budget,
+                "policy": inputs.rule.policy.value,
+                "price": _to_finite(now.price),
+                "a_tenth_more": {
+                    "looks": more.looks - now.looks,
+                    "freshness": more.freshness - now.freshness,
+                },
+                "half": {
+                    "every_days": _to_finite(half.every),
+                    "every_days_now": _to_finite(now.every),
+                    "freshness": half.freshness - now.freshness,
+                },
+                "curve": [
+                    {
+                        "times": each.times,
+                        "units": each.units,
+                        "looks": each.looks,
+                        "freshness": each.freshness,
+                        "price": _to_finite(each.price),
+                        "every_days": _to_finite(each.every),
+                        "gap": each.gap,
+                    }
+                    for each in points
+                ],
+            }
+        )
+        return
+    print_text(
+        f"{whose}: {len(inputs.ids):,} accounts, {budget:,} pull units a day, "
+        f"policy {inputs.rule.policy.value}"
+    )
+    print_text(f"  price of a unit: {_format_price(now.price)}")
+    print_text(
+        f"  10 % more units would buy {more.looks - now.looks:+,} looks today and keep "
+        f"{_format_points(more.freshness - now.freshness)} of value more up to date"
+    )
+    print_text(
+        f"  with half the budget: a look every {_format_interval(half.every)} in place of every "
+        f"{_format_interval(now.every)}, {_format_points(half.freshness - now.freshness)} up to "
+        f"date"
+    )
+    _print_points(points)
+
+
+async def _compute_price(
+    asked: CommandContext, named: str | None
+) -> tuple[TenantId, PlanSnapshot, int, list[BudgetPoint]]:
+    from stoker.pulls.rates import TIMES, iterate_budget_points
+
+    async with asked.open_app(only_to_read=True) as app:
+        tenant, now = choose_tenant(app.settings, named), app.clock.now()
+        inputs, budget = await app.build_pull_planner(tenant).read_price_inputs(
+            app.backend.tenant(tenant), now=now
+        )
+    if not inputs.ids:
+        raise ConfigError(
+            f"no account of {tenant} has a heat yet; give those that fit one with: "
+            "stoker heat sweep"
+        )
+    points: list[BudgetPoint] = []
+    for point in iterate_budget_points(inputs.accounts, budget, now=now, rule=inputs.rule):
+        points.append(point)
+        if sys.stderr.isatty():
+            ending = "\n" if len(points) == len(TIMES) else ""
+            click.echo(f"\r{len(points)} of {len(TIMES)} budgets{ending}", nl=False, err=True)
+    return tenant, inputs, budget, points
+
+
+def _print_points(points: Sequence[BudgetPoint]) -> None:
+    print_table(
+        [
+            "budget",
+            "units a day",
+            "looks today",
+            "up to date",
+            "price",
+            "half of all looked at every",
+        ],
+        [
+            (
+                f"{each.times:g} ×",
+                f"{each.units:,}",
+                f"{each.looks:,}",
+                f"{each.freshness:.2%}",
+                _format_price(each.price),
+                _format_interval(each.every),
+            )
+            for each in points
+        ],
+    )
+    print_text(
+        "  up to date: share of time, by value, that the best plan of this budget keeps, if what "
+        "is believed is true"
+    )
+
+
+def _format_price(number: float) -> str:
+    if number == 0:
+        return "0, there is more money than looks"
+    return f"{number:.3g}" if math.isfinite(number) else "none, nothing may be spent"
+
+
+def _format_points(change: float) -> str:
+    return f"{100 * change:+.2f} points"
+
+
+def _format_interval(number: float) -> str:
+    return f"{number:.1f} days" if number < 3650 else "ten years or more"
+
+
+def _to_finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@tenant_option
+@click.option(
+    "--cap",
+    "caps",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="With another cap for the day: pull_units of the tenant, crawl for its looks, "
+    "or a vendor's calls, e.g. lusha=200. May be repeated.",
+)
+@click.option(
+    "--policy", type=click.Choice(["optimal", "tiers"]), help="With looks chosen by this instead."
+)
+@json_option
+@pass_context
+def replay(
+    asked: CommandContext,
+    run: str,
+    tenant: str | None,
+    caps: tuple[str, ...],
+    policy: str | None,
+    as_json: bool,
+) -> Exit:
+    """Make a kept plan of pulls again: the same, or with a cap or the policy changed.
+
+    RUN is a run's name, or latest. Exit code 1: the same inputs give other decisions now, or the
+    ledger tells of others.
+    """
+    whose, report = run_async(
+        _replay_run(asked, run, tenant, caps=_parse_caps(caps), policy=policy)
+    )
+    if as_json:
+        print_json(_to_replay_json(whose, report))
+    else:
+        _print_replay(whose, report)
+    return Exit.PROBLEMS if report.differences or not report.matches_ledger else Exit.OK
+
+
+def _parse_caps(caps: Iterable[str]) -> dict[str, int]:
+    parsed: dict[str, int] = {}
+    for each in caps:
+        name, equals, number = each.partition("=")
+        if not equals or not number.isascii() or not number.isdigit() or len(number) > 15:
+            raise ConfigError(f"{each[:40]!r} is no cap; write NAME=NUMBER, e.g. lusha=200")
+        if name in parsed:
+            raise ConfigError(f"the cap of {name[:40]} is given twice; keep one of the two")
+        parsed[name] = int(number)
+    return parsed
+
+
+async def _replay_run(
+    asked: CommandContext,
+    run: str,
+    named: str | None,
+    *,
+    caps: Mapping[str, int],
+    policy: str | None,
+) -> tuple[TenantId, ReplayReport]:
+    from stoker.nightly.setup import PAID_VENDORS
+    from stoker.pulls.service import replay_run
+
+    async with asked.open_app(only_to_read=True) as app:
+        tenant = choose_tenant(app.settings, named)
+        vendors = [name for name in PAID_VENDORS if not app.connectors.get_off_reason(name, tenant)]
+        store = app.backend.tenant(tenant)
+        return tenant, await replay_run(store, run, vendors=vendors, caps=caps, policy=policy)
+
+
+def _print_replay(tenant: TenantId, report: ReplayReport) -> None:
+    record, differences = report.saved.record, report.differences
+    print_text(
+        f"{tenant}, run {record.run}: {len(report.saved.inputs.ids)} accounts planned again by "
+        f"policy {record.policy}, as of {record.at:%Y-%m-%d %H:%M} UTC: "
+        + (f"{len(differences)} differ" if differences else "the same decisions, byte for byte")
+    )
+    if not report.matches_ledger:
+        tells = "other decisions" if report.in_ledger else "no such plan"
+        print_text(f"  The ledger tells of {tells}; see it with: stoker ledger list --kind plan")
+    if differences:
+        print_table(
+            ["account", "kept", "now", "depth kept", "depth now"],
+            [
+                (
+                    each.account,
+                    each.before.name,
+                    each.after.name,
+                    _DEPTH_NAMES[each.depth_before],
+                    _DEPTH_NAMES[each.depth_after],
+                )
+                for each in islice(differences, _MAX_DIFFERENCES)
+            ],
+        )
+    if report.after is None:
+        return
+    rows = _to_rows(report.before, report.after)
+    print_table(["what", "as it was", "changed", "difference"], rows)
+    for word, accounts in (("more", report.gained), ("fewer", report.lost)):
+        if accounts:
+            named = ", ".join(accounts[:_MAX_NAMES]) + (", …" if len(accounts) > _MAX_NAMES else "")
+            print_text(f"  {len(accounts)} accounts {word}: {named}")
+    print_text("  Nothing was kept, promised or asked for.")
+
+
+def _to_rows(before: PlanSide, after: PlanSide) -> list[tuple[str, str, str, str]]:
+    one, other = before.totals, after.totals
+    costs = sorted({*before.quote.cost, *after.quote.cost})
+    numbers = {
+        "accounts looked at": (one.looks, other.looks),
+        "of them deep": (one.deep, other.deep),
+        "pull units": (one.units, other.units),
+        **{name: (before.quote.cost.get(name, 0), after.quote.cost.get(name, 0)) for name in costs},
+    }
+    return [
+        *(
+            (name, f"{was:,}", f"{would_be:,}", f"{would_be - was:+,}")
+            for name, (was, would_be) in numbers.items()
+        ),
+        ("price of a unit", f"{one.price:.3g}", f"{other.price:.3g}", ""),
+        (
+            "up to date, by value",
+            f"{one.freshness:.2%}",
+            f"{other.freshness:.2%}",
+            f"{other.freshness - one.freshness:+.2%}",
+        ),
+    ]
+
+
+def _to_replay_json(tenant: TenantId, report: ReplayReport) -> Json:
+    record = report.saved.record
+    return {
+        "tenant": tenant,
+        "run": record.run,
+        "at": record.at.isoformat(),
+        "policy": record.policy,
+        "accounts": len(report.saved.inputs.ids),
+        "digest": record.header["digest"],
+        "same": not report.differences,
+        "ledger_agrees": report.matches_ledger,
+        "differs": [
+            {
+                "account": each.account,
+                "kept": each.before.name,
+                "now": each.after.name,
+                "depth_kept": _DEPTH_NAMES[each.depth_before],
+                "depth_now": _DEPTH_NAMES[each.depth_after],
+            }
+            for each in report.differences
+        ],
+        "as_it_was": _to_side_json(report.before),
+        "changed": None if report.after is None else _to_side_json(report.after),
+        "gained": list(report.gained),
+        "lost": list(report.lost),
+    }
+
+
+def _to_side_json(side: PlanSide) -> Json:
+    totals, quote = side.totals, side.quote
+    return {
+        "accounts": totals.looks,
+        "deep": totals.deep,
+        "units": totals.units,
+        "price": totals.price,
+        "freshness": totals.freshness,
+        "calls": dict(quote.calls),
+        "cost": dict(quote.cost),
+    }
