@@ -26,8 +26,8 @@ from stoker.base.types import TenantId
 from stoker.simulation.touch_coverage import compare_coverage
 from stoker.simulation.touch_timing import simulate_timing
 from stoker.testing import FakeClock
-from stoker.touches.coverage import OutcomeOdds
-from stoker.touches.planner import plan_week
+from stoker.touches.planning.coverage import OutcomeOdds
+from stoker.touches.planning.planner import plan_week
 from stoker.touches.service import TouchService, pause_garbage_collection
 from stoker.touches.settings import PlanRule
 from touch_promises import MONDAY, people, planned_weeks

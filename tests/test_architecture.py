@@ -24,7 +24,7 @@ IMPURE = {
 CLOCKS = {"now", "utcnow", "today"}
 READ_THE_ENVIRONMENT = {"app", "cli/main", "cli/output"}
 ACTS = re.compile(  # modules that may do I/O; every other module is a decision or a value
-    r"(service|store|commands.*|setup|json_.*|sqlite.*|postgres.*|delivery|state_file|sync_api)$"
+    r"(service|store|commands.*|setup|json_.*|sqlite.*|postgres.*|delivery|state_file)$"
 )
 ACT_TOO = {
     "app", "backends/json", "base/cancellation", "base/clock", "base/telemetry", "base/heartbeat",
@@ -40,8 +40,7 @@ ACT_TOO = {
     "registry/download", "registry/files", "registry/importing", "registry/load",
     "runs/cancel_watcher", "runs/leases", "runs/parallel", "settings",
     "simulation/chart", "simulation/world",
-    "touches/channels",
-    "touches/profile_import",
+    "touches/profiles",
     "touches/settings", "vendors/client", "vendors/email_batches",
 }  # fmt: skip
 READ_THE_CLOCK = {"base/clock", "cli/output"}

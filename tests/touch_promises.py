@@ -12,10 +12,10 @@ import numpy as np
 
 from stoker.simulation.touch_timing import compute_chi_square, compute_chi_square_p
 from stoker.touches.model import OutcomeMark, Profile, TouchOutcome
-from stoker.touches.planner import mark_handed_out, plan_week, replan_week
-from stoker.touches.random import Purpose, RandomStream
+from stoker.touches.planning.planner import mark_handed_out, plan_week, replan_week
+from stoker.touches.planning.random import Purpose, RandomStream
+from stoker.touches.planning.times import draw_thinned, list_open_spans
 from stoker.touches.settings import PlanRule
-from stoker.touches.times import draw_thinned, list_open_spans
 
 MONDAY = date(2026, 2, 9)
 ZONES = ("UTC", "Asia/Singapore", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia")

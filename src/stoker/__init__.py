@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from stoker.calendar.recurrence import compute_next_run as compute_next_run
     from stoker.calendar.recurrence import preview as preview
     from stoker.calendar.recurrence import should_run as should_run
+    from stoker.touches.setup import RateLimiter as RateLimiter
+    from stoker.touches.setup import Scheduler as Scheduler
     from stoker.touches.setup import scheduler_in_file as scheduler_in_file
-    from stoker.touches.sync_api import RateLimiter as RateLimiter
-    from stoker.touches.sync_api import Scheduler as Scheduler
 
 __version__ = "0.1.0"
 
@@ -35,8 +35,8 @@ _HOME = {
     "compute_next_run": "stoker.calendar.recurrence",
     "preview": "stoker.calendar.recurrence",
     "should_run": "stoker.calendar.recurrence",
-    "RateLimiter": "stoker.touches.sync_api",
-    "Scheduler": "stoker.touches.sync_api",
+    "RateLimiter": "stoker.touches.setup",
+    "Scheduler": "stoker.touches.setup",
     "scheduler_in_file": "stoker.touches.setup",
     "ConfigError": "stoker.base.errors",
     "ConflictError": "stoker.base.errors",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stoker.runs.model import RunStore
     from stoker.scheduling.store import ScheduleStore
     from stoker.settings import Settings
-    from stoker.touches.model import TouchStore
+    from stoker.touches.store import TouchStore
     from stoker.vendors.answer_cache import AnswerStore
 
 PartT = TypeVar("PartT")

@@ -153,10 +153,10 @@ class ForgetfulTouches(Wrapped):
 class LastPlanWins(Wrapped):
     """Saves a plan over one that another process saved first."""
 
-    async def save_plan(self, plan, *, seen, settled=None):
+    async def save_plan(self, plan, *, seen, basis=None):
         earlier = await self._inner.find_plan(plan.week)
         latest = earlier.revision if earlier else 0
-        return await self._inner.save_plan(plan, seen=latest, settled=settled)
+        return await self._inner.save_plan(plan, seen=latest, basis=basis)
 
 
 class GenerousBudget(Wrapped):

@@ -297,7 +297,7 @@ async def test_the_roster_is_another_one_once_profiles_were_new_or_differed(stor
 
 async def test_a_plan_knows_what_it_was_brought_in_line_with_until_something_comes_of_it(store):
     settled = PlanBasis(on=MONDAY, profiles_version=3, rule_digest="ünï")
-    assert await store.touches.save_plan(plan((1, 2)), seen=0, settled=settled)
+    assert await store.touches.save_plan(plan((1, 2)), seen=0, basis=settled)
     assert (await store.touches.find_plan(WEEK)).basis == settled
     await store.touches.record_delivery(WEEK, handed(1))
     assert (await store.touches.find_plan(WEEK)).basis == settled

@@ -63,7 +63,7 @@ class TouchSequence(Sequence):
                 if earlier:  # only some of the days differ
                     week = replace(made, days=(*earlier.plan.days[:4], *made.days[4:]))
             seen = (earlier.revision if earlier else 0) - behind
-            return await store.save_plan(week, seen=seen, settled=basis)
+            return await store.save_plan(week, seen=seen, basis=basis)
 
         return f"save_plan {days} {behind}", save
 

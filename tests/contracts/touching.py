@@ -6,6 +6,7 @@ from stoker.touches.model import (
     DaySlot,
     Delivery,
     OutcomeMark,
+    PlanNote,
     Profile,
     Touch,
     TouchOutcome,
@@ -67,7 +68,7 @@ def plan(*days, seed=7, **more):
             "seed": seed,
             "zone": "Asia/Singapore",
             "created_at": NOW,
-            "notes": ("ünï 🙂",),
+            "notes": (PlanNote(message="ünï 🙂"), PlanNote(message="late", day=MONDAY)),
             **more,
         }
     )

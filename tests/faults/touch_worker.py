@@ -18,7 +18,7 @@ import stoker.db.sqlite  # noqa: F401  # imported here, so that no life spends t
 from faults.night_worker import TENANT, TrialClock
 from stoker.app import open_app, read_settings
 from stoker.base.errors import TransientError
-from stoker.touches.channels import FileChannel
+from stoker.touches.delivery import FileChannel
 from stoker.touches.model import Delivery
 from stoker.touches.queue import format_week
 from stoker.touches.setup import build_touch_service, open_channel, run_delivery

@@ -17,7 +17,7 @@ from stoker.simulation.touch_coverage import (
 )
 from stoker.simulation.touch_scores import compare_formulas
 from stoker.simulation.touch_timing import compute_chi_square_p, simulate_timing
-from stoker.touches.coverage import OutcomeOdds
+from stoker.touches.planning.coverage import OutcomeOdds
 from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.touches.coverage import (
+from stoker.touches.model import Profile
+from stoker.touches.planning.coverage import (
     OutcomeOdds,
     check_feasibility,
     compute_certificate,
@@ -18,8 +19,7 @@ from stoker.touches.coverage import (
     compute_wilson_interval,
     simulate_weeks,
 )
-from stoker.touches.model import Profile
-from stoker.touches.selection import NEVER_DONE
+from stoker.touches.planning.selection import NEVER_DONE
 from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()

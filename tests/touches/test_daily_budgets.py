@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.simulation.touch_timing import compute_chi_square, compute_chi_square_p
-from stoker.touches.daily_budgets import DayBounds, draw_truncated_normal, draw_week_budgets
-from stoker.touches.random import Purpose, RandomStream
+from stoker.touches.planning.daily_budgets import (
+    DayBounds,
+    draw_truncated_normal,
+    draw_week_budgets,
+)
+from stoker.touches.planning.random import Purpose, RandomStream
 from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()

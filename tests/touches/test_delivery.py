@@ -14,9 +14,15 @@ from stoker.crm.odoo import Odoo
 from stoker.http.client import HttpClient
 from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
-from stoker.touches.channels import DELIVERY_HEADER, SIGNATURE_HEADER, FileChannel, Webhook
-from stoker.touches.delivery import CrmChannel, DeliveryResult, WebhookChannel, deliver_due
-from stoker.touches.export import plan_to_ics
+from stoker.touches.delivery import (
+    DELIVERY_HEADER,
+    SIGNATURE_HEADER,
+    CrmChannel,
+    DeliveryResult,
+    FileChannel,
+    WebhookChannel,
+    deliver_due,
+)
 from stoker.touches.model import Profile, ProfileStatus
 from stoker.touches.settings import PlanRule
 
@@ -169,36 +175,90 @@ async def test_a_crash_after_delivering_delivers_again_under_the_same_id():
     assert len(way.taken) == 1
 
 
-async def test_a_webhook_gets_each_touch_signed_and_answers_are_heeded():
-    came = []
+async def sent_to_webhook(*answers, work, secret=SECRET):
+    """Run work with a webhook that gives these answers in turn; return the requests."""
+    requests = []
 
-    def take(asked):
-        came.append(asked)
-        return Response(status=503 if len(came) == 1 else 200)
+    def answer(request):
+        requests.append(request)
+        return answers[min(len(requests), len(answers)) - 1]
 
+    async with Sandbox(vendors={"hooks.test": lambda *_: answer}) as box:
+        http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
+        try:
+            await work(
+                WebhookChannel(http, tenant=ACME, url="http://hooks.test/touches", secret=secret)
+            )
+        finally:
+            await http.close()
+    return requests
+
+
+def is_genuine(request, *, now, secret=SECRET):
+    """Check a delivery as its receiver would, from the documentation alone."""
+    parts = dict(part.split("=") for part in request.headers[SIGNATURE_HEADER].split(","))
+    signed = f"{parts['t']}.{request.headers[DELIVERY_HEADER]}.".encode() + request.body
+    ours = hmac.new(secret.encode(), signed, sha256).hexdigest()
+    is_fresh = abs(int(parts["t"]) - now.timestamp()) <= 300
+    return is_fresh and hmac.compare_digest(ours, parts["v1"])
+
+
+async def test_a_webhook_gets_each_touch_signed_and_again_under_its_id():
     at = await opened(rule=PLENTY)
     queue = await at.touching.get_todays_queue()
     at.clock.jump(queue[1].at)
-    async with Sandbox(vendors={"hooks.test": lambda *_: take}) as box:
-        http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
-        hook = Webhook(http, url="http://hooks.test/touches", secret=SECRET)
-        try:
-            told = await over(at, WebhookChannel(hook, tenant=ACME))
-        finally:
-            await http.close()
-    assert told.delivered == tuple(queue[:2])
+    results = []
 
-    ids = [asked.headers[DELIVERY_HEADER] for asked in came]
+    async def deliver(channel):
+        results.append(await over(at, channel))
+
+    requests = await sent_to_webhook(Response(status=503), Response(status=204), work=deliver)
+    assert results[0].delivered == tuple(queue[:2])
+    ids = [request.headers[DELIVERY_HEADER] for request in requests]
     assert ids[0] == ids[1] != ids[2]
-    for asked, touch in zip(came[1:], queue[:2], strict=True):
-        seconds, signed = (
-            part[2:].lstrip("=") for part in asked.headers[SIGNATURE_HEADER].split(",")
+    for request, touch in zip(requests[1:], queue[:2], strict=True):
+        assert is_genuine(request, now=at.clock.now())
+        assert SECRET not in repr(request)
+        content = json.loads(request.body)
+        assert (content["url"], content["tenant"], content["status"]) == (
+            touch.url,
+            ACME,
+            "pending",
         )
-        text = f"{seconds}.{asked.headers[DELIVERY_HEADER]}.".encode() + asked.body
-        assert signed == hmac.new(SECRET.encode(), text, sha256).hexdigest()
-        said = json.loads(asked.body)
-        assert (said["url"], said["tenant"], said["status"]) == (touch.url, ACME, "pending")
-        assert said["delivery"] == asked.headers[DELIVERY_HEADER]
+        assert content["delivery"] == request.headers[DELIVERY_HEADER]
+    late = at.clock.now() + timedelta(minutes=10)
+    assert not is_genuine(requests[1], now=late)
+    assert not is_genuine(requests[1], now=at.clock.now(), secret="another secret, also long")
+    requests[1].headers[DELIVERY_HEADER] = ids[2]
+    assert not is_genuine(requests[1], now=at.clock.now())
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        *[({"status": status}, TransientError) for status in (408, 425, 429, 500, 502, 503)],
+        # Not known whether it arrived: sent again under its id.
+        *[
+            ({"body": b"yes", **wrong}, TransientError)
+            for wrong in ({"reset": True}, {"close_after": 5}, {"lying_length": 9})
+        ],
+        *[({"status": status}, PermanentError) for status in (400, 405, 413, 422, 418)],
+        *[({"status": status}, ConfigError) for status in (301, 307, 401, 403, 404, 410)],
+    ],
+)
+async def test_a_webhooks_answer_decides_what_comes_next(answers, kind):
+    at = await opened(rule=PLENTY)
+    [touch, *_] = await at.touching.get_todays_queue()
+    answer = Response(headers={"location": "http://elsewhere.test/"}, **answers)
+    with pytest.raises(kind) as caught:
+        await sent_to_webhook(answer, work=lambda way: way.deliver("d", touch, now=touch.at))
+    assert SECRET not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_secret_that_could_be_tried_out_is_refused():
+    with pytest.raises(ConfigError):
+        await sent_to_webhook(Response(), work=None, secret="short")
 
 
 async def test_a_file_gets_each_touch_as_a_line_and_a_torn_line_swallows_none(tmp_path):
@@ -255,7 +315,7 @@ async def test_odoo_gets_each_touch_as_one_activity_on_one_partner_however_often
                 )
         finally:
             await http.close()
-    touch, made, partners = queue[0], made, partners
+    touch = queue[0]
     [partner] = partners
     assert partner.values["name"] == touch.name
     assert [each.values["date_deadline"] for each in made] == [
@@ -266,36 +326,3 @@ async def test_odoo_gets_each_touch_as_one_activity_on_one_partner_however_often
     assert [each.values["res_id"] for each in made[:2]] == [partner.id] * 2
     assert touch.url in made[0].values["note"]
     assert "<x>" not in made[2].values["note"]
-
-
-async def test_a_handed_over_week_can_be_read_back_from_its_calendar():
-    at = await opened(number=20, rule=PlanRule(weekly_budget=40, weekly_cap=40))
-    odd = Profile(url="https://people.test/odd", name='Ann; "B", C\\D\nEND:VEVENT ' + "ü" * 80)
-    await at.store.save_profiles([odd])
-    await at.touching.get_todays_queue()
-    plan = await at.touching.find_plan()
-    written = plan_to_ics(plan)
-    assert all(len(line.encode()) <= 75 for line in written.split("\r\n"))
-    read = calendar(written)
-    touches = [touch for slot in plan.days for touch in slot.touches]
-    assert len(read) == len(touches) > 20
-    for event, touch in zip(read, touches, strict=True):
-        assert event["DTSTART"] == f"{touch.at:%Y%m%dT%H%M%SZ}"
-        assert event["SUMMARY"] == f"Touch {touch.name}"
-        assert event["DESCRIPTION"].split("\n")[0] == touch.url
-    assert len({event["UID"] for event in read}) == len(read)
-
-
-def calendar(text):
-    """Read events as RFC 5545 has them: lines unfolded, text unescaped."""
-    events, event = [], None
-    for line in text.replace("\r\n ", "").split("\r\n"):
-        name, _, value = line.partition(":")
-        if line == "BEGIN:VEVENT":
-            event = {}
-        elif line == "END:VEVENT":
-            events.append(event)
-        elif event is not None:
-            pieces = value.replace("\\\\", "\0").replace("\\n", "\n")
-            event[name] = pieces.replace("\\;", ";").replace("\\,", ",").replace("\0", "\\")
-    return events

@@ -1,19 +1,16 @@
-"""Plans as JSON, iCalendar and CSV: back as they were, safe to open, the same bytes every time."""
+"""Plans as iCalendar and CSV: complete, safe to open, the same bytes every time."""
 
 import csv
 import io
-import json
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.base.errors import PermanentError
-from stoker.touches.export import COLUMNS, parse_plan, plan_to_csv, plan_to_ics, plan_to_json
+from stoker.touches.export import COLUMNS, plan_to_csv, plan_to_ics
 from stoker.touches.model import OutcomeMark, Profile, TouchOutcome
-from stoker.touches.planner import apply_outcomes, mark_handed_out, plan_week
+from stoker.touches.planning.planner import apply_outcomes, mark_handed_out, plan_week
 from stoker.touches.settings import PlanRule
 
 MONDAY = date(2026, 2, 9)
@@ -33,26 +30,6 @@ def planned(url="https://a.test/?q=1", name=NAME):
 
 
 PLAN = planned()
-
-
-def test_a_plan_comes_back_from_json_as_it_was():
-    assert parse_plan(json.loads(json.dumps(plan_to_json(PLAN)))) == PLAN
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        None,
-        [],
-        {},
-        {**plan_to_json(PLAN), "monday": "someday"},
-        {**plan_to_json(PLAN), "days": [{"day": "2026-02-09"}]},
-        {**plan_to_json(PLAN), "created_at": 5},
-    ],
-)
-def test_what_is_no_plan_is_refused_in_a_sentence(damaged):
-    with pytest.raises(PermanentError, match="no weekly plan"):
-        parse_plan(damaged)
 
 
 def unfolded(text):

@@ -1,29 +1,25 @@
-"""Which touches of a plan are meant."""
+"""Weeks, seeds and delivery ids of touches, and what an outcome changes."""
 
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.touching import DAY, HOUR, MONDAY, NOW, plan, profile, touch, url
+from contracts.touching import DAY, HOUR, MONDAY, NOW, marked, touch, url
 from stoker.base.errors import PermanentError
-from stoker.touches.model import OutcomeMark, ProfileStatus, TouchOutcome
+from stoker.touches.model import OutcomeMark, TouchOutcome
 from stoker.touches.queue import (
     MIN_MARKS,
     build_delivery_id,
     compute_success_rate,
     derive_seed,
-    filter_active,
     format_week,
-    get_latest_touch,
     get_local_day,
     get_monday,
-    has_begun,
-    list_pending,
+    is_new_outcome,
+    parse_outcome,
     parse_week,
-    remove_past_touches,
 )
 
 
@@ -57,40 +53,6 @@ def test_weeks_and_tenants_have_seeds_of_their_own_and_always_the_same():
     assert derive_seed("acme", "2026-W07") == derive_seed("acme", "2026-W07")
 
 
-def test_a_days_pending_touches_are_in_time_order():
-    [slot, *_] = plan((3, 1, 2), (4,)).days
-    marked = replace(
-        slot, touches=(slot.touches[0], replace(slot.touches[1], outcome=TouchOutcome.DONE))
-    )
-    assert [t.url for t in list_pending(slot)] == [url(1), url(2), url(3)]
-    assert [t.url for t in list_pending(marked)] == [url(3)]
-
-
-def test_whoever_is_paused_gone_or_unknown_is_left_alone():
-    people = [profile(1), *(profile(2 + n, status=s) for n, s in enumerate(ProfileStatus))]
-    touches = [touch(number) for number in (9, 5, 4, 3, 2, 1)]
-    assert [t.url for t in filter_active(touches, people)] == [url(2), url(1)]
-    assert [people[1].status, *(each.status for each in people[2:])] == list(ProfileStatus)
-
-
-def test_a_week_begun_late_loses_the_days_that_are_over_and_has_not_begun():
-    week = plan((1,), (2,), (3,))
-    late = remove_past_touches(week, today=MONDAY + 2 * DAY)
-    assert [len(slot.touches) for slot in late.days[:3]] == [0, 0, 1]
-    assert [slot.budget for slot in late.days] == [slot.budget for slot in week.days]
-    assert not has_begun(late)
-
-
-def test_the_touch_spoken_of_is_the_latest_up_to_today():
-    twice = [touch(1), touch(1, day=MONDAY + 2 * DAY)]
-    assert get_latest_touch(twice, url(1), today=MONDAY + DAY).day == MONDAY
-    assert get_latest_touch(twice, url(1), today=MONDAY + 2 * DAY).day == MONDAY + 2 * DAY
-    with pytest.raises(PermanentError, match="2026-02-11"):
-        get_latest_touch(twice[1:], url(1), today=MONDAY)
-    with pytest.raises(PermanentError, match="touches show"):
-        get_latest_touch([], url(9), today=MONDAY)
-
-
 def test_a_touch_is_handed_over_under_one_id_of_its_own():
     touches = [touch(1), touch(2), touch(1, day=MONDAY + DAY)]
     ids = {build_delivery_id(tenant, each) for tenant in ("acme", "bolt") for each in touches}
@@ -108,3 +70,30 @@ def test_the_success_rate_is_measured_once_enough_tell(outcomes):
         assert rate == 0.8
     else:
         assert rate == outcomes.count(TouchOutcome.DONE) / len(outcomes)
+
+
+@given(st.lists(st.sampled_from(TouchOutcome), max_size=10))
+def test_however_words_follow_each_other_a_touch_is_made_at_most_once_and_stays_made(words):
+    known, made = None, 0
+    for outcome in words:
+        try:
+            news = is_new_outcome(known, marked(1, outcome))
+        except PermanentError:
+            assert known is TouchOutcome.DONE
+            continue
+        assert news == (known is not outcome)
+        made += news and outcome.is_counted
+        known = outcome
+    assert made == (TouchOutcome.DONE in words)
+
+
+@pytest.mark.parametrize("text", ["done", " Done ", "NO_POSTS", "already_reacted"])
+def test_an_outcome_is_known_by_its_name(text):
+    assert parse_outcome(text).value == text.strip().lower()
+
+
+@pytest.mark.parametrize("text", ["", "pending", "finished", "x" * 1000, "done\n now"])
+def test_another_word_is_refused_with_those_there_are(text):
+    with pytest.raises(PermanentError, match="done, skipped, failed") as caught:
+        parse_outcome(text)
+    assert len(str(caught.value)) < 200

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.touches.model import OutcomeMark, Profile, ProfileStatus, TouchOutcome
-from stoker.touches.planner import (
+from stoker.touches.planning.planner import (
     apply_outcomes,
     mark_handed_out,
     pick_for_day,
     plan_week,
     replan_week,
 )
-from stoker.touches.selection import build_eligible
+from stoker.touches.planning.selection import build_eligible
 from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()
@@ -121,17 +121,17 @@ def test_somebody_paused_during_the_week_is_left_out_unless_already_handed_out()
     people = [replace(p, status=ProfileStatus.PAUSED) if p.url == first else p for p in PEOPLE]
     after = replan_week(PLAN, people, [], rule=RULE, now=at(0))
     assert all(t.url != first for slot in after.days for t in slot.touches)
-    handed = mark_handed_out(PLAN, day=MONDAY, at=at(0), urls=[first])
+    handed = mark_handed_out(PLAN, day=MONDAY, at=at(0))
     kept = replan_week(handed, people, [], rule=RULE, now=at(0, 9))
-    assert [t.url for t in kept.days[0].touches if t.handed_at] == [first]
+    assert first in {t.url for t in kept.days[0].touches if t.handed_at}
 
 
 def test_a_day_that_is_nearly_over_says_what_no_longer_fits():
     after = replan_week(PLAN, PEOPLE, [], rule=RULE, now=at(0, 17, 57))
     assert len(after.days[0].touches) == 1
-    assert any(note.startswith("2026-02-09: ") and "do not fit" in note for note in after.notes)
+    assert [note.day for note in after.notes] == [MONDAY]
     again = replan_week(after, PEOPLE, [], rule=RULE, now=at(0, 17, 58))
-    assert sum(note.startswith("2026-02-09: ") for note in again.notes) == 1
+    assert [note.day for note in again.notes] == [MONDAY]
 
 
 def test_a_week_that_is_over_keeps_its_touches_and_takes_late_outcomes():

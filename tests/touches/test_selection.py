@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stoker.touches.random import Purpose, RandomStream
-from stoker.touches.selection import (
+from stoker.touches.planning.random import Purpose, RandomStream
+from stoker.touches.planning.selection import (
     NEVER_DONE,
     compute_inclusion,
     compute_scores,

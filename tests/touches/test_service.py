@@ -133,7 +133,7 @@ async def test_marking_twice_is_once(outcome):
     assert not await at.touching.mark_outcome(url, outcome.upper())
     assert await at.touching.status() == told
     used = int(outcome is TouchOutcome.DONE)
-    assert [told.counters.get_used(kind) for kind in told.limits] == [used] * 3
+    assert [told.used[kind] for kind in told.limits] == [used] * 3
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ async def test_counters_begin_anew_on_crossing_a_boundary_also_when_nothing_ran(
     assert await at.touching.check_limits() == (False, "hourly_limit (5/5)")
     at.clock.advance(step)
     told = await at.touching.status()
-    assert [told.counters.get_used(kind) for kind in told.limits] == used
+    assert [told.used[kind] for kind in told.limits] == used
     assert await at.touching.check_limits() == (True, "ok")
 
 
@@ -379,7 +379,7 @@ async def crashed(store, writes, *, after, kind=lambda store: store):
     again = TouchService(kind(store), rule=rule, zone=zone, clock=at.clock, tenant=ACME)
     await day_of_work(again)
     plan, told = await again.find_plan(), await again.status()
-    used = {told.counters.get_used(kind) for kind in told.limits}
+    used = {told.used[kind] for kind in told.limits}
     same = planned is None or planned.days[0].day == plan.days[0].day
     kept = planned is None or [t.url for t in planned.days[0].touches] == [
         t.url for t in plan.days[0].touches
@@ -433,7 +433,7 @@ class Restless:
     def __getattr__(self, verb):
         return getattr(self._store, verb)
 
-    async def save_plan(self, plan, *, seen, settled=None):
+    async def save_plan(self, plan, *, seen, basis=None):
         return False
 
 
@@ -469,7 +469,7 @@ async def test_no_day_or_week_has_more_than_its_budget_and_only_what_was_made_is
         for slot in plan.days:
             assert slot.completed == made[slot.day]
         told = await at.touching.status()
-        assert [told.counters.get_used(kind) for kind in told.limits][1:] == [
+        assert [told.used[kind] for kind in told.limits][1:] == [
             made[at.touching.today()],
             sum(slot.completed for slot in plan.days),
         ]
@@ -493,7 +493,7 @@ def test_a_script_has_the_same_as_plain_methods_in_one_file(tmp_path):
         assert again.get_todays_queue() == []
         told = again.status()
         assert told.has_plan
-        assert [told.counters.get_used(kind) for kind in told.limits] == [0, 5, 5]
+        assert [told.used[kind] for kind in told.limits] == [0, 5, 5]
         with pytest.raises(PermanentError):
             again.mark_outcome(people(1)[0].url, "done")
     assert reports == []

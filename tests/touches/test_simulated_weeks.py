@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from stoker.base.errors import ConfigError
-from stoker.touches.coverage import OutcomeOdds, build_production_policy, simulate_weeks
 from stoker.touches.model import TouchOutcome
-from stoker.touches.selection import NEVER_DONE
+from stoker.touches.planning.coverage import OutcomeOdds, build_production_policy, simulate_weeks
+from stoker.touches.planning.selection import NEVER_DONE
 from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()

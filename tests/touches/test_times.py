@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.touches.random import Purpose, RandomStream
-from stoker.touches.settings import PlanRule
-from stoker.touches.times import (
+from stoker.touches.planning.random import Purpose, RandomStream
+from stoker.touches.planning.times import (
     TimeSpan,
     add_jitter,
     count_fitting,
@@ -25,6 +24,7 @@ from stoker.touches.times import (
     get_grain,
     list_open_spans,
 )
+from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()
 DAY = date(2026, 2, 9)

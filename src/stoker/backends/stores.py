@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stoker.ledger.store import LedgerStore
     from stoker.runs.store import SqlRunStore
     from stoker.scheduling.store import ScheduleStore
-    from stoker.touches.store import SqlTouchStore
+    from stoker.touches.store import TouchStore
     from stoker.vendors.answer_cache import AnswerStore
 
 
@@ -103,10 +103,10 @@ def build_tenant_stores(
 
         return WorkStore(database, skip_locked=SKIP_LOCKED if on_server else "")
 
-    def touches() -> SqlTouchStore:
-        from stoker.touches.store import SqlTouchStore
+    def touches() -> TouchStore:
+        from stoker.touches.store import TouchStore
 
-        return SqlTouchStore(database, tenant)
+        return TouchStore(database)
 
     def attention() -> HeatStore:
         from stoker.heat.store import HeatStore

@@ -33,7 +33,7 @@ from stoker.context import Backend
 from stoker.db.database import Check
 from stoker.http.fields import is_sandbox_url
 from stoker.settings import Settings
-from stoker.touches.checks import check_touches
+from stoker.touches.setup import check_touches
 
 MIN_PLAUSIBLE_TIME = datetime(2026, 1, 1, tzinfo=UTC)  # this program did not exist before
 

@@ -40,11 +40,11 @@ class SqliteMemoryDatabase:
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work in a transaction; see `Database`."""
-        return self._run(work, end="COMMIT")
+        return self.run(work)
 
     async def read(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work without keeping what it writes; see `Database`."""
-        return self._run(work, end="ROLLBACK")
+        return self.run(work, keep=False)
 
     async def migrate(self) -> list[str]:
         """Do nothing: the schema is always current."""
@@ -64,7 +64,8 @@ class SqliteMemoryDatabase:
         self._closed = True
         self._connection.close()
 
-    def _run(self, work: Callable[[Transaction], Result], *, end: str) -> Result:
+    def run(self, work: Callable[[Transaction], Result], *, keep: bool = True) -> Result:
+        """Run work in a transaction, and keep what it writes if asked."""
         if self._closed:
             raise ConfigError("the store in memory was closed; open a new one")
         connection = self._connection
@@ -72,7 +73,7 @@ class SqliteMemoryDatabase:
             connection.execute("BEGIN")
             try:
                 result = work(SqliteTransaction(connection))
-                connection.execute(end)
+                connection.execute("COMMIT" if keep else "ROLLBACK")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")

@@ -19,7 +19,7 @@ from stoker.simulation.commands_nights import nights
 from stoker.simulation.commands_pulls import pulls
 
 if TYPE_CHECKING:
-    from stoker.touches.coverage import OutcomeOdds
+    from stoker.touches.planning.coverage import OutcomeOdds
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -279,7 +279,7 @@ def timing(
 
 
 def _build_odds(failed: float, already: float, no_posts: float) -> OutcomeOdds:
-    from stoker.touches.coverage import OutcomeOdds
+    from stoker.touches.planning.coverage import OutcomeOdds
 
     return OutcomeOdds(failed=failed, already_reacted=already, no_posts=no_posts)
 

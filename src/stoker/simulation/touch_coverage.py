@@ -13,16 +13,16 @@ from datetime import date
 import numpy as np
 
 from stoker.base.errors import ConfigError
-from stoker.touches.coverage import (
+from stoker.touches.model import TouchOutcome
+from stoker.touches.planning.coverage import (
     MAX_GAP_DAYS,
     ChooseProfiles,
     OutcomeOdds,
     build_production_policy,
     simulate_weeks,
 )
-from stoker.touches.model import TouchOutcome
-from stoker.touches.planner import pick_for_day
-from stoker.touches.random import Ints, Purpose, RandomStream
+from stoker.touches.planning.planner import pick_for_day
+from stoker.touches.planning.random import Ints, Purpose, RandomStream
 from stoker.touches.settings import PlanRule
 
 FIRST_MONDAY = date(2026, 1, 5)

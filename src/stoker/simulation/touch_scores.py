@@ -12,10 +12,10 @@ from datetime import timedelta
 import numpy as np
 
 from stoker.simulation.touch_coverage import FIRST_MONDAY, build_steady_state
-from stoker.touches.coverage import OutcomeOdds
-from stoker.touches.planner import compute_week_budgets, pick_for_day
-from stoker.touches.random import Floats, Ints, Purpose, RandomStream
-from stoker.touches.selection import compute_scores, draw_sample
+from stoker.touches.planning.coverage import OutcomeOdds
+from stoker.touches.planning.planner import compute_week_budgets, pick_for_day
+from stoker.touches.planning.random import Floats, Ints, Purpose, RandomStream
+from stoker.touches.planning.selection import compute_scores, draw_sample
 from stoker.touches.settings import PlanRule
 
 BUCKETS = ((2, 4), (5, 7), (8, 10), (11, 12), (13, 14), (15, 10_000))

@@ -16,9 +16,8 @@ import numpy as np
 
 from stoker.base.errors import ConfigError
 from stoker.simulation.touch_coverage import FIRST_MONDAY
-from stoker.touches.random import Floats, Ints, Purpose, RandomStream
-from stoker.touches.settings import PlanRule
-from stoker.touches.times import (
+from stoker.touches.planning.random import Floats, Ints, Purpose, RandomStream
+from stoker.touches.planning.times import (
     TICKS_PER_SECOND,
     TimeSpan,
     draw_day_times,
@@ -27,6 +26,7 @@ from stoker.touches.times import (
     get_gap,
     list_open_spans,
 )
+from stoker.touches.settings import PlanRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

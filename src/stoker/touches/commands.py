@@ -1,19 +1,11 @@
-"""`stoker touches`: this week's plan, today's queue, what came of it, and what can be promised.
-
-Whose touches a command is about, opened: where they are kept, and with which settings.
-
-`stoker touches run`: due touches leave, to a file, a webhook or a CRM.
-
-`stoker touches import`: profiles from a file, a shared sheet, or the tenant's own leads.
-"""
+"""`stoker touches`: profiles, the week's plan, today's queue, delivery, outcomes, coverage."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,15 +21,6 @@ from stoker.cli.output import (
     print_text,
     run_async,
 )
-from stoker.touches.report import (
-    count_changes,
-    print_queue,
-    print_week,
-    to_certificate_json,
-    to_queue_json,
-    to_status_json,
-    to_week_json,
-)
 
 if TYPE_CHECKING:
     from stoker.app import App
@@ -45,8 +28,16 @@ if TYPE_CHECKING:
     from stoker.cli.output import CommandContext
     from stoker.context import TenantStores
     from stoker.settings import Settings
+    from stoker.touches.model import Touch, WeeklyPlan
+    from stoker.touches.planning.coverage import Certificate
     from stoker.touches.profiles import ParsedProfiles
     from stoker.touches.service import TouchService
+
+MAX_ERRORS_SHOWN = 20
+
+MAX_TOUCHES_SHOWN = 200
+
+_week_option = click.option("--week", metavar="WEEK", help="Like 2026-W07. Default: this week.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,173 +48,33 @@ class TouchContext:
     settings: Settings
     store: TenantStores
     service: TouchService
-    directory: Path
 
 
 @asynccontextmanager
 async def open_touches(
-    asked: CommandContext, tenant: str | None, *, only_to_read: bool = False, to_work: bool = False
+    ctx: CommandContext, tenant: str | None, *, only_to_read: bool = False, to_work: bool = False
 ) -> AsyncIterator[TouchContext]:
     """Open one tenant's touches. Those in a file of their own make no store.
 
-    To work is to have something done for a tenant, and one that is switched off is refused it.
+    `to_work` refuses a tenant that is switched off.
     """
     from stoker.touches.setup import build_touch_service
 
-    in_file = _is_in_file(asked.read_settings(), tenant)
-    async with asked.open_app(only_to_read=only_to_read or in_file) as app:
-        whose = (choose_active_tenant if to_work else choose_tenant)(app.settings, tenant)
-        own, store = app.settings.for_tenant(whose), app.backend.tenant(whose)
-        touching = build_touch_service(
-            store, own=own, clock=app.clock, directory=asked.directory, report=print_error
+    in_file = _is_in_file(ctx.read_settings(), tenant)
+    async with ctx.open_app(only_to_read=only_to_read or in_file) as app:
+        tenant_id = (choose_active_tenant if to_work else choose_tenant)(app.settings, tenant)
+        own, store = app.settings.for_tenant(tenant_id), app.backend.tenant(tenant_id)
+        service = build_touch_service(
+            store, own=own, clock=app.clock, directory=ctx.directory, report=print_error
         )
-        yield TouchContext(
-            app=app,
-            settings=own,
-            store=store,
-            service=touching,
-            directory=asked.directory,
-        )
+        yield TouchContext(app=app, settings=own, store=store, service=service)
 
 
-def _is_in_file(said: Settings, tenant: str | None) -> bool:
-    """Say whether a tenant's touches are in a file, before any store is opened."""
-    whose = tenant or said.find_default_tenant()
-    own = next((said.for_tenant(each.id) for each in said.tenants if each.id == whose), said)
-    return own.touches.state == "file"
-
-
-MAX_ERRORS_SHOWN = 20
-
-
-@click.command()
-@click.option("--dry-run", is_flag=True, help="Say what is due; hand nothing over.")
-@click.option("--limit", type=click.IntRange(0), metavar="N", help="Hand over at most so many.")
-@tenant_option
-@json_option
-@pass_context
-def run(
-    asked: CommandContext, dry_run: bool, limit: int | None, tenant: str | None, as_json: bool
-) -> Exit | None:
-    """Hand over what is due, the way touches.way says: a file, a webhook, Odoo."""
-    return run_async(_deliver_due(asked, dry=dry_run, limit=limit, tenant=tenant, as_json=as_json))
-
-
-async def _deliver_due(
-    asked: CommandContext, *, dry: bool, limit: int | None, tenant: str | None, as_json: bool
-) -> Exit | None:
-    from stoker.touches.setup import open_channel, run_delivery
-
-    async with open_touches(asked, tenant, to_work=not dry) as at:
-        way = await open_channel(
-            at.store, own=at.settings, connectors=at.app.connectors, directory=at.directory
-        )
-        told = await run_delivery(
-            at.store,
-            at.service,
-            way,
-            own=at.settings,
-            directory=at.directory,
-            owner=at.app.owner,
-            observer=at.app.observer,
-            limit=limit,
-            dry=dry,
-        )
-    if as_json:
-        left: list[Json] = [touch.url for touch in told.delivered]
-        print_json(
-            {
-                "tenant": at.store.tenant,
-                "way": way.name,
-                "dry_run": dry,
-                "left": left,
-                "refused": dict(told.refused),
-                "later": dict(told.postponed),
-                "waiting": told.waiting,
-                "because": told.waiting_reason,
-            }
-        )
-    else:
-        print_text(
-            f"{len(told.delivered)} touches {'would leave' if dry else 'left'} by {way.name}"
-        )
-        reasons = [*told.refused.items(), *told.postponed.items()]
-        if reasons:
-            print_table(["not handed over", "because"], reasons[:MAX_ERRORS_SHOWN])
-        if told.waiting:
-            print_text(f"{told.waiting} wait: {told.waiting_reason}")
-    return Exit.PROBLEMS if told.refused or told.postponed else None
-
-
-@click.command("import")
-@click.argument("source", metavar="[FILE.csv|ADDRESS]", required=False)
-@click.option("--leads", is_flag=True, help="Take the tenant's own leads, by their websites.")
-@tenant_option
-@json_option
-@pass_context
-def import_profiles(
-    asked: CommandContext, source: str | None, leads: bool, tenant: str | None, as_json: bool
-) -> Exit | None:
-    """Read profiles from a CSV file, a shared sheet, or the tenant's leads.
-
-    The first row names the columns: url, and name, last_done_at and status if they are known. A
-    Google sheet is given by its address. Every row that is no profile is told, with its reason.
-    """
-    if (source is None) == (not leads):
-        raise ConfigError("say one of: a CSV file, a sheet's address, or --leads")
-    return run_async(_import_profiles(asked, source, tenant=tenant, as_json=as_json))
-
-
-async def _import_profiles(
-    asked: CommandContext, source: str | None, *, tenant: str | None, as_json: bool
-) -> Exit | None:
-    async with open_touches(asked, tenant) as at:
-        read = await read_profiles(at, source)
-        put = await at.service.store.save_profiles(read.profiles)
-    if as_json:
-        print_json(
-            {
-                "tenant": at.store.tenant,
-                "new": put.new,
-                "changed": put.changed,
-                "same": put.same,
-                "bad": [{"where": each.where, "because": each.reason} for each in read.bad_rows],
-            }
-        )
-    else:
-        print_text(f"{put.new} profiles are new, {put.changed} changed, {put.same} as they were")
-        print_rejected(read)
-    return Exit.PROBLEMS if read.bad_rows else None
-
-
-async def read_profiles(at: TouchContext, source: str | None) -> ParsedProfiles:
-    """Return what a file, a sheet or (None) the tenant's leads list."""
-    from stoker.calendar.timezones import get_zone
-    from stoker.touches.profile_import import fetch_profiles, read_profiles_file
-    from stoker.touches.setup import read_leads_as_profiles
-
-    if source is None:
-        least = at.settings.score.min_export
-        return await read_leads_as_profiles(at.store.accounts, least=least)
-    zone, now = get_zone(at.service.zone), at.app.clock.now()
-    if source.lower().startswith(("https://", "http://")):
-        return await fetch_profiles(at.app.connectors.http(), source, zone=zone, now=now)
-    return await read_profiles_file(at.directory / source, zone=zone, now=now)
-
-
-def print_rejected(read: ParsedProfiles) -> None:
-    """Print which rows were left out, and why."""
-    if read.bad_rows:
-        print_text(f"{len(read.bad_rows)} rows were left out:")
-        print_table(
-            ["row", "because"],
-            [(each.where, each.reason) for each in read.bad_rows[:MAX_ERRORS_SHOWN]],
-        )
-    if len(read.bad_rows) > MAX_ERRORS_SHOWN:
-        print_text(f"and {len(read.bad_rows) - MAX_ERRORS_SHOWN} more; see all of them with --json")
-
-
-_week_option = click.option("--week", metavar="WEEK", help="Like 2026-W07. Default: this week.")
+def _is_in_file(settings: Settings, tenant: str | None) -> bool:
+    """Return whether a tenant's touches are in a file, before any store is opened."""
+    tenant_id = tenant or settings.find_default_tenant()
+    known = [settings.for_tenant(each.id) for each in settings.tenants if each.id == tenant_id]
+    return (known[0] if known else settings).touches.state == "file"
 
 
 @click.group()
@@ -231,9 +82,77 @@ def touches() -> None:
     """Stay in touch: a plan each week that forgets nobody, within the caps."""
 
 
-touches.add_command(import_profiles)
+@touches.command("import")
+@click.argument("source", metavar="[FILE.csv|ADDRESS]", required=False)
+@click.option("--leads", is_flag=True, help="Take the tenant's own leads, by their websites.")
+@tenant_option
+@json_option
+@pass_context
+def import_profiles(
+    ctx: CommandContext, source: str | None, leads: bool, tenant: str | None, as_json: bool
+) -> Exit | None:
+    """Read profiles from a CSV file, a shared sheet, or the tenant's leads.
 
-touches.add_command(run)
+    The first row names the columns: url, and name, last_done_at and status if they are known. A
+    Google sheet is given by its address. Rows that are no profiles are listed with their reasons.
+    """
+    if (source is None) == (not leads):
+        raise ConfigError("say one of: a CSV file, a sheet's address, or --leads")
+    return run_async(_import_profiles(ctx, source, tenant=tenant, as_json=as_json))
+
+
+async def _import_profiles(
+    ctx: CommandContext, source: str | None, *, tenant: str | None, as_json: bool
+) -> Exit | None:
+    async with open_touches(ctx, tenant) as opened:
+        parsed = await _read_profiles(ctx, opened, source)
+        counts = await opened.service.store.save_profiles(parsed.profiles)
+    if as_json:
+        print_json(
+            {
+                "tenant": opened.store.tenant,
+                "new": counts.new,
+                "changed": counts.changed,
+                "same": counts.same,
+                "bad": [{"where": each.where, "because": each.reason} for each in parsed.bad_rows],
+            }
+        )
+    else:
+        print_text(
+            f"{counts.new} profiles are new, {counts.changed} changed, {counts.same} as they were"
+        )
+        _print_bad_rows(parsed)
+    return Exit.PROBLEMS if parsed.bad_rows else None
+
+
+async def _read_profiles(
+    ctx: CommandContext, opened: TouchContext, source: str | None
+) -> ParsedProfiles:
+    from stoker.touches.setup import read_profiles
+
+    return await read_profiles(
+        source,
+        opened.store,
+        own=opened.settings,
+        http=opened.app.connectors.http,
+        directory=ctx.directory,
+        now=opened.app.clock.now(),
+    )
+
+
+def _print_bad_rows(parsed: ParsedProfiles) -> None:
+    bad = parsed.bad_rows
+    if bad:
+        print_text(f"{len(bad)} rows were left out:")
+        print_table(
+            ["row", "because"], [(each.where, each.reason) for each in bad[:MAX_ERRORS_SHOWN]]
+        )
+    _print_more(bad, MAX_ERRORS_SHOWN)
+
+
+def _print_more(values: Sequence[Any], shown: int) -> None:
+    if len(values) > shown:
+        print_text(f"and {len(values) - shown} more; see all of them with --json")
 
 
 @touches.command()
@@ -245,7 +164,7 @@ touches.add_command(run)
 @json_option
 @pass_context
 def plan(
-    asked: CommandContext,
+    ctx: CommandContext,
     week: str | None,
     seed: int | None,
     profiles: str | None,
@@ -255,47 +174,91 @@ def plan(
 ) -> Exit | None:
     """Plan a week, and say what changed.
 
-    A week that has a plan keeps what was handed out and what came of it; the rest is planned anew.
+    A week that has a plan keeps what was handed out and what came of it; the rest is planned again.
     """
     if dry_run and profiles:
         raise ConfigError("--dry-run keeps nothing, and --profiles would be kept; say one of them")
     return run_async(
         _plan_week(
-            asked, week, seed=seed, profiles=profiles, dry=dry_run, tenant=tenant, json=as_json
+            ctx, week, seed=seed, profiles=profiles, dry=dry_run, tenant=tenant, as_json=as_json
         )
     )
 
 
 async def _plan_week(
-    asked: CommandContext,
+    ctx: CommandContext,
     week: str | None,
     *,
     seed: int | None,
     profiles: str | None,
     dry: bool,
     tenant: str | None,
-    json: bool,
+    as_json: bool,
 ) -> Exit | None:
-    async with open_touches(asked, tenant, only_to_read=dry, to_work=not dry) as at:
-        read = await read_profiles(at, profiles) if profiles else None
-        if read is not None:
-            await at.service.store.save_profiles(read.profiles)
-        before = await at.service.find_plan(week)
-        if dry:
-            made = await at.service.preview_week(week, seed=seed)
-        else:
-            made = await at.service.generate_weekly_plan(week, seed=seed)
-    told = count_changes(before, made)
-    if json:
-        print_json({**to_week_json(at.store.tenant, made), "dry_run": dry, **told})
+    async with open_touches(ctx, tenant, only_to_read=dry, to_work=not dry) as opened:
+        service = opened.service
+        parsed = await _read_profiles(ctx, opened, profiles) if profiles else None
+        if parsed is not None:
+            await service.store.save_profiles(parsed.profiles)
+        before = await service.find_plan(week)
+        make = service.preview_week if dry else service.generate_weekly_plan
+        after = await make(week, seed=seed)
+    old = before.keys if before else frozenset()
+    added, dropped = len(after.keys - old), len(old - after.keys)
+    if as_json:
+        changes = {"dry_run": dry, "added": added, "dropped": dropped}
+        print_json({**_week_to_json(opened, after), **changes})
     else:
-        print_week(made)
-        print_text(
-            f"{told['added']} touches {'would be' if dry else 'are'} new, {told['dropped']} gone"
+        _print_week(after)
+        print_text(f"{added} touches {'would be' if dry else 'are'} new, {dropped} gone")
+        if parsed is not None:
+            _print_bad_rows(parsed)
+    return Exit.PROBLEMS if parsed is not None and parsed.bad_rows else None
+
+
+def _week_to_json(opened: TouchContext, plan: WeeklyPlan) -> dict[str, Json]:
+    from stoker.touches.export import plan_to_json
+
+    return {"tenant": opened.store.tenant, "week": plan.week, **plan_to_json(plan)}
+
+
+def _print_week(plan: WeeklyPlan) -> None:
+    planned = sum(len(slot.touches) for slot in plan.days)
+    print_text(
+        f"week {plan.week}: {planned} touches planned, budget {plan.total}, seed {plan.seed}, "
+        f"times in {plan.zone}"
+    )
+    rows = [
+        (
+            f"{slot.day:%a %Y-%m-%d}",
+            slot.budget,
+            len(slot.touches),
+            slot.completed,
+            "burst" if slot.burst else "",
         )
-        if read is not None:
-            print_rejected(read)
-    return Exit.PROBLEMS if read is not None and read.bad_rows else None
+        for slot in plan.days
+    ]
+    print_table(["day", "budget", "planned", "done", ""], rows)
+    for note in plan.notes:
+        print_text(note.message)
+
+
+def _print_queue(queue: Sequence[Touch], *, zone: str) -> None:
+    from stoker.calendar.timezones import get_zone
+
+    rows = [
+        (
+            f"{touch.at.astimezone(get_zone(zone)):%a %H:%M}",
+            touch.name,
+            touch.url,
+            "never" if touch.days_since is None else touch.days_since,
+            "overdue" if touch.forced else "",
+            touch.status,
+        )
+        for touch in queue[:MAX_TOUCHES_SHOWN]
+    ]
+    print_table(["at", "name", "url", "days since", "", "status"], rows)
+    _print_more(queue, MAX_TOUCHES_SHOWN)
 
 
 @touches.command()
@@ -306,51 +269,120 @@ async def _plan_week(
 @json_option
 @pass_context
 def show(
-    asked: CommandContext, week: str | None, kind: str | None, tenant: str | None, as_json: bool
+    ctx: CommandContext, week: str | None, kind: str | None, tenant: str | None, as_json: bool
 ) -> None:
     """Show a week's plan and what came of it. Nothing is planned for it."""
     if as_json and kind:
         raise ConfigError(f"say one of --json and --{kind}")
-    run_async(_show_week(asked, week, kind=kind, tenant=tenant, as_json=as_json))
+    run_async(_show_week(ctx, week, kind=kind, tenant=tenant, as_json=as_json))
 
 
 async def _show_week(
-    asked: CommandContext, week: str | None, *, kind: str | None, tenant: str | None, as_json: bool
+    ctx: CommandContext, week: str | None, *, kind: str | None, tenant: str | None, as_json: bool
 ) -> None:
     from stoker.touches.export import plan_to_csv, plan_to_ics
 
-    async with open_touches(asked, tenant, only_to_read=True) as at:
-        found = await at.service.find_plan(week)
+    async with open_touches(ctx, tenant, only_to_read=True) as opened:
+        found = await opened.service.find_plan(week)
     if found is None:
         raise ConfigError("that week has no plan yet; make one with: stoker touches plan")
     if kind is not None:
         text = plan_to_ics(found) if kind == "ics" else plan_to_csv(found)
         click.echo(text.encode(), nl=False)
     elif as_json:
-        print_json(to_week_json(at.store.tenant, found))
+        print_json(_week_to_json(opened, found))
     else:
-        print_week(found, touches=True)
+        _print_week(found)
+        print_text()
+        _print_queue([touch for slot in found.days for touch in slot.touches], zone=found.zone)
 
 
 @touches.command()
 @tenant_option
 @json_option
 @pass_context
-def today(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
+def today(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Show today's queue: planned, repaired from what happened, times fixed."""
-    run_async(_show_today(asked, tenant=tenant, as_json=as_json))
+    run_async(_show_today(ctx, tenant=tenant, as_json=as_json))
 
 
-async def _show_today(asked: CommandContext, *, tenant: str | None, as_json: bool) -> None:
-    async with open_touches(asked, tenant) as at:
-        waiting = await at.service.get_todays_queue()
-        allowed, why = await at.service.check_limits()
+async def _show_today(ctx: CommandContext, *, tenant: str | None, as_json: bool) -> None:
+    from stoker.touches.export import touch_to_json
+
+    async with open_touches(ctx, tenant) as opened:
+        queue = await opened.service.get_todays_queue()
+        allowed, reason = await opened.service.check_limits()
     if as_json:
-        print_json(to_queue_json(at.store.tenant, at.service.today(), waiting, limits=why))
+        print_json(
+            {
+                "tenant": opened.store.tenant,
+                "day": opened.service.today().isoformat(),
+                "limits": reason,
+                "touches": [touch_to_json(touch) for touch in queue],
+            }
+        )
         return
-    print_queue(waiting, zone=at.service.zone)
+    _print_queue(queue, zone=opened.service.zone)
     if not allowed:
-        print_text(f"no more may be made now: {why}")
+        print_text(f"no more may be made now: {reason}")
+
+
+@touches.command()
+@click.option("--dry-run", is_flag=True, help="Say what is due; hand nothing over.")
+@click.option("--limit", type=click.IntRange(0), metavar="N", help="Hand over at most so many.")
+@tenant_option
+@json_option
+@pass_context
+def run(
+    ctx: CommandContext, dry_run: bool, limit: int | None, tenant: str | None, as_json: bool
+) -> Exit | None:
+    """Hand over what is due, the way touches.way says: a file, a webhook, Odoo."""
+    return run_async(_deliver_due(ctx, dry=dry_run, limit=limit, tenant=tenant, as_json=as_json))
+
+
+async def _deliver_due(
+    ctx: CommandContext, *, dry: bool, limit: int | None, tenant: str | None, as_json: bool
+) -> Exit | None:
+    from stoker.touches.setup import open_channel, run_delivery
+
+    async with open_touches(ctx, tenant, to_work=not dry) as opened:
+        app, store, own = opened.app, opened.store, opened.settings
+        channel = await open_channel(
+            store, own=own, connectors=app.connectors, directory=ctx.directory
+        )
+        result = await run_delivery(
+            store,
+            opened.service,
+            channel,
+            own=own,
+            directory=ctx.directory,
+            owner=app.owner,
+            observer=app.observer,
+            limit=limit,
+            dry=dry,
+        )
+    if as_json:
+        print_json(
+            {
+                "tenant": store.tenant,
+                "way": channel.name,
+                "dry_run": dry,
+                "left": [touch.url for touch in result.delivered],
+                "refused": dict(result.refused),
+                "later": dict(result.postponed),
+                "waiting": result.waiting,
+                "because": result.waiting_reason,
+            }
+        )
+    else:
+        verb = "would leave" if dry else "left"
+        print_text(f"{len(result.delivered)} touches {verb} by {channel.name}")
+        reasons = [*result.refused.items(), *result.postponed.items()]
+        if reasons:
+            print_table(["not handed over", "because"], reasons[:MAX_ERRORS_SHOWN])
+        if result.waiting:
+            print_text(f"{result.waiting} wait: {result.waiting_reason}")
+    return Exit.PROBLEMS if result.refused or result.postponed else None
 
 
 @touches.command()
@@ -359,66 +391,94 @@ async def _show_today(asked: CommandContext, *, tenant: str | None, as_json: boo
 @tenant_option
 @json_option
 @pass_context
-def mark(asked: CommandContext, url: str, outcome: str, tenant: str | None, as_json: bool) -> None:
+def mark(ctx: CommandContext, url: str, outcome: str, tenant: str | None, as_json: bool) -> None:
     """Record what came of a touch: done, skipped, failed, already_reacted, no_posts.
 
-    Saying it twice is saying it once. Only done is counted, and begins the wait anew.
+    Marking twice is marking once. Only done is counted, and starts the wait again.
     """
-    run_async(_mark_outcome(asked, url, outcome, tenant=tenant, as_json=as_json))
+    run_async(_mark_outcome(ctx, url, outcome, tenant=tenant, as_json=as_json))
 
 
 async def _mark_outcome(
-    asked: CommandContext, url: str, outcome: str, *, tenant: str | None, as_json: bool
+    ctx: CommandContext, url: str, outcome: str, *, tenant: str | None, as_json: bool
 ) -> None:
-    async with open_touches(asked, tenant) as at:
-        news = await at.service.mark_outcome(url, outcome)
+    async with open_touches(ctx, tenant) as opened:
+        changed = await opened.service.mark_outcome(url, outcome)
     if as_json:
-        print_json({"tenant": at.store.tenant, "url": url, "outcome": outcome, "changed": news})
+        values: dict[str, Json] = {"url": url, "outcome": outcome, "changed": changed}
+        print_json({"tenant": opened.store.tenant, **values})
     else:
-        print_text(f"{url} is {outcome}" if news else f"{url} was {outcome} already")
+        print_text(f"{url} is {outcome}" if changed else f"{url} was {outcome} already")
 
 
 @touches.command()
 @tenant_option
 @json_option
 @pass_context
-def status(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
+def status(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Show what is used of each limit, and whether this week has a plan."""
-    run_async(_show_status(asked, tenant=tenant, as_json=as_json))
+    run_async(_show_status(ctx, tenant=tenant, as_json=as_json))
 
 
-async def _show_status(asked: CommandContext, *, tenant: str | None, as_json: bool) -> None:
-    async with open_touches(asked, tenant, only_to_read=True) as at:
-        told = await at.service.status()
-        allowed, why = await at.service.check_limits()
+async def _show_status(ctx: CommandContext, *, tenant: str | None, as_json: bool) -> None:
+    async with open_touches(ctx, tenant, only_to_read=True) as opened:
+        status = await opened.service.status()
+        allowed, reason = await opened.service.check_limits()
+    rows = [(str(kind), status.used[kind], limit) for kind, limit in status.limits.items()]
     if as_json:
-        print_json(to_status_json(at.store.tenant, told, limits=why))
+        print_json(
+            {
+                "tenant": opened.store.tenant,
+                "week": status.week,
+                "has_plan": status.has_plan,
+                "limits": reason,
+                "counters": {kind: {"used": used, "limit": limit} for kind, used, limit in rows},
+            }
+        )
         return
-    rows = [(kind, told.counters.get_used(kind), most) for kind, most in told.limits.items()]
     print_table(["per", "used", "limit"], rows)
-    print_text(f"week {told.week} has {'a' if told.has_plan else 'no'} plan")
-    print_text("one more may be made now" if allowed else f"no more may be made now: {why}")
+    print_text(f"week {status.week} has {'a' if status.has_plan else 'no'} plan")
+    print_text("one more may be made now" if allowed else f"no more may be made now: {reason}")
 
 
 @touches.command()
 @click.option(
-    "--runs", type=click.IntRange(1, 10_000), default=200, show_default=True, help="Rehearsals."
+    "--runs", type=click.IntRange(1, 10_000), default=200, show_default=True, help="Simulated runs."
 )
 @tenant_option
 @json_option
 @pass_context
-def certify(asked: CommandContext, runs: int, tenant: str | None, as_json: bool) -> Exit | None:
+def certify(ctx: CommandContext, runs: int, tenant: str | None, as_json: bool) -> Exit | None:
     """Say what can be promised: whether the budgets suffice, and how likely a longer wait is."""
-    return run_async(_certify_coverage(asked, runs=runs, tenant=tenant, as_json=as_json))
+    return run_async(_certify_coverage(ctx, runs=runs, tenant=tenant, as_json=as_json))
 
 
 async def _certify_coverage(
-    asked: CommandContext, *, runs: int, tenant: str | None, as_json: bool
+    ctx: CommandContext, *, runs: int, tenant: str | None, as_json: bool
 ) -> Exit | None:
-    async with open_touches(asked, tenant, only_to_read=True) as at:
-        told = await at.service.compute_certificate(runs=runs)
+    async with open_touches(ctx, tenant, only_to_read=True) as opened:
+        certificate = await opened.service.compute_certificate(runs=runs)
     if as_json:
-        print_json(to_certificate_json(at.store.tenant, told))
+        print_json({"tenant": opened.store.tenant, **_certificate_to_json(certificate)})
     else:
-        print_text(told.message)
-    return None if told.feasibility.feasible else Exit.PROBLEMS
+        print_text(certificate.message)
+    return None if certificate.feasibility.feasible else Exit.PROBLEMS
+
+
+def _certificate_to_json(certificate: Certificate) -> dict[str, Json]:
+    from dataclasses import asdict
+
+    found = certificate.feasibility
+    return {
+        "profiles": certificate.profiles,
+        "feasible": found.feasible,
+        "failing_day": found.failing_day.isoformat() if found.failing_day else None,
+        "shortfall": found.shortfall,
+        "smallest_weekly": found.smallest_weekly,
+        "window_days": certificate.window.days,
+        "weeks": certificate.weeks,
+        "runs": certificate.runs,
+        "success_rate": certificate.success_rate,
+        "one_waits": asdict(certificate.one_waits),
+        "any_waits": asdict(certificate.any_waits),
+    }

@@ -10,19 +10,12 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Iterator, Mapping
-from datetime import date, datetime
-from html import escape
-from typing import Any
+from collections.abc import Iterator
+from datetime import datetime
 
-from stoker.accounts.contacts import to_sendable_text
-from stoker.base.errors import PermanentError
 from stoker.base.text import escape_cell
-from stoker.base.types import Json, TenantId, to_utc
-from stoker.crm.model import PARTNER, Cell, CrmRow, RowWrite
-from stoker.crm.rows import build_external_id
-from stoker.crm.upsert import compute_digest
-from stoker.touches.model import PENDING, DaySlot, Touch, TouchOutcome, WeeklyPlan
+from stoker.base.types import Json, to_utc
+from stoker.touches.model import Touch, WeeklyPlan
 
 COLUMNS = (
     "week",
@@ -57,7 +50,7 @@ def plan_to_json(plan: WeeklyPlan) -> dict[str, Json]:
         "seed": plan.seed,
         "zone": plan.zone,
         "created_at": plan.created_at.isoformat(),
-        "notes": list(plan.notes),
+        "notes": [note.message for note in plan.notes],
         "days": [
             {
                 "day": slot.day.isoformat(),
@@ -85,45 +78,6 @@ def touch_to_json(touch: Touch) -> dict[str, Json]:
         "status": touch.status,
         "handed_at": touch.handed_at.isoformat() if touch.handed_at else None,
     }
-
-
-def parse_plan(value: Any) -> WeeklyPlan:
-    """Return the plan that was written so. Raises PermanentError when it is none."""
-    try:
-        return WeeklyPlan(
-            iso_year=int(value["iso_year"]),
-            iso_week=int(value["iso_week"]),
-            monday=date.fromisoformat(value["monday"]),
-            total=int(value["total"]),
-            seed=int(value["seed"]),
-            zone=str(value["zone"]),
-            created_at=_parse_moment(value["created_at"]),
-            notes=tuple(map(str, value["notes"])),
-            days=tuple(map(_parse_slot, value["days"])),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PermanentError(
-            f"this is no weekly plan ({type(error).__name__}: {error}); "
-            "plan the week again, or give back the file it was"
-        ) from error
-
-
-def parse_touch(value: Mapping[str, Any]) -> Touch:
-    """Return the touch that was written so. Raises KeyError, TypeError or ValueError."""
-    status, handed = value["status"], value["handed_at"]
-    since = value["days_since"]
-    return Touch(
-        url=str(value["url"]),
-        name=str(value["name"]),
-        day=date.fromisoformat(value["day"]),
-        at=_parse_moment(value["at"]),
-        score=float(value["score"]),
-        days_since=None if since is None else int(since),
-        forced=bool(value["forced"]),
-        probability=float(value["probability"]),
-        outcome=None if status == PENDING else TouchOutcome(status),
-        handed_at=None if handed is None else _parse_moment(handed),
-    )
 
 
 def plan_to_csv(plan: WeeklyPlan) -> str:
@@ -193,68 +147,3 @@ def _fold_line(line: str) -> Iterator[str]:
 
 def _format_stamp(moment: datetime) -> str:
     return f"{to_utc(moment):%Y%m%dT%H%M%SZ}"
-
-
-def _parse_slot(value: Mapping[str, Any]) -> DaySlot:
-    return DaySlot(
-        day=date.fromisoformat(value["day"]),
-        budget=int(value["budget"]),
-        burst=bool(value["burst"]),
-        touches=tuple(map(parse_touch, value["touches"])),
-    )
-
-
-def _parse_moment(text: str) -> datetime:
-    return to_utc(datetime.fromisoformat(text))
-
-
-ACTIVITY = "mail.activity"
-
-_PARTNERS = "base.model_res_partner"
-
-_TODO = "mail.mail_activity_data_todo"
-
-
-def build_payload(tenant: TenantId, delivery: str, touch: Touch) -> dict[str, Json]:
-    """Return a touch as programs get it."""
-    return {"kind": "touch", "delivery": delivery, "tenant": tenant, **touch_to_json(touch)}
-
-
-def build_partner_row(tenant: TenantId, touch: Touch) -> CrmRow:
-    """Return the partner of an activity; an existing partner with that website is used."""
-    return CrmRow(
-        model=PARTNER,
-        external_id=build_external_id(tenant, "profile", touch.url),
-        values={},
-        on_create={"name": to_sendable_text(touch.name) or touch.url, "website": touch.url},
-        match_by=("website", touch.url),
-        is_unique=True,
-    )
-
-
-def build_partner_write(row: CrmRow) -> RowWrite:
-    """Return what makes that partner."""
-    return RowWrite(row=row, cells=row.on_create, digest=compute_digest(row), before={}, intent={})
-
-
-def build_activity_write(
-    tenant: TenantId, delivery: str, touch: Touch, *, partner: int, user: str = ""
-) -> RowWrite:
-    """Return what makes a touch an activity on a partner's record, for a user if one is named."""
-    wait = "never touched" if touch.days_since is None else f"{touch.days_since} days since"
-    forced = ", overdue" if touch.forced else ""
-    cells: dict[str, Cell] = {
-        "summary": f"Touch {to_sendable_text(touch.name) or touch.url}",
-        "note": f"<p>{escape(to_sendable_text(touch.url))}</p><p>{wait}{forced}; due "
-        f"{touch.at:%H:%M} UTC</p>",
-        "date_deadline": touch.day.isoformat(),
-        "res_model_id/id": _PARTNERS,
-        "res_id": str(partner),
-        "activity_type_id/id": _TODO,
-    }
-    if user:
-        cells["user_id/id"] = user
-    row = CrmRow(
-        model=ACTIVITY, external_id=build_external_id(tenant, "touch", delivery), values={}
-    )
-    return RowWrite(row=row, cells=cells, digest=compute_digest(row), before={}, intent={})

@@ -1,27 +1,38 @@
-"""Parse profiles from the rows of a CSV file or a sheet, and from a tenant's leads.
+"""Read profiles from a CSV file, a shared sheet, or a tenant's leads.
 
 Every row becomes a profile or a bad row with a reason; no row stops the others.
 """
 
 from __future__ import annotations
 
+import asyncio
+import io
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 from zoneinfo import ZoneInfo
 
 from stoker.accounts.model import CompanyId, CompanyRecord
-from stoker.base.errors import PermanentError
+from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
+from stoker.base.retry import parse_retry_after
 from stoker.base.types import clean_text, to_utc
-from stoker.files.tables import TableRow
+from stoker.files.tables import Readable, TableRow, read_table
+from stoker.http.client import MAX_REDIRECTS, HttpClient, Request, is_temporary
 from stoker.http.url import parse_url
 from stoker.touches.model import Profile, ProfileStatus
 
 MAX_NAME_LENGTH = 200  # characters
 
 MAX_URL_LENGTH = 2_000  # characters, the longest a store finds rows by
+
+MAX_BYTES = 200_000_000  # a million profiles have about 100 MB
+
+DEADLINE = timedelta(seconds=120)
+
+_CLOSED_STATUSES = {401, 403, 404, 410}
 
 MAX_SHOWN_CHARACTERS = 60  # characters of a cell in a sentence
 
@@ -179,3 +190,64 @@ def _parse_moment(text: str, *, zone: ZoneInfo) -> datetime:
 
 def _quote_cell(text: str) -> str:
     return repr(clean_text(text)[:MAX_SHOWN_CHARACTERS])
+
+
+async def read_profiles_file(path: Path, *, zone: ZoneInfo, now: datetime) -> ParsedProfiles:
+    """Return what a CSV file lists. Raises ConfigError when it cannot be read at all."""
+
+    def read() -> ParsedProfiles:
+        try:
+            with path.open("rb") as file:
+                return _parse_table(file, zone=zone, now=now, where=str(path))
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+
+    return await asyncio.to_thread(read)
+
+
+async def fetch_profiles(
+    http: HttpClient, url: str, *, zone: ZoneInfo, now: datetime
+) -> ParsedProfiles:
+    """Return what a shared sheet, or any CSV file on the web, lists.
+
+    Raises ConfigError when it is not there for us, TransientError when later may work.
+    """
+    try:
+        address = to_csv_export_url(url)
+        call = Request(
+            method="GET",
+            url=address,
+            headers={"accept": "text/csv"},
+            deadline=DEADLINE,
+            max_bytes=MAX_BYTES,
+            max_redirects=MAX_REDIRECTS,
+        )
+        reply = await http.send(call)
+    except PermanentError as error:
+        raise ConfigError(f"the table cannot be fetched: {error}") from error
+    except UncertainError as error:
+        raise TransientError(f"{error}; it is safe to ask again") from error
+    where = parse_url(address).display_text
+    if is_temporary(reply.status):
+        wait = parse_retry_after(reply.headers)
+        raise TransientError(
+            f"{where} cannot be had now ({reply.status}); try again later", retry_after=wait
+        )
+    if reply.status in _CLOSED_STATUSES or reply.headers.get("content-type", "").startswith(
+        "text/html"
+    ):
+        raise ConfigError(f"{where} is not open to us; share it with anyone who has the link")
+    if reply.status != 200:
+        raise ConfigError(f"{where} does not answer with a table ({reply.status})")
+    if reply.truncated:
+        raise ConfigError(f"{where} has more than {MAX_BYTES} bytes; split the table")
+    stream = io.BytesIO(reply.body)
+    return await asyncio.to_thread(_parse_table, stream, zone=zone, now=now, where=where)
+
+
+def _parse_table(stream: Readable, *, zone: ZoneInfo, now: datetime, where: str) -> ParsedProfiles:
+    try:
+        rows = read_table(stream, PROFILE_COLUMNS, required=("url",))
+        return parse_profiles(rows, zone=zone, now=now)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error

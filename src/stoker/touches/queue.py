@@ -7,15 +7,16 @@ one. A counter whose window is over counts from 0, in the tenant's zone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from hashlib import blake2b
 
 from stoker.base.errors import PermanentError
 from stoker.base.types import to_utc
-from stoker.budgets.windows import ResetRule, WindowKind, compute_window, parse_window
+from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.calendar.timezones import get_zone
 from stoker.touches.model import (
+    Count,
     DaySlot,
     OutcomeMark,
     Profile,
@@ -157,25 +158,7 @@ _LIMIT_NAMES = {
 
 ALLOWED = "ok"
 
-
-@dataclass(frozen=True, slots=True)
-class WindowCount:
-    """How much of one window is used."""
-
-    window: str
-    used: int
-
-
-@dataclass(frozen=True, slots=True)
-class TouchCounters:
-    """What was used in the latest hour, day and week that anything was used in."""
-
-    counts: Mapping[WindowKind, WindowCount] = field(default_factory=dict)
-
-    def get_used(self, kind: WindowKind) -> int:
-        """Return what is used of a window that was brought up to date."""
-        count = self.counts.get(kind)
-        return count.used if count else 0
+TouchCounters = Mapping[WindowKind, Count]  # of the hour, the day and the week it is now
 
 
 def get_limits(rule: PlanRule) -> dict[WindowKind, int]:
@@ -193,32 +176,9 @@ def get_window_names(now: datetime, *, zone: str) -> dict[WindowKind, str]:
     return {kind: compute_window(kind, now, reset=reset).name for kind in WINDOW_KINDS}
 
 
-def compute_current_counters(counters: TouchCounters, *, now: datetime, zone: str) -> TouchCounters:
-    """Return the counters as they stand now: what belongs to a window that is over is gone."""
-    names = get_window_names(now, zone=zone)
-    return TouchCounters(
-        {
-            kind: _compute_current(counters.counts.get(kind), names[kind], now)
-            for kind in WINDOW_KINDS
-        }
-    )
-
-
-def check_touch_limits(
-    counters: TouchCounters, *, rule: PlanRule, now: datetime, zone: str
-) -> tuple[bool, str]:
-    """Say whether one more touch is allowed, and if not, which limit is full: hour, day, week."""
-    current = compute_current_counters(counters, now=now, zone=zone)
+def check_touch_limits(counters: TouchCounters, *, rule: PlanRule) -> tuple[bool, str]:
+    """Return whether one more touch is allowed; if not, the first full limit: hour, day, week."""
     for kind, limit in get_limits(rule).items():
-        if (used := current.get_used(kind)) >= limit:
+        if (used := counters[kind].used) >= limit:
             return False, f"{_LIMIT_NAMES[kind]} ({used}/{limit})"
     return True, ALLOWED
-
-
-def _compute_current(count: WindowCount | None, window: str, now: datetime) -> WindowCount:
-    if count is None or count.used <= 0:
-        return WindowCount(window, 0)
-    # A clock that was set back must not give back what is used: a window yet to come still counts.
-    if count.window == window or parse_window(count.window).end > to_utc(now):
-        return count
-    return WindowCount(window, 0)

@@ -6,9 +6,17 @@ happened only grows, so no repair can lose it. A plan's revision moves with eith
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
+from stoker.base.errors import PermanentError
+from stoker.base.types import Json
 from stoker.crawl.schema import MAX_URL_BYTES
+from stoker.db.database import from_db_time, to_db_time
 from stoker.db.table import (
     DATE_TEXT,
     FLAG,
@@ -25,9 +33,48 @@ from stoker.db.table import (
     enum,
     key,
 )
-from stoker.touches.model import Delivery, OutcomeMark, Profile, ProfileStatus, TouchOutcome
+from stoker.touches.model import (
+    Count,
+    DaySlot,
+    Delivery,
+    OutcomeMark,
+    PlanBasis,
+    PlanNote,
+    Profile,
+    ProfileStatus,
+    Touch,
+    TouchOutcome,
+    WeeklyPlan,
+)
 
 _URL = Column("url", key(MAX_URL_BYTES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRow:
+    """A plan without its touches, as JSON; with what it was based on, and each day's digest."""
+
+    week: str
+    revision: int
+    plan: Mapping[str, Any]
+
+    @property
+    def basis(self) -> PlanBasis | None:
+        """Return what the plan was based on, whether or not something came of it since."""
+        basis = self.plan.get("settled")
+        return _parse_basis(basis) if basis else None
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether nothing came of the plan since it was based on that."""
+        basis = self.plan.get("settled")
+        return basis is not None and int(basis["revision"]) == self.revision
+
+
+def _check_touch(touch: Touch) -> None:
+    if not math.isfinite(touch.score) or not 0.0 <= touch.probability <= 1.0:
+        raise PermanentError("a touch has a score and a probability; nothing was written")
+
 
 PROFILES = Table(
     "touch_profiles",
@@ -42,21 +89,22 @@ PROFILES = Table(
     grants="SELECT, INSERT, UPDATE",
 )
 
-PLANS: Table[Any] = Table(
+PLANS = Table(
     "touch_plans",
-    None,
+    PlanRow,
     Column("week", ORDERED_TEXT),
     Column("revision", INT),
     Column("plan", JSON_OBJECT),
     key=["week"],
     since=7,
+    what="the plan of",
     grants="SELECT, INSERT, UPDATE",
     wide=True,
 )
 
-TOUCHES: Table[Any] = Table(
+TOUCHES = Table(
     "touches",
-    dict,
+    Touch,
     Column("week", ORDERED_TEXT, parent=True),
     Column("day", DATE_TEXT),
     _URL,
@@ -70,6 +118,7 @@ TOUCHES: Table[Any] = Table(
     key=["week", "day", "url"],
     since=7,
     what="the touch of",
+    check=_check_touch,
     grants="SELECT, INSERT, DELETE",
 )
 
@@ -100,11 +149,11 @@ DELIVERIES = Table(
     grants="SELECT, INSERT",
 )
 
-COUNTERS: Table[Any] = Table(
+COUNTERS = Table(
     "touch_counters",
-    None,
+    Count,
     Column("name", KEY),
-    Column("used", INT, check="used >= 0"),
+    Column("used", INT, check="used >= 0", merge="{old} + {new}"),
     key=["name"],
     since=7,
     what="the counter",
@@ -112,4 +161,88 @@ COUNTERS: Table[Any] = Table(
     fill=50,
 )
 
-TABLES = (PROFILES, PLANS, TOUCHES, OUTCOMES, DELIVERIES, COUNTERS)
+TABLES: tuple[Table[Any], ...] = (PROFILES, PLANS, TOUCHES, OUTCOMES, DELIVERIES, COUNTERS)
+
+
+def check_plan(plan: WeeklyPlan) -> None:
+    """Raise PermanentError for a plan in which a day has another's touch, or a url twice."""
+    for slot in plan.days:
+        urls = {touch.url for touch in slot.touches if touch.day == slot.day}
+        if len(urls) < len(slot.touches):
+            raise PermanentError("a day has its own touches, each url once; nothing was written")
+
+
+def head_to_json(plan: WeeklyPlan) -> dict[str, Json]:
+    """Return everything of a plan but its touches."""
+    return {
+        "iso_year": plan.iso_year,
+        "iso_week": plan.iso_week,
+        "monday": plan.monday.isoformat(),
+        "total": plan.total,
+        "days": [
+            {"day": slot.day.isoformat(), "budget": slot.budget, "burst": slot.burst}
+            for slot in plan.days
+        ],
+        "seed": plan.seed,
+        "zone": plan.zone,
+        "created_at": to_db_time(plan.created_at),
+        "notes": [note.message for note in plan.notes],
+        "note_days": [note.day.isoformat() if note.day else None for note in plan.notes],
+    }
+
+
+def build_plan(head: Mapping[str, Any], touches: Iterable[Touch]) -> WeeklyPlan:
+    """Return a plan made of what `head_to_json` gave, and its touches."""
+    by_day: defaultdict[date, list[Touch]] = defaultdict(list)
+    for touch in sorted(touches, key=lambda touch: (touch.at, touch.url)):
+        by_day[touch.day].append(touch)
+    days = [(date.fromisoformat(each["day"]), each) for each in head["days"]]
+    return WeeklyPlan(
+        iso_year=head["iso_year"],
+        iso_week=head["iso_week"],
+        monday=date.fromisoformat(head["monday"]),
+        total=head["total"],
+        days=tuple(
+            DaySlot(
+                day=day,
+                budget=each["budget"],
+                touches=tuple(by_day[day]),
+                burst=bool(each["burst"]),
+            )
+            for day, each in days
+        ),
+        seed=head["seed"],
+        zone=head["zone"],
+        created_at=from_db_time(head["created_at"]),
+        notes=_parse_notes(head),
+    )
+
+
+def _parse_notes(head: Mapping[str, Any]) -> tuple[PlanNote, ...]:
+    messages: list[str] = head["notes"]
+    note_days = head.get("note_days")
+    if note_days is None:  # Earlier versions wrote only the message, which begins with the day.
+        known = {each["day"] for each in head["days"]}
+        note_days = [text[:10] if text[:10] in known else None for text in messages]
+    return tuple(
+        PlanNote(message=message, day=date.fromisoformat(day) if day else None)
+        for message, day in zip(messages, note_days, strict=True)
+    )
+
+
+def basis_to_json(basis: PlanBasis, revision: int) -> Json:
+    """Return what a plan was based on, and the revision it had then."""
+    return {
+        "on": basis.on.isoformat(),
+        "roster": basis.profiles_version,
+        "rule": basis.rule_digest,
+        "revision": revision,
+    }
+
+
+def _parse_basis(data: Mapping[str, Any]) -> PlanBasis:
+    return PlanBasis(
+        on=date.fromisoformat(data["on"]),
+        profiles_version=int(data["roster"]),
+        rule_digest=str(data.get("rule", "")),
+    )

@@ -17,6 +17,7 @@ from stoker.base.clock import Clock
 from stoker.base.errors import ConflictError
 from stoker.budgets.windows import WindowKind
 from stoker.touches.model import (
+    Count,
     OutcomeMark,
     PlanBasis,
     Profile,
@@ -24,13 +25,11 @@ from stoker.touches.model import (
     SavedWeek,
     Touch,
     TouchOutcome,
-    TouchStore,
     WeeklyPlan,
 )
 from stoker.touches.profiles import normalize_profile_url
 from stoker.touches.queue import (
     TouchCounters,
-    WindowCount,
     check_touch_limits,
     compute_success_rate,
     derive_seed,
@@ -48,9 +47,10 @@ from stoker.touches.queue import (
     remove_past_touches,
 )
 from stoker.touches.settings import PlanRule
+from stoker.touches.store import TouchStore
 
 if TYPE_CHECKING:
-    from stoker.touches.coverage import Certificate
+    from stoker.touches.planning.coverage import Certificate
 
 MAX_ATTEMPTS = 10
 
@@ -65,7 +65,7 @@ ReadAppeals = Callable[[], Awaitable[Mapping[str, float]]]
 class TouchStatus:
     """How a tenant's touches stand."""
 
-    counters: TouchCounters
+    used: Mapping[WindowKind, int]
     limits: Mapping[WindowKind, int]
     week: str
     has_plan: bool  # of that week
@@ -97,10 +97,7 @@ class TouchService:
 
     async def check_limits(self) -> tuple[bool, str]:
         """Say whether one more touch may be made now; if not, which counter is full."""
-        now = self.clock.now()
-        return check_touch_limits(
-            await self.read_counters(now), rule=self.rule, now=now, zone=self.zone
-        )
+        return check_touch_limits(await self.read_counters(self.clock.now()), rule=self.rule)
 
     async def consume(self, amount: int = 1) -> None:
         """Count touches that no plan knows of. One that is marked done counts by itself."""
@@ -111,16 +108,14 @@ class TouchService:
         """Return what was used in the hour, the day and the week of a moment."""
         names = get_window_names(now, zone=self.zone)
         counted = await self.store.read_counters(list(names.values()))
-        return TouchCounters(
-            {kind: WindowCount(name, counted[name]) for kind, name in names.items()}
-        )
+        return {kind: Count(name, counted[name]) for kind, name in names.items()}
 
     async def status(self) -> TouchStatus:
         """Return how touches stand. Nothing is planned for it."""
         now = self.clock.now()
         today = get_local_day(now, self.zone)
         return TouchStatus(
-            counters=await self.read_counters(now),
+            used={kind: each.used for kind, each in (await self.read_counters(now)).items()},
             limits=get_limits(self.rule),
             week=format_week(today),
             has_plan=await self.store.find_day(format_week(today), today) is not None,
@@ -188,7 +183,7 @@ class TouchService:
 
     async def ensure_plan(self) -> SavedWeek:
         """Return this week's plan: made if there was none, repaired, today's times fixed."""
-        from stoker.touches.planner import mark_handed_out
+        from stoker.touches.planning.planner import mark_handed_out
 
         for _ in range(MAX_ATTEMPTS):
             now = self.clock.now()
@@ -204,7 +199,7 @@ class TouchService:
             if saved is not None and plan == saved.plan and saved.basis == basis:
                 return saved
             seen = saved.revision if saved else 0
-            if await self.store.save_plan(plan, seen=seen, settled=basis):
+            if await self.store.save_plan(plan, seen=seen, basis=basis):
                 deliveries = saved.deliveries if saved else {}
                 return SavedWeek(plan=plan, revision=seen + 1, deliveries=deliveries, basis=basis)
         raise _build_conflict()
@@ -240,7 +235,7 @@ class TouchService:
 
         While too few touches were made to tell, the rule's rate is taken for it.
         """
-        from stoker.touches.coverage import compute_certificate
+        from stoker.touches.planning.coverage import compute_certificate
 
         monday = get_monday(self.today())
         marks = await self.store.list_outcomes(since=self.today() - MEASURE_PERIOD)
@@ -268,7 +263,7 @@ class TouchService:
         return await self._read_appeals()
 
     async def _plan_new(self, monday: date, *, seed: int | None, now: datetime) -> WeeklyPlan:
-        from stoker.touches.planner import plan_week, replan_week
+        from stoker.touches.planning.planner import plan_week, replan_week
 
         drawn = derive_seed(self.tenant, format_week(monday)) if seed is None else seed
         people, appeals = await self.list_profiles(), await self._load_appeals()
@@ -298,7 +293,7 @@ class TouchService:
     async def _replan(
         self, saved: SavedWeek, *, now: datetime, seed: int | None = None
     ) -> WeeklyPlan:
-        from stoker.touches.planner import replan_week
+        from stoker.touches.planning.planner import replan_week
 
         plan = saved.plan if seed is None else replace(saved.plan, seed=seed)
         marks = await self.store.list_outcomes(since=plan.monday)

@@ -1,32 +1,51 @@
-"""Build a tenant's touch service and its delivery channel from settings."""
+"""Build a tenant's touches from its settings: service, channel, imports, checks of `doctor`."""
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stoker.accounts.model import CompanyRecord
-from stoker.accounts.store import AccountStore
 from stoker.base.clock import Clock, SystemClock
 from stoker.base.errors import ConfigError, StokerError, TransientError
 from stoker.base.events import Observer
 from stoker.base.types import TenantId, parse_tenant_id
+from stoker.calendar.timezones import get_zone
 from stoker.context import TenantStores
+from stoker.db.database import Check
 from stoker.files.durable import Disk, FileLock
+from stoker.http.client import HttpClient
 from stoker.nightly.setup import open_crm
 from stoker.runs.leases import LeaseHolder
-from stoker.touches.channels import FileChannel, Webhook
-from stoker.touches.delivery import Channel, CrmChannel, DeliveryResult, WebhookChannel, deliver_due
-from stoker.touches.profiles import ParsedProfiles, compute_appeals, leads_to_profiles
-from stoker.touches.service import ReadAppeals, TouchService
+from stoker.touches.delivery import (
+    Channel,
+    CrmChannel,
+    DeliveryResult,
+    FileChannel,
+    WebhookChannel,
+    deliver_due,
+)
+from stoker.touches.model import Touch, WeeklyPlan
+from stoker.touches.profiles import (
+    ParsedProfiles,
+    compute_appeals,
+    fetch_profiles,
+    leads_to_profiles,
+    read_profiles_file,
+)
+from stoker.touches.queue import get_local_day, get_monday
+from stoker.touches.service import ReadAppeals, TouchService, TouchStatus
 from stoker.touches.settings import PlanRule
 from stoker.touches.state_file import TouchStateFile
-from stoker.touches.sync_api import Scheduler
+from stoker.touches.store import TouchStore
 
 if TYPE_CHECKING:
     from stoker.connectors import VendorFactory
@@ -49,13 +68,16 @@ def build_touch_service(
 ) -> TouchService:
     """Return a tenant's touches: in its store, or in the one file its settings name."""
     section = own.touches
-    touches = store.touches
-    appeals: ReadAppeals | None = partial(read_lead_appeals, store, least=own.score.min_export)
+    touches: TouchStore
+    appeals: ReadAppeals | None
     if section.state == "file":
         appeals = None  # there is no store that would know leads
         touches = TouchStateFile(
             directory / section.state_file, tenant=store.tenant, now=clock.now, report=report
         )
+    else:
+        appeals = partial(read_lead_appeals, store, min_score=own.score.min_export)
+        touches = store.touches
     return TouchService(
         touches,
         rule=section,
@@ -64,6 +86,61 @@ def build_touch_service(
         tenant=store.tenant,
         appeals=appeals,
     )
+
+
+class Scheduler:
+    """One tenant's touches for a script, the names of `TouchService` as plain methods.
+
+    Close it when done; not for code that runs in an event loop.
+    """
+
+    def __init__(self, service: TouchService) -> None:
+        self._service = service
+        self._runner = asyncio.Runner()
+
+    def check_limits(self) -> tuple[bool, str]:
+        """Return whether one more touch may be made now; if not, which counter is full."""
+        return self._runner.run(self._service.check_limits())
+
+    def consume(self, amount: int = 1) -> None:
+        """Count touches that no plan knows of. One that is marked done counts by itself."""
+        self._runner.run(self._service.consume(amount))
+
+    def status(self) -> TouchStatus:
+        """Return what is used of each limit, and whether this week has a plan."""
+        return self._runner.run(self._service.status())
+
+    def generate_weekly_plan(
+        self, week: str | None = None, *, seed: int | None = None
+    ) -> WeeklyPlan:
+        """Plan a week, this one if none is named, and save it."""
+        return self._runner.run(self._service.generate_weekly_plan(week, seed=seed))
+
+    def get_todays_queue(self) -> list[Touch]:
+        """Return today's pending touches in time order."""
+        return self._runner.run(self._service.get_todays_queue())
+
+    def mark_outcome(self, url: str, outcome: str) -> bool:
+        """Record what came of a touch; False when that was known."""
+        return self._runner.run(self._service.mark_outcome(url, outcome))
+
+    def close(self) -> None:
+        """Close the event loop. Closing twice is once."""
+        self._runner.close()
+
+    def __enter__(self) -> Scheduler:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+RateLimiter = Scheduler  # the name that programs know which only check limits and count
 
 
 def scheduler_in_file(
@@ -84,9 +161,9 @@ def scheduler_in_file(
 
 
 def find_missing_settings(own: Settings) -> str:
-    """Say which settings a tenant's way for touches lacks; empty when it has all it needs.
+    """Return which settings a tenant's channel lacks; empty when it has all it needs.
 
-    An Odoo that the tenant named itself stands in the store and is not asked for here.
+    An Odoo that the tenant connected itself is in the store and not asked for here.
     """
     section = own.touches
     if section.way == "webhook":
@@ -101,20 +178,23 @@ def find_missing_settings(own: Settings) -> str:
 async def open_channel(
     store: TenantStores, *, own: Settings, connectors: VendorFactory, directory: Path
 ) -> Channel:
-    """Return the way a tenant's touches leave. Raises ConfigError when a setting is missing."""
+    """Return the channel of a tenant's touches. Raises ConfigError when a setting is missing."""
     section, tenant = own.touches, store.tenant
     if section.way == "file":
         return FileChannel(directory / section.file, tenant=tenant)
     if section.way == "odoo":
         crm = open_crm(connectors, tenant, await store.accounts.find_connection())
         return CrmChannel(crm, tenant=tenant, user=section.odoo_user or "")
-    return WebhookChannel(_open_webhook(own, connectors, tenant), tenant=tenant)
+    url, secret = section.webhook_url, own.keys.webhook
+    if url is None or secret is None:
+        raise ConfigError(f"{tenant}: {find_missing_settings(own)}")
+    return WebhookChannel(connectors.http(), tenant=tenant, url=url, secret=secret.reveal())
 
 
 async def run_delivery(
     store: TenantStores,
-    touching: TouchService,
-    way: Channel,
+    service: TouchService,
+    channel: Channel,
     *,
     own: Settings,
     directory: Path,
@@ -123,22 +203,11 @@ async def run_delivery(
     limit: int | None = None,
     dry: bool = False,
 ) -> DeliveryResult:
-    """Hand over what is due, one process at a time. Raises TransientError while another does."""
-    work = deliver_due(touching, way, chance=random.random, limit=limit, dry=dry)
+    """Deliver what is due, one process at a time. Raises TransientError while another does."""
+    work = deliver_due(service, channel, chance=random.random, limit=limit, dry=dry)
     if own.touches.state == "file":
         return await _run_with_file_lock(directory / own.touches.state_file, work)
-    return await _run_with_lease(store, work, owner=owner, clock=touching.clock, observer=observer)
-
-
-async def _run_with_lease(
-    store: TenantStores,
-    work: Coroutine[Any, Any, _ResultT],
-    *,
-    owner: str,
-    clock: Clock,
-    observer: Observer,
-) -> _ResultT:
-    holder = LeaseHolder(owner=owner, clock=clock, observer=observer, length=LEASE_LENGTH)
+    holder = LeaseHolder(owner=owner, clock=service.clock, observer=observer, length=LEASE_LENGTH)
     lease = await holder.acquire(store, "touches", task="touches")
     if lease is None:
         work.close()
@@ -147,12 +216,12 @@ async def _run_with_lease(
 
 
 async def _run_with_file_lock(path: Path, work: Coroutine[Any, Any, _ResultT]) -> _ResultT:
-    # The operating system ends this turn with the process, so no lease has to run out.
-    turn = FileLock(path.with_name(f".{path.name}.run.lock"), patience=timedelta(0))
+    # The operating system releases this lock with the process, so no lease has to expire.
+    lock = FileLock(path.with_name(f".{path.name}.run.lock"), patience=timedelta(0))
     with ExitStack() as held:
         try:
             Disk().make_folder(path.parent)
-            held.enter_context(turn.acquire())
+            held.enter_context(lock.acquire())
         except StokerError as error:
             work.close()
             if error.__cause__ is None:
@@ -165,14 +234,27 @@ def _build_busy_error(what: str) -> TransientError:
     return TransientError(f"another process hands {what} over; nothing was done, try again")
 
 
-async def read_leads_as_profiles(accounts: AccountStore, *, least: float) -> ParsedProfiles:
-    """Return a tenant's leads as profiles, those scored at least so much."""
-    return leads_to_profiles([each async for each in _read_leads(accounts, least=least)])
+async def read_profiles(
+    source: str | None,
+    store: TenantStores,
+    *,
+    own: Settings,
+    http: Callable[[], HttpClient],
+    directory: Path,
+    now: datetime,
+) -> ParsedProfiles:
+    """Return the profiles in a file, a sheet or (None) the tenant's leads."""
+    if source is None:
+        return leads_to_profiles(await _list_leads(store, min_score=own.score.min_export))
+    zone = get_zone(own.scheduling.timezone)
+    if source.lower().startswith(("https://", "http://")):
+        return await fetch_profiles(http(), source, zone=zone, now=now)
+    return await read_profiles_file(directory / source, zone=zone, now=now)
 
 
-async def read_lead_appeals(store: TenantStores, *, least: float) -> dict[str, float]:
+async def read_lead_appeals(store: TenantStores, *, min_score: float) -> dict[str, float]:
     """Return the appeal of a tenant's leads by now, by their addresses."""
-    leads = [each async for each in _read_leads(store.accounts, least=least)]
+    leads = await _list_leads(store, min_score=min_score)
     heats = {}
     for lead in leads:
         if (heat := await store.attention.find_heat(lead.company.id)) is not None:
@@ -180,18 +262,46 @@ async def read_lead_appeals(store: TenantStores, *, least: float) -> dict[str, f
     return compute_appeals(leads, heats)
 
 
-async def _read_leads(accounts: AccountStore, *, least: float) -> AsyncIterator[CompanyRecord]:
-    after = ""
-    while page := await accounts.list_company_records(
-        after=after, limit=RECORD_PAGE_SIZE, least=least
+async def _list_leads(store: TenantStores, *, min_score: float) -> list[CompanyRecord]:
+    leads: list[CompanyRecord] = []
+    while page := await store.accounts.list_company_records(
+        after=leads[-1].company.id if leads else "", limit=RECORD_PAGE_SIZE, least=min_score
     ):
-        after = page[-1].company.id
-        for record in page:
-            yield record
+        leads += page
+    return leads
 
 
-def _open_webhook(own: Settings, connectors: VendorFactory, tenant: TenantId) -> Webhook:
-    url, secret = own.touches.webhook_url, own.keys.webhook
-    if url is None or secret is None:
-        raise ConfigError(f"{tenant}: {find_missing_settings(own)}")
-    return Webhook(connectors.http(), url=url, secret=secret.reveal())
+def check_touches(settings: Settings, now: datetime) -> list[Check]:
+    """Return one check for each active tenant: its rule, its channel, a state file of its own."""
+    own = {tenant: settings.for_tenant(tenant) for tenant in settings.list_active_tenants()}
+    sections = [each.touches for each in own.values()]
+    files = Counter(each.state_file for each in sections if each.state == "file")
+    shared = {file for file, tenants in files.items() if tenants > 1}
+    return [_check_tenant(tenant, each, now, shared) for tenant, each in own.items()]
+
+
+def _check_tenant(tenant: TenantId, own: Settings, now: datetime, shared: set[Path]) -> Check:
+    from stoker.touches.planning.planner import compute_week_budgets
+
+    what, section, zone = f"touches, {tenant}", own.touches, own.scheduling.timezone
+    try:
+        section.check()
+    except ConfigError as error:
+        return Check(what=what, ok=False, detail=str(error))
+    if missing := find_missing_settings(own):
+        return Check(what=what, ok=False, detail=missing)
+    in_file = section.state == "file"
+    if in_file and section.state_file in shared:
+        return Check(
+            what=what,
+            ok=False,
+            detail=f"another tenant keeps its touches in {section.state_file} too; give each a "
+            "touches.state_file of its own",
+        )
+    _, notes = compute_week_budgets(
+        get_monday(get_local_day(now, zone)), rule=section, seed=0, zone=zone
+    )
+    place = section.state_file if in_file else "the store"
+    detail = f"{section.target} a week, by {section.way}, kept in {place}"
+    # What does not fit is planned as far as it does, and every plan has a note: no error.
+    return Check(what=what, ok=True, detail="; ".join([detail, *(n.message for n in notes[-1:])]))

@@ -19,18 +19,17 @@ import numpy as np
 from stoker.base.errors import ConfigError
 from stoker.base.types import to_utc
 from stoker.calendar.timezones import get_zone
-from stoker.touches.daily_budgets import DayBounds, WeekBudgets, draw_week_budgets
-from stoker.touches.model import DaySlot, OutcomeMark, Profile, Touch, WeeklyPlan
-from stoker.touches.random import Floats, Ints, Purpose, RandomStream
-from stoker.touches.selection import (
+from stoker.touches.model import DaySlot, OutcomeMark, PlanNote, Profile, Touch, WeeklyPlan
+from stoker.touches.planning.daily_budgets import DayBounds, WeekBudgets, draw_week_budgets
+from stoker.touches.planning.random import Floats, Ints, Purpose, RandomStream
+from stoker.touches.planning.selection import (
     NEVER_DONE,
     EligibleProfiles,
     Picks,
     build_eligible,
     pick_profiles,
 )
-from stoker.touches.settings import PlanRule
-from stoker.touches.times import (
+from stoker.touches.planning.times import (
     count_fitting,
     cut_spans,
     draw_day_times,
@@ -40,6 +39,7 @@ from stoker.touches.times import (
     list_open_spans,
     to_ticks,
 )
+from stoker.touches.settings import PlanRule
 
 _ROUND_DIGITS = 6  # of scores and probabilities; beyond them processors differ
 
@@ -87,8 +87,8 @@ def plan_week(
 
 def compute_week_budgets(
     monday: date, *, rule: PlanRule, seed: int, zone: str
-) -> tuple[WeekBudgets, tuple[str, ...]]:
-    """Return a week's daily budgets, and in sentences what of the rule they could not keep."""
+) -> tuple[WeekBudgets, tuple[PlanNote, ...]]:
+    """Return a week's daily budgets, and what of the rule they could not keep."""
     bounds, notes = [], []
     for place in range(7):
         day = monday + timedelta(days=place)
@@ -96,16 +96,18 @@ def compute_week_budgets(
         most = min(rule.max_per_day, fitting)
         bounds.append(DayBounds(min(rule.daily_min, most), most))
         if fitting < rule.daily_min and day.isoweekday() in rule.weekdays:
-            notes.append(
+            message = (
                 f"{day}: only {fitting} touches fit into its open hours, fewer than the daily "
                 f"minimum of {rule.daily_min}"
             )
+            notes.append(PlanNote(message=message, day=day))
     drawn = draw_week_budgets(bounds, rule=rule, chance=_open_stream(seed, Purpose.BUDGETS, monday))
     if (total := sum(drawn.days)) < rule.target:
-        notes.append(
+        message = (
             f"the week has room for {total} touches, fewer than the {rule.target} asked for; "
             "lengthen the hours, or raise the daily maximum, the daily or the hourly cap"
         )
+        notes.append(PlanNote(message=message))
     return drawn, tuple(notes)
 
 
@@ -159,8 +161,8 @@ def fill_day(
     seed: int,
     zone: str,
     not_before: datetime | None = None,
-) -> tuple[DaySlot, tuple[str, ...]]:
-    """Return the slot with touches up to its budget, and what did not fit, in sentences.
+) -> tuple[DaySlot, tuple[PlanNote, ...]]:
+    """Return the slot with touches up to its budget, and what did not fit.
 
     Touches it has stay as they are. Planned profiles count as done in `last_done` from here on.
     """
@@ -180,7 +182,8 @@ def fill_day(
         appeal=roster.appeal,
     )
     if (short := len(times) - len(picks.indexes)) > 0:
-        notes += (f"{slot.day}: {short} places stay empty; no more profiles may be touched then",)
+        message = f"{slot.day}: {short} places stay empty; no more profiles may be touched then"
+        notes += (PlanNote(message=message, day=slot.day),)
     last_done[picks.indexes] = slot.day.toordinal()
     touches = _build_touches(slot.day, picks, times, roster, seed=seed)
     if fixed.touches:
@@ -197,7 +200,7 @@ def _draw_times(
     seed: int,
     zone: str,
     since: datetime | None,
-) -> tuple[Ints, tuple[str, ...]]:
+) -> tuple[Ints, tuple[PlanNote, ...]]:
     spans = list_open_spans(slot.day, rule=rule, zone=zone)
     taken: Counter[int] = Counter()
     if since is not None or fixed_touches.touches:
@@ -210,10 +213,11 @@ def _draw_times(
     chance = _open_stream(seed, Purpose.TIMES, slot.day)
     times = draw_day_times(wanted, spans, rule=rule, chance=chance, taken=taken)
     if len(times) < wanted:
-        return times, (
+        message = (
             f"{slot.day}: {wanted - len(times)} of {slot.budget} touches do not fit into the open "
-            "hours that are left, with the minimum gap and the hourly cap",
+            "hours that are left, with the minimum gap and the hourly cap"
         )
+        return times, (PlanNote(message=message, day=slot.day),)
     return times, ()
 
 
@@ -268,25 +272,17 @@ def apply_outcomes(plan: WeeklyPlan, outcomes: Iterable[OutcomeMark]) -> WeeklyP
     return replace(plan, days=tuple(_apply_to_slot(slot, known) for slot in plan.days))
 
 
-def mark_handed_out(
-    plan: WeeklyPlan, *, day: date, at: datetime, urls: Iterable[str] | None = None
-) -> WeeklyPlan:
-    """Return the plan with a day's pending touches handed out; all of them, or these urls'.
+def mark_handed_out(plan: WeeklyPlan, *, day: date, at: datetime) -> WeeklyPlan:
+    """Return the plan with a day's pending touches handed out; the first time of each stays."""
 
-    One that was handed out before keeps its first moment.
-    """
-    wanted = None if urls is None else set(urls)
-
-    def given(touch: Touch) -> Touch:
-        due = touch.handed_at is None and touch.outcome is None
-        if not due or (wanted is not None and touch.url not in wanted):
-            return touch
-        return replace(touch, handed_at=to_utc(at))
+    def hand_out(touch: Touch) -> Touch:
+        is_due = touch.handed_at is None and touch.outcome is None
+        return replace(touch, handed_at=to_utc(at)) if is_due else touch
 
     return replace(
         plan,
         days=tuple(
-            replace(slot, touches=tuple(map(given, slot.touches))) if slot.day == day else slot
+            replace(slot, touches=tuple(map(hand_out, slot.touches))) if slot.day == day else slot
             for slot in plan.days
         ),
     )
@@ -311,10 +307,8 @@ def replan_week(
         return so_far
     eligible = build_eligible(profiles, zone=plan.zone, appeals=appeals)
     last_done = _compute_last_done(so_far, eligible)
-    slots, notes = (
-        [],
-        [note for note in plan.notes if not _is_about(note, from_day=today, plan=plan)],
-    )
+    # The notes of a day that is planned again are made again.
+    slots, notes = [], [note for note in plan.notes if note.day is None or note.day < today]
     for slot in so_far.days:
         if slot.day < today:
             slots.append(slot)
@@ -360,8 +354,3 @@ def _compute_last_done(plan: WeeklyPlan, eligible: EligibleProfiles) -> Ints:
         places = eligible.find_indexes(done)
         last_done[places] = last_done[places].clip(min=slot.day.toordinal())
     return last_done
-
-
-def _is_about(note: str, *, from_day: date, plan: WeeklyPlan) -> bool:
-    """Return whether a note is about a day that is planned again."""
-    return any(note.startswith(f"{s.day}: ") for s in plan.days if s.day >= from_day)

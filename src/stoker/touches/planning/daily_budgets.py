@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from stoker.touches.random import RandomStream
+from stoker.touches.planning.random import RandomStream
 from stoker.touches.settings import PlanRule
 
 _HALF = 0.5

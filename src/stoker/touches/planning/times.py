@@ -20,7 +20,7 @@ import numpy as np
 
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.calendar.timezones import get_zone
-from stoker.touches.random import Floats, Ints, RandomStream
+from stoker.touches.planning.random import Floats, Ints, RandomStream
 from stoker.touches.settings import PlanRule
 
 TICKS_PER_SECOND = 1_000_000  # ticks

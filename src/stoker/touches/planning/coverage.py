@@ -17,9 +17,9 @@ import numpy as np
 
 from stoker.base.errors import ConfigError
 from stoker.touches.model import Profile, TouchOutcome
-from stoker.touches.planner import compute_week_budgets, pick_for_day
-from stoker.touches.random import Floats, Ints, Purpose, RandomStream
-from stoker.touches.selection import NEVER_DONE, build_eligible
+from stoker.touches.planning.planner import compute_week_budgets, pick_for_day
+from stoker.touches.planning.random import Floats, Ints, Purpose, RandomStream
+from stoker.touches.planning.selection import NEVER_DONE, build_eligible
 from stoker.touches.settings import PlanRule
 
 MAX_GAP_DAYS = 400  # days; longer gaps are counted with these

@@ -20,7 +20,7 @@ from stoker.base.errors import ConfigError
 from stoker.base.types import to_utc
 from stoker.calendar.timezones import get_zone
 from stoker.touches.model import Profile, ProfileStatus
-from stoker.touches.random import Flags, Floats, Ints, RandomStream
+from stoker.touches.planning.random import Flags, Floats, Ints, RandomStream
 from stoker.touches.settings import PlanRule
 
 NEVER_DONE = -1_000_000  # the day number that stands for a profile never touched
