@@ -3,13 +3,17 @@
 import asyncio
 import json
 import random
+from datetime import timedelta
+from hashlib import sha256
 
 import pytest
 
 from contracts.touching import COUNTERS, MONDAY, NOW, WEEK, marked, plan, profile, url
 from stoker.base.errors import ConfigError, TransientError
+from stoker.base.jsontools import compact_json
 from stoker.base.types import TenantId
 from stoker.files.durable import Disk
+from stoker.touches.model import PlanNote
 from stoker.touches.state_file import TouchStateFile
 
 ACME = TenantId("acme")
@@ -116,6 +120,22 @@ def test_any_single_byte_changed_is_noticed(path):
         except ConfigError:
             continue  # its format or its tenant is another one
         assert told.reports, place
+
+
+def test_a_file_whose_notes_have_no_days_yet_is_read_with_them(path):
+    told = Told(path)
+    notes = ("2026-02-10: 2 places stay empty", "the week has room for 35 touches")
+    told.save_plan(plan((1,), notes=tuple(PlanNote(message=note) for note in notes)), seen=0)
+    data = json.loads(path.read_bytes())
+    del data["digest"], data["plans"][WEEK]["plan"]["note_days"]
+    data["digest"] = sha256(compact_json(data).encode()).hexdigest()
+    path.write_text(json.dumps(data))
+    read = told.find_plan(WEEK).plan.notes
+    assert [(note.message, note.day) for note in read] == [
+        (notes[0], MONDAY + timedelta(days=1)),
+        (notes[1], None),
+    ]
+    assert told.reports == []
 
 
 def test_a_file_of_an_older_make_is_set_aside_and_not_written_over(path):
