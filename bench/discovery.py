@@ -24,6 +24,8 @@ from pathlib import Path
 from stoker.accounts.model import Company, CompanyId
 from stoker.backends.schema import SCHEMA
 from stoker.base.types import TenantId
+from stoker.discovery.service import build_discovery_run, build_posting_files
+from stoker.enrichment.runner import run_now
 
 ROWS, FEW, ROUNDS = 100_000, 10_000, 3
 EMPLOYERS, ACCOUNTS = 2_000, 200
@@ -64,9 +66,11 @@ async def ours(home: Path) -> float:
         ]
         store = app.backend.tenant(DEFAULT)
         await store.accounts.upsert_companies(accounts, now=app.clock.now())
-        work = app.build_discovery_run(DEFAULT, files=app.get_posting_files(DEFAULT))
+        work = build_discovery_run(
+            app.for_tenant(DEFAULT), files=build_posting_files(app.for_tenant(DEFAULT))
+        )
         began = time.perf_counter()
-        run = await app.run_now(DEFAULT, work)
+        run = await run_now(app.for_tenant(DEFAULT), work)
         took = time.perf_counter() - began
     counts = run.manifest.counts
     assert run.state is RunState.DONE, run.reason

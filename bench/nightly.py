@@ -23,6 +23,9 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+from stoker.enrichment.runner import run_now
+from stoker.nightly.setup import build_nightly_run
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 COMPANIES, SCALE, PLACES = 1000, 2, 8
@@ -159,7 +162,7 @@ async def night(
                 worked = time.process_time()
                 run, *_ = await asyncio.gather(
                     *(
-                        app.run_now(tenant, app.build_nightly_run(tenant))
+                        run_now(app.for_tenant(tenant), build_nightly_run(app.for_tenant(tenant)))
                         for tenant in (ACME, BOLT)[:tenants]
                     )
                 )

@@ -11,6 +11,10 @@ from stoker.accounts.icp import IcpRule
 from stoker.app import open_app, read_settings, system_clock
 from stoker.base.types import TenantId
 from stoker.budgets.caps import CapChange
+from stoker.enrichment.runner import run_now
+from stoker.heat.sweep import build_heat_sweep
+from stoker.nightly.setup import build_nightly_run
+from stoker.pulls.service import build_pull_run
 from stoker.registry.model import Entity, Load
 from stoker.sandbox.server import Sandbox
 from stoker.sandbox.sites.layout import build_layout
@@ -87,14 +91,16 @@ class House:
 
     async def night(self, tenant=ACME, **how):
         """Carry out a tenant's night as a person would, and return its run."""
-        return await self.app.run_now(tenant, self.app.build_nightly_run(tenant, **how))
+        return await run_now(
+            self.app.for_tenant(tenant), build_nightly_run(self.app.for_tenant(tenant), **how)
+        )
 
     async def nights(self, *tenants, **how):
         return await asyncio.gather(*(self.night(tenant, **how) for tenant in tenants))
 
     async def plan(self, tenant=ACME, **how):
         """Return the plan of such a run, which changes nothing."""
-        run = self.app.build_nightly_run(tenant, **how)
+        run = build_nightly_run(self.app.for_tenant(tenant), **how)
         return await run.plan(self.store(tenant), clock=self.app.clock, observer=self.told)
 
     async def limit(self, cap, limit, tenant=ACME):
@@ -105,11 +111,13 @@ class House:
         return await self.store(tenant).accounts.list_company_records(limit=1000)
 
     async def sweep(self):
-        return await self.app.build_heat_sweep(ACME).recompute(self.store(), clock=self.app.clock)
+        return await build_heat_sweep(self.app.for_tenant(ACME)).recompute(
+            self.store(), clock=self.app.clock
+        )
 
     async def pull(self):
         """Carry out the tenant's pulls, and return the run."""
-        return await self.app.run_now(ACME, self.app.build_pull_run(ACME))
+        return await run_now(self.app.for_tenant(ACME), build_pull_run(self.app.for_tenant(ACME)))
 
     def store(self, tenant=ACME):
         return self.app.backend.tenant(tenant)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
@@ -172,7 +172,7 @@ class Context:
         return TenantContext(process=self, settings=own, store=self.backend.tenant(tenant))
 
     @contextmanager
-    def redirect_events(self, observer: Observer) -> Iterator[Context]:
+    def redirect_events(self, observer: Observer) -> Iterator[Self]:
         """Send all events to another observer until the block ends.
 
         Yields the context to use in it. Parts that both share report to that observer too.
@@ -190,7 +190,7 @@ class TenantContext:
     store: TenantStores
 
     @property
-    def tenant(self) -> TenantId:
+    def id(self) -> TenantId:
         """The tenant's id."""
         return self.store.tenant
 
@@ -201,8 +201,8 @@ class TenantContext:
 
     def get(self, build: Callable[[TenantContext], PartT]) -> PartT:
         """Return what this function builds for the tenant, the same each time."""
-        return self.process.parts.get((build, self.tenant), lambda: build(self))
+        return self.process.parts.get((build, self.id), lambda: build(self))
 
     async def open(self, build: Callable[[TenantContext], OpenPartT]) -> OpenPartT:
         """As `get`, for a part that stays entered until the process closes."""
-        return await self.process.parts.open((build, self.tenant), lambda: build(self))
+        return await self.process.parts.open((build, self.id), lambda: build(self))

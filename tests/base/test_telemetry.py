@@ -23,8 +23,8 @@ from stoker.base.telemetry import (
 )
 from stoker.base.types import TenantId
 from stoker.config.fields import POSTGRES_URL
-from stoker.config.load import load_settings
 from stoker.settings import FIELDS
+from stoker.settings.load import load_settings
 
 # On a busy machine an example may take long; that says nothing about the promise.
 untimed = how(deadline=None, suppress_health_check=[HealthCheck.too_slow])

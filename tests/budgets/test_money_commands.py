@@ -11,6 +11,7 @@ from stoker.app import open_app, read_settings, system_clock
 from stoker.base.types import TenantId
 from stoker.budgets.charges import Refusal, SpendRequest
 from stoker.budgets.reservations import ReservationStatus
+from stoker.budgets.service import build_reset_rule, list_caps
 from stoker.cli.main import main
 
 TWO_TENANTS = """
@@ -51,8 +52,8 @@ def spend(tmp_path, stoker):
             )
             return await app.backend.tenant(tenant).money.reserve(
                 request,
-                caps=await app.list_caps(tenant),
-                reset=app.get_reset_rule(tenant),
+                caps=await list_caps(app.for_tenant(tenant)),
+                reset=build_reset_rule(app.settings.for_tenant(tenant)),
                 owner=owner,
                 until=now + lease,
                 now=now,

@@ -13,9 +13,9 @@ from stoker.base.types import TenantId
 from stoker.calendar.recurrence import CatchUp, Cron, Interval, Window
 from stoker.calendar.timezones import Fold, Gap
 from stoker.config.fields import Secret
-from stoker.config.load import load_settings
 from stoker.config.sources import read_toml
 from stoker.settings import DEFAULT_TENANT, FIELDS, Settings
+from stoker.settings.load import load_settings
 
 # On a busy machine an example may take long; that says nothing about the promise.
 untimed = how(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,8 +6,8 @@ import pytest
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.config.load import load_settings
 from stoker.settings import CONNECTORS, Settings
+from stoker.settings.load import load_settings
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 

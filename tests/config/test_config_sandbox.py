@@ -9,9 +9,9 @@ from stoker.accounts.model import Tenant as Known
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.config.fields import Secret
-from stoker.config.load import load_settings
-from stoker.config.sandbox import SANDBOX_FILES, SANDBOX_KEYS, SANDBOX_URLS
-from stoker.config.tenants import add_stored_tenants
+from stoker.settings.load import load_settings
+from stoker.settings.sandbox import SANDBOX_FILES, SANDBOX_KEYS, SANDBOX_URLS
+from stoker.settings.tenants import add_stored_tenants
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 BOX = '[sandbox]\naddress = "127.0.0.1:8099"\n'
@@ -95,7 +95,9 @@ def test_with_a_sandbox_everything_nobody_set_is_make_believe_and_says_so(read):
     shown = origins(settings)
     for key, url in SANDBOX_URLS.items():
         assert (settings.get_value(key), shown[key]) == (url, "sandbox.address")
-    for key, stand_in in SANDBOX_KEYS.items():
+    stand_ins = {key: vendor.sandbox_key for key, vendor in SANDBOX_KEYS.items()}
+    assert stand_ins["keys.datagov"] is None  # it is not needed there
+    for key, stand_in in stand_ins.items():
         if stand_in is not None:
             assert (settings.get_value(key), shown[key]) == (Secret(stand_in), "sandbox.address")
     for tenant in (ACME, BOLT):

@@ -4,8 +4,8 @@ import pytest
 
 from stoker.accounts import model as accounts
 from stoker.base.types import TenantId
-from stoker.config.load import load_settings
-from stoker.config.tenants import add_stored_tenants
+from stoker.settings.load import load_settings
+from stoker.settings.tenants import add_stored_tenants
 
 
 def settings(tmp_path, text="", **flags):

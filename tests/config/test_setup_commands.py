@@ -8,10 +8,10 @@ from stoker.base.types import TenantId
 from stoker.cli.doctor import run_checks
 from stoker.cli.main import main
 from stoker.cli.output import Exit, run_async
-from stoker.config.commands import STARTER_CAPS, build_first_file
-from stoker.config.load import load_settings
 from stoker.scheduling.model import OccurrenceResult, OccurrenceState
 from stoker.settings import FIELDS
+from stoker.settings.commands import STARTER_CAPS, build_first_file
+from stoker.settings.load import load_settings
 from stoker.testing import FakeClock
 
 

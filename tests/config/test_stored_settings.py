@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from stoker.base.types import TenantId
-from stoker.config.load import load_settings
 from stoker.runs.model import compute_config_hash
 from stoker.settings import FIELDS, Settings
+from stoker.settings.load import load_settings
 
 GOLDEN = Path(__file__).parent / "golden"
 

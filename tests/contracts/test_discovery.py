@@ -1,21 +1,24 @@
 """Discovery on every store: the same files from all of them, and twice the same."""
 
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from contracts.backends import ACME, BACKENDS
 from stoker.accounts.model import Company, CompanyId
 from stoker.backends.sqlite import MemoryBackend
+from stoker.context import TenantContext
 from stoker.discovery.export import PostingFiles
 from stoker.discovery.run import DiscoveryRun
-from stoker.discovery.service import build_source_reader
+from stoker.discovery.service import read_source
 from stoker.discovery.settings import DiscoverySettings
 from stoker.discovery.sources import parse_source
 from stoker.heat.settings import HeatSettings
 from stoker.runs.leases import LeaseHolder
 from stoker.runs.model import Manifest
 from stoker.runs.service import Runner
+from stoker.settings import Settings
 from stoker.testing import EventRecorder, FakeClock
 
 SOURCES = ("file:one.csv", "file:two.jsonl")
@@ -37,10 +40,11 @@ async def twice(backend, home, out):
     clock, heard, store = FakeClock(), EventRecorder(), backend.tenant(ACME)
     companies = [Company(id=CompanyId("T1"), name="ACME PTE. LTD.")]
     await store.accounts.upsert_companies(companies, now=clock.now())
+    tenant = TenantContext(process=None, settings=Settings(directory=home), store=store)
     work = DiscoveryRun(
         DiscoverySettings(sources=tuple(map(parse_source, SOURCES)), enrich=True),
         heat=HeatSettings(),
-        read_source=build_source_reader(None, ACME, directory=home),
+        read_source=partial(read_source, tenant),
         files=PostingFiles(out),
     )
     leases = LeaseHolder(owner="me", clock=clock, observer=heard, length=timedelta(seconds=30))

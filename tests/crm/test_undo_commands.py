@@ -75,7 +75,7 @@ def night(app, name, *known, ended=True):
         for unit, each in zip(units, known, strict=True):
             done = replace(unit, state=WorkState.DONE, ended_at=at)
             await store.nights.finish_item(name, done, replace(each, looked_at=at, run=name))
-        exports = build_exporter(app.connectors, ACME, own=app.settings.for_tenant(ACME))
+        exports = build_exporter(app.for_tenant(ACME))
         told = await exports.export(
             RunHandle(key=key, kind="nightly", store=store, clock=app.clock, observer=app.observer)
         )

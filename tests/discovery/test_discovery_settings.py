@@ -4,9 +4,9 @@ import pytest
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.config.load import load_settings
 from stoker.discovery.settings import DiscoverySettings
 from stoker.settings import FIELDS
+from stoker.settings.load import load_settings
 
 
 def settings(**discovery):

@@ -16,15 +16,23 @@ from stoker.base.errors import ConfigError, TransientError
 from stoker.base.events import ConnectorRests, NightProgress
 from stoker.base.types import Depth
 from stoker.budgets.model import Paid
+from stoker.budgets.service import build_budget
+from stoker.crawl.service import build_crawler
 from stoker.enrichment.deadline import POLL_INTERVAL
 from stoker.enrichment.model import KIND, WorkState
+from stoker.enrichment.runner import build_runner, run_now
 from stoker.enrichment.workers import HEARTBEAT_INTERVAL, LEASE_LENGTH
 from stoker.nightly.plan import Capacity, NightlyPlanner
 from stoker.nightly.service import NightlyRun
-from stoker.nightly.setup import build_exporter, build_nightly_options, build_vendors
+from stoker.nightly.setup import (
+    build_exporter,
+    build_nightly_options,
+    build_vendors,
+)
 from stoker.runs.leases import Lease
 from stoker.runs.model import Manifest, RunKey, RunState
 from stoker.runs.service import RunHandle
+from stoker.vendors.zerobounce import build_verifier
 
 BATCHES_WAIT = timedelta(milliseconds=50)
 
@@ -46,7 +54,7 @@ class Desk:
     ):
         app = self.app = house.app
         own = app.settings.for_tenant(ACME)
-        order = build_nightly_options(own, reset=app.get_reset_rule(ACME))
+        order = build_nightly_options(own)
         order = replace(
             order,
             concurrency=at_once,
@@ -63,13 +71,11 @@ class Desk:
 
         self.store = house.store()
         self.night = NightlyRun(
+            app.for_tenant(ACME),
             order,
-            planning=NightlyPlanner(order, registry=app.backend.registry(), means=means),
-            gate=lambda: app.get_gate(ACME),
-            asking=lambda: app.get_vendor_client(ACME),
-            sources=replace(build_vendors(app.connectors, ACME), **sources),
-            exports=exports,
-            owner=app.owner,
+            planner=NightlyPlanner(order, registry=app.backend.registry(), means=means),
+            vendors=replace(build_vendors(app.for_tenant(ACME)), **sources),
+            exporter=exports,
         )
 
     async def go(self, store=None):
@@ -99,7 +105,7 @@ class Visits:
 
 
 def visits_of(house, before):
-    return Visits(house.app.connectors.crawler(), before)
+    return Visits(house.app.get(build_crawler), before)
 
 
 async def at(tmp_path, journey, **how):
@@ -115,10 +121,10 @@ async def test_a_company_nobody_can_work_on_fails_alone_and_says_why(tmp_path):
             calls["plain"] += 1
             if calls["plain"] == 2:
                 raise RecursionError("too deep")
-            return build_vendors(house.app.connectors, ACME).extract_facts(pages, told=told)
+            return build_vendors(house.app.for_tenant(ACME)).extract_facts(pages, told=told)
 
         desk = Desk(house, extract_facts=brittle, at_once=1)
-        first = await house.app.run_now(ACME, desk.night)
+        first = await run_now(house.app.for_tenant(ACME), desk.night)
         units = await house.units(first)
         return first, {unit.company: unit for unit in units}, await house.night()
 
@@ -155,8 +161,7 @@ class SeenExports:
     """The real export, and it says when something was sent."""
 
     def __init__(self, house):
-        own = house.app.settings.for_tenant(ACME)
-        self._exporter = build_exporter(house.app.connectors, ACME, own=own)
+        self._exporter = build_exporter(house.app.for_tenant(ACME))
         self.first, self.sent = [], asyncio.Event()
 
     def begin(self, run):
@@ -264,7 +269,7 @@ async def test_a_night_that_is_cut_off_says_what_it_spent_and_wrote_and_how_many
         desk = Desk(house, crawler=visits, exports=seen, at_once=2, sent_together=2)
         store, app = house.store(), house.app
         lease = Lease(name="run", owner="me", fencing_token=1, heartbeat=1, until=app.clock.now())
-        runner = app.runner
+        runner = build_runner(app)
         begun = await runner.start_run(store, lease, kind=KIND, manifest=Manifest())
         doing = asyncio.ensure_future(runner.execute(store, begun, desk.night))
         await seen.sent.wait()
@@ -299,7 +304,7 @@ async def test_who_waits_for_a_verdict_holds_no_place(tmp_path):
             name = "zerobounce"
 
             def __init__(self):
-                self._real = house.app.connectors.verifier(ACME)
+                self._real = build_verifier(house.app.for_tenant(ACME))
                 self.price = self._real.price
 
             async def ask(self, question, *, key):
@@ -362,7 +367,7 @@ async def test_who_was_held_still_while_choosing_leaves_the_night_to_others(tmp_
 @pytest.mark.parametrize("at_once", [1, 3])
 async def test_no_more_companies_are_visited_at_once_than_there_are_places(tmp_path, at_once):
     async def journey(house):
-        real, here, most = house.app.connectors.crawler(), Counter(), []
+        real, here, most = house.app.get(build_crawler), Counter(), []
 
         class Counting:
             async def visit(self, url, *, known=()):
@@ -414,7 +419,7 @@ class Silent:
     """Visits sites on which nobody can be written to."""
 
     def __init__(self, house):
-        self._real = house.app.connectors.crawler()
+        self._real = house.app.get(build_crawler)
 
     async def visit(self, url, *, known=()):
         return replace(await self._real.visit(url, known=known), facts=())
@@ -481,7 +486,7 @@ async def test_a_store_that_is_away_for_a_moment_costs_no_company(tmp_path):
 async def test_one_failed_reservation_of_a_lookup_does_not_end_the_night(tmp_path):
     async def journey(house):
         desk = Desk(house, at_once=1)
-        gate = await house.app.get_gate(ACME)
+        gate = await house.app.for_tenant(ACME).open(build_budget)
         gate._money = Flaky(gate._money, "reserve", 1)
         ending, units = await desk.go()
         return ending, units
@@ -713,7 +718,7 @@ async def test_a_night_that_ends_after_its_deadline_says_how_late_and_because_of
     clock = StoppedClock()
 
     async def journey(house):
-        real = house.app.connectors.verifier(ACME)
+        real = build_verifier(house.app.for_tenant(ACME))
 
         class Hanging:
             """Answers, after longer than the whole night may take."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 from faults.night_trials import (
@@ -19,11 +18,10 @@ from faults.night_trials import (
 from faults.tally import Tally
 from night_house import ANYBODY, entity_of, register
 from running_box import RunningBox
-from stoker.app import Gates, open_app, read_settings
+from stoker.app import open_app, read_settings
 from stoker.base.types import TenantId
-from stoker.budgets.caps import build_default_caps
-from stoker.budgets.service import BudgetService
-from stoker.policies import build_reset_rule
+from stoker.enrichment.runner import run_now
+from stoker.nightly.setup import build_nightly_run
 from watched_box import RETICENT
 
 TENANTS = tuple(map(TenantId, ("acme", "bolt", "crow")))
@@ -62,19 +60,18 @@ class _Hasty:
         return await self._money.reserve(request, caps=given, **how)
 
 
-def _hasty_gates(app):
-    def build(tenant):
-        own = app.settings.for_tenant(tenant)
-        return BudgetService(
-            _Hasty(app.backend.tenant(tenant).money),
-            caps=build_default_caps(own.caps),
-            reset=build_reset_rule(own),
-            owner=app.owner,
-            clock=app.clock,
-            lease=timedelta(minutes=1),
-        )
+class _HastyBackend:
+    """A backend in which money is counted the wrong way."""
 
-    return Gates(build)
+    def __init__(self, real):
+        self._real = real
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    def tenant(self, tenant):
+        stores = self._real.tenant(tenant)
+        return replace(stores, money=_Hasty(stores.money))
 
 
 def capped(room: Path, *, rounds: int, companies: int = 24, hasty: bool = False) -> Tally:
@@ -106,13 +103,15 @@ async def _had(where, world, companies, *, hasty):
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(open_app(own, observer=lambda _: None))
         if hasty:
-            gates = await stack.enter_async_context(_hasty_gates(app))
-            app = replace(app, gates=gates)
+            app = replace(app, backend=_HastyBackend(app.backend))
         await register(app, list(map(entity_of, some_companies(world, companies))))
         for tenant in TENANTS:
             await app.backend.tenant(tenant).accounts.save_rule(ANYBODY)
         runs = await asyncio.gather(
-            *(app.run_now(tenant, app.build_nightly_run(tenant)) for tenant in TENANTS)
+            *(
+                run_now(app.for_tenant(tenant), build_nightly_run(app.for_tenant(tenant)))
+                for tenant in TENANTS
+            )
         )
         return sum(
             any(f"/{vendor}/" in reason for reason in run.manifest.reasons)

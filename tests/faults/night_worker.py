@@ -23,6 +23,10 @@ from stoker.app import open_app, read_settings
 from stoker.base.clock import SystemClock
 from stoker.base.types import Step, TenantId
 from stoker.crawl.visit import parse_site
+from stoker.enrichment.runner import run_now
+from stoker.heat.sweep import build_heat_sweep
+from stoker.nightly.setup import build_nightly_run
+from stoker.pulls.service import build_pull_run
 
 TENANT = TenantId("acme")
 PULLS = "pulls"  # not a night: looks that were chosen by what they are worth
@@ -97,19 +101,21 @@ async def night(order):
         store = app.backend.tenant(TENANT)
         await store.money.expire_reservations(now=app.clock.now())
         work = (
-            app.build_pull_run(TENANT)
+            build_pull_run(app.for_tenant(TENANT))
             if order.get("way") == PULLS
-            else app.build_nightly_run(TENANT)
+            else build_nightly_run(app.for_tenant(TENANT))
         )
-        run = await app.run_now(TENANT, work)
+        run = await run_now(app.for_tenant(TENANT), work)
         return run.state.value
 
 
 async def meet(app):
     """Let a tenant know who fits, and how hot they are: what pulls are chosen by."""
     steps = (Step.REFRESH, Step.CANDIDATES)
-    await app.run_now(TENANT, app.build_nightly_run(TENANT, steps=steps))
-    await app.build_heat_sweep(TENANT).recompute(app.backend.tenant(TENANT), clock=app.clock)
+    await run_now(app.for_tenant(TENANT), build_nightly_run(app.for_tenant(TENANT), steps=steps))
+    await build_heat_sweep(app.for_tenant(TENANT)).recompute(
+        app.backend.tenant(TENANT), clock=app.clock
+    )
 
 
 def _forked(order):

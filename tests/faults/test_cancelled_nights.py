@@ -10,11 +10,12 @@ from night_house import ACME, PLENTY, house
 from stoker.budgets.reservations import OPEN_STATUSES
 from stoker.budgets.verify import verify_ledger
 from stoker.enrichment.summary import summarize_partial_run
+from stoker.nightly.setup import build_nightly_run
 from stoker.runs.cancel import request_cancel
 from stoker.runs.cancel_watcher import CancelWatcher
 from stoker.runs.leases import LeaseHolder, acquire_lease, release_lease
 from stoker.runs.model import RunState
-from stoker.runs.service import Runner, get_lease_name
+from stoker.runs.service import Runner, build_manifest, get_lease_name
 from stoker.sandbox.server import Sandbox
 
 pytestmark = pytest.mark.faults
@@ -48,9 +49,9 @@ async def asked_once(home, moment_has_come, heeding):
     await store.schedule.swap_lease(None, lease)
     leases = LeaseHolder(owner="a", clock=clock, observer=home.told, length=length)
     runner = Runner(leases=leases, cancel_watcher=heeding, summarize=summarize_partial_run)
-    manifest = home.app.build_manifest(ACME)
+    manifest = build_manifest(home.app.settings.for_tenant(ACME))
     run = await runner.start_run(store, lease, kind="nightly", manifest=manifest)
-    night = home.app.build_nightly_run(ACME)
+    night = build_nightly_run(home.app.for_tenant(ACME))
     doing = asyncio.ensure_future(runner.execute(store, run, night))
     while not (moment_has_come() or doing.done()):
         await asyncio.sleep(0.001)

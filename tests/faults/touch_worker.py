@@ -76,7 +76,7 @@ async def life(order):
     """Hand over what is due in a room."""
     room = Path(order["room"])
     async with desk(room, TrialClock(room, order["began"])) as (app, own, store, touching):
-        way = await open_channel(store, own=own, connectors=app.connectors, directory=room)
+        way = await open_channel(app.for_tenant(store.tenant), directory=room)
         if order.get("twin") == "blind":
             way = _Blind(room / own.touches.file)
         if order.get("twin") == "written first":

@@ -8,12 +8,13 @@ import pytest
 
 from kit.old_files import make_file
 from stoker import app as wiring
+from stoker.app import build_scheduler
 from stoker.backends.schema import SCHEMA
 from stoker.base.clock import VirtualClock
 from stoker.base.events import Migrated
 from stoker.calendar.recurrence import compute_next_run
 from stoker.ledger.chain import find_first_break
-from stoker.maintenance.service import read_audit
+from stoker.maintenance.service import build_maintenance, read_audit
 from stoker.runs.model import RunState
 from stoker.testing import EventRecorder
 
@@ -40,7 +41,7 @@ async def weeks(settings, *, days=24, off=range(12, 15)):
     async with wiring.open_app(settings, clock=clock, observer=heard) as app:
         tenants = settings.list_active_tenants()
         schedules = [settings.get_schedule(tenant) for tenant in tenants]
-        scheduler = app.build_scheduler(tenants)
+        scheduler = build_scheduler(app, tenants)
         while clock.now() < START + timedelta(days=days):
             due = min(compute_next_run(clock.now(), schedule) for schedule in schedules)
             clock.advance(due - clock.now())
@@ -49,7 +50,7 @@ async def weeks(settings, *, days=24, off=range(12, 15)):
         now = clock.now()
         told = {}
         for tenant in tenants:
-            store, work = app.backend.tenant(tenant), app.build_maintenance(tenant)
+            store, work = app.backend.tenant(tenant), build_maintenance(app.for_tenant(tenant))
             rule = settings.for_tenant(tenant).retention
             findings = await read_audit(
                 store,

@@ -11,6 +11,7 @@ import pg
 from stoker.app import open_app, read_settings
 from stoker.base.types import TenantId
 from stoker.budgets.charges import SpendRequest
+from stoker.budgets.service import build_reset_rule, list_caps
 from stoker.cli.main import main
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
@@ -37,8 +38,8 @@ def promise(place, tenant, key, calls, *, unsure=False):
             now, money = app.clock.now(), app.backend.tenant(tenant).money
             answer = await money.reserve(
                 SpendRequest(key=key, connector="tavily", amounts={"calls": calls}),
-                caps=await app.list_caps(tenant),
-                reset=app.get_reset_rule(tenant),
+                caps=await list_caps(app.for_tenant(tenant)),
+                reset=build_reset_rule(app.settings.for_tenant(tenant)),
                 owner=f"worker {os.getpid()}",
                 until=now + timedelta(hours=1),
                 now=now,

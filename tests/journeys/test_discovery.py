@@ -9,9 +9,11 @@ import pytest
 
 from running_box import RunningBox
 from stoker.accounts.model import Company, CompanyId
-from stoker.app import open_app, read_settings
+from stoker.app import build_scheduler, open_app, read_settings
 from stoker.base.types import TenantId
 from stoker.discovery.report import parse_source_counts
+from stoker.discovery.service import build_discovery_run, build_posting_files
+from stoker.enrichment.runner import run_now
 from stoker.runs.model import RunState
 from stoker.sandbox.world.jobs import list_openings
 from stoker.testing import EventRecorder, FakeClock
@@ -73,8 +75,10 @@ async def on_app(place, box, work, *, clock=None):
 
 
 async def discovered(app):
-    discovery = app.build_discovery_run(DEFAULT, files=app.get_posting_files(DEFAULT))
-    return await app.run_now(DEFAULT, discovery)
+    discovery = build_discovery_run(
+        app.for_tenant(DEFAULT), files=build_posting_files(app.for_tenant(DEFAULT))
+    )
+    return await run_now(app.for_tenant(DEFAULT), discovery)
 
 
 def contents(place):
@@ -154,7 +158,7 @@ async def test_the_schedule_starts_it_when_it_is_due_and_once(tmp_path, box):
         kinds = []
         for _ in range(2):
             for _ in range(2):
-                ended = await app.build_scheduler((DEFAULT,)).run_once()
+                ended = await build_scheduler(app, (DEFAULT,)).run_once()
                 kinds.append(sorted(run.kind for _, run in ended))
             clock.advance(DAY)
         return kinds
@@ -165,6 +169,6 @@ async def test_the_schedule_starts_it_when_it_is_due_and_once(tmp_path, box):
 
 async def test_unless_settings_want_it_the_schedule_leaves_discovery_alone(tmp_path, box):
     async def work(app):
-        return [run.kind for _, run in await app.build_scheduler((DEFAULT,)).run_once()]
+        return [run.kind for _, run in await build_scheduler(app, (DEFAULT,)).run_once()]
 
     assert await on_app(home(tmp_path, sources_in(box)), box, work) == ["upkeep"]

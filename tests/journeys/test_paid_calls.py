@@ -19,8 +19,9 @@ from stoker.base.types import TenantId
 from stoker.budgets.caps import CapChange
 from stoker.budgets.charges import Refusal, SpendRequest
 from stoker.budgets.reservations import OPEN_STATUSES
-from stoker.budgets.service import SettledCall
+from stoker.budgets.service import SettledCall, build_budget
 from stoker.budgets.verify import find_shared_mismatches, verify_ledger, verify_operator_ledger
+from stoker.rate_limits.limiter import build_call_limiter, build_vendor_limits
 from stoker.testing import EventRecorder
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
@@ -50,7 +51,10 @@ def own(request, tmp_path):
 async def pay(app, tenant, key, port):
     """Buy once, as any part of the product does; what went wrong comes back as it was raised."""
     request = SpendRequest(key=f"{tenant}/{key}", connector="lusha", amounts={"credits": 1})
-    gate, passages = await app.get_gate(tenant), app.get_limiter(tenant)
+    gate, passages = (
+        await app.for_tenant(tenant).open(build_budget),
+        app.for_tenant(tenant).get(build_call_limiter),
+    )
 
     async def step():
         return await buy(port, key=request.key, patience=0.3)
@@ -177,12 +181,18 @@ async def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_worker(own):
 async def test_an_app_has_one_gate_per_tenant_and_one_limiter_per_vendor_key(own):
     async def journey(workers, told):
         app = workers[0]
-        assert await app.get_gate(ACME) is await app.get_gate(ACME)
-        assert await app.get_gate(ACME) is not await app.get_gate(BOLT)
-        assert app.get_rate_limiter("lusha", ACME) is app.get_rate_limiter("lusha", BOLT)
+        assert await app.for_tenant(ACME).open(build_budget) is await app.for_tenant(ACME).open(
+            build_budget
+        )
+        assert await app.for_tenant(ACME).open(build_budget) is not await app.for_tenant(BOLT).open(
+            build_budget
+        )
+        assert app.get(build_vendor_limits).get_rate_limiter("lusha", tenant=ACME) is app.get(
+            build_vendor_limits
+        ).get_rate_limiter("lusha", tenant=BOLT)
         assert app.owner != workers[1].owner
         return app
 
     app = await run(own, journey)
     with pytest.raises(StokerError, match="closing"):
-        await app.get_gate(ACME)
+        await app.for_tenant(ACME).open(build_budget)

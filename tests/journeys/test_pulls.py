@@ -10,6 +10,7 @@ from night_house import ACME, Days
 from stoker.base.errors import ConflictError
 from stoker.base.events import CompanyEnded
 from stoker.base.types import Depth
+from stoker.budgets.service import build_budget, build_reset_rule
 from stoker.budgets.verify import verify_ledger
 from stoker.enrichment.model import END_STATES
 from stoker.enrichment.pull_units import LookupPayments
@@ -18,7 +19,7 @@ from stoker.heat.model import Signal, SignalKind
 from stoker.pulls.columns import CHOSEN, Decision
 from stoker.pulls.planner import plan_pulls
 from stoker.pulls.saved_plans import decode_decisions, parse_inputs
-from stoker.pulls.service import to_work_items
+from stoker.pulls.service import build_pull_planner, to_work_items
 from stoker.runs.model import RunState
 
 UNITS = "tenant/*/pull_units/day"
@@ -82,7 +83,7 @@ async def test_looks_teach_and_whoever_was_looked_at_rests(here):
     async with here(companies=4, clock=clock) as house:
         await house.night()
         await house.sweep()
-        planning = house.app.build_pull_planner(ACME)
+        planning = build_pull_planner(house.app.for_tenant(ACME))
         rest = await planning.preview_plan(house.store(), now=clock.now())
         clock.proceed = timedelta(days=2)
         [first, *_] = rest.inputs.ids
@@ -103,7 +104,7 @@ async def test_a_pull_is_asked_for_once_in_its_stretch_of_time(here):
     async with here(companies=3) as house:
         await house.night(steps=("refresh", "candidates"))
         await house.sweep()
-        planning, store = house.app.build_pull_planner(ACME), house.store()
+        planning, store = build_pull_planner(house.app.for_tenant(ACME)), house.store()
         before = await planning.preview_plan(store, now=house.app.clock.now())
         unit = to_work_items(before)[0]
 
@@ -115,12 +116,12 @@ async def test_a_pull_is_asked_for_once_in_its_stretch_of_time(here):
                 gate,
                 store.money,
                 prices={Depth.SHALLOW: units, Depth.DEEP: units},
-                reset=house.app.get_reset_rule(ACME),
+                reset=build_reset_rule(house.app.settings.for_tenant(ACME)),
                 run=run,
                 pull_id=job,
             )
 
-        gate, now = await house.app.get_gate(ACME), house.app.clock.now()
+        gate, now = await house.app.for_tenant(ACME).open(build_budget), house.app.clock.now()
         paid = await (await looking(1, "one").reserve(unit.company, unit.depth, now=now)).settle()
         again = await (await looking(1, "two").reserve(unit.company, unit.depth, now=now)).settle()
         with pytest.raises(ConflictError, match="another price"):
@@ -178,6 +179,8 @@ async def test_whoever_does_not_fit_is_in_no_plan_however_hot(here):
         now, own = house.app.clock.now(), house.app.settings.for_tenant(ACME).heat
         hot = Signal(id="s", account="stranger", kind=SignalKind.POSTING, at=now)
         await house.store().attention.add_signals([hot], rule=own, tiers=own, now=now)
-        pulls = await house.app.build_pull_planner(ACME).preview_plan(house.store(), now=now)
+        pulls = await build_pull_planner(house.app.for_tenant(ACME)).preview_plan(
+            house.store(), now=now
+        )
     assert len(pulls.inputs.ids) == 3
     assert "stranger" not in pulls.inputs.ids

@@ -5,6 +5,7 @@ from datetime import timedelta
 from night_house import ACME, Days
 from stoker.app import open_app
 from stoker.base.types import Depth
+from stoker.enrichment.runner import run_now
 from stoker.pulls.columns import CHOSEN, Decision
 from stoker.pulls.explain import explain
 from stoker.pulls.planner import DEEP, NOT, SHALLOW
@@ -15,7 +16,7 @@ from stoker.pulls.saved_plans import (
     replay_plan,
     to_decisions,
 )
-from stoker.pulls.service import PlanJob, to_work_items
+from stoker.pulls.service import PlanJob, build_pull_planner, to_work_items
 
 CALLS = "tenant_connector/tavily/calls/day"
 LOOKS = "tenant_connector/crawl/pull_units/day"
@@ -30,7 +31,7 @@ async def met(house):
 
 
 async def planned(app):
-    return await app.build_pull_planner(ACME).preview_plan(
+    return await build_pull_planner(app.for_tenant(ACME)).preview_plan(
         app.backend.tenant(ACME), now=app.clock.now()
     )
 
@@ -65,7 +66,7 @@ async def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_r
     async with anywhere(companies=8) as house:
         await met(house)
         await house.limit(CALLS, 3)
-        quoted = await house.app.build_pull_planner(ACME).quote_plan(
+        quoted = await build_pull_planner(house.app.for_tenant(ACME)).quote_plan(
             house.store(), now=house.app.clock.now()
         )
         run = await house.pull()
@@ -164,8 +165,8 @@ async def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time
 
     async with anywhere(companies=6, more_environment=slow) as house:
         await met(house)
-        job = PlanJob(planner=house.app.build_pull_planner(ACME))
-        run = await house.app.run_now(ACME, job)
+        job = PlanJob(planner=build_pull_planner(house.app.for_tenant(ACME)))
+        run = await run_now(house.app.for_tenant(ACME), job)
         pulls = job.get_planned(run).pulls
         same, found = await kept_alike(house, run)
     assert whys(pulls).count(Decision.RATE_LIMIT) == 3  # three readings in 125 minutes, 0.8 a look

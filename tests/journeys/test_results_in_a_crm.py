@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from night_house import ACME, BOLT, house
+from stoker.crm.odoo import open_crm
 from stoker.crm.undo import undo_run
-from stoker.http.client import Request
-from stoker.nightly.setup import open_crm
+from stoker.http.client import Request, build_http_client
 from stoker.runs.model import RunState
 from stoker.sandbox.vendors.odoo.models import HUMAN_UID
 
@@ -23,7 +23,7 @@ class Crm:
         self._thread_lock, self._tenant = here, tenant
 
     async def ask(self, model, method, **arguments):
-        reply = await self._thread_lock.app.connectors.http().send(
+        reply = await self._thread_lock.app.get(build_http_client).send(
             Request(
                 method="POST",
                 url=f"http://odoo.test/json/2/{model}/{method}",
@@ -85,7 +85,7 @@ async def test_a_tenants_nights_fill_its_crm_and_can_be_taken_back(tmp_path, bac
         store = here.store()
         told = await undo_run(
             first.name,
-            crm=open_crm(here.app.connectors, ACME, await store.accounts.find_connection()),
+            crm=open_crm(here.app.for_tenant(ACME), await store.accounts.find_connection()),
             store=store.nights,
             now=here.app.clock.now(),
         )

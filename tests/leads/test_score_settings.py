@@ -4,9 +4,8 @@ import pytest
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.budgets.windows import ResetRule
-from stoker.config.load import load_settings
 from stoker.nightly.setup import build_nightly_options
+from stoker.settings.load import load_settings
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 OWN = """
@@ -26,10 +25,7 @@ def read(tmp_path, toml):
 
 def test_a_tenants_weights_and_buckets_are_those_of_its_nights(tmp_path):
     said = read(tmp_path, OWN)
-    acme, bolt = (
-        build_nightly_options(said.for_tenant(tenant), reset=ResetRule()).score
-        for tenant in (ACME, BOLT)
-    )
+    acme, bolt = (build_nightly_options(said.for_tenant(tenant)).score for tenant in (ACME, BOLT))
     assert (acme.weights["reachable"], bolt.weights["reachable"]) == (2, 0.25)
     assert acme.weights["size"] == bolt.weights["size"] == 0.5
     assert (acme.medium_from, bolt.medium_from) == (0.3, 0.4)

@@ -11,6 +11,7 @@ from stoker.app import open_app, read_settings
 from stoker.base.types import TenantId
 from stoker.budgets.charges import SpendRequest
 from stoker.budgets.ledger_entries import build_decision_entry
+from stoker.budgets.service import build_reset_rule, list_caps
 from stoker.cli.main import main
 from stoker.ledger.chain import NewEntry
 
@@ -39,8 +40,8 @@ async def write_history(app):
             SpendRequest(
                 key=key, connector="tavily", amounts={"calls": calls}, run=RUN, account=account
             ),
-            caps=await app.list_caps(BOLT),
-            reset=app.get_reset_rule(BOLT),
+            caps=await list_caps(app.for_tenant(BOLT)),
+            reset=build_reset_rule(app.settings.for_tenant(BOLT)),
             owner="w",
             until=now + timedelta(hours=1),
             now=now,
@@ -257,8 +258,8 @@ def test_a_shared_total_that_is_not_what_tenants_took_is_found(stoker, tmp_path,
             money, now = app.backend.tenant(tenant).money, app.clock.now()
             await money.reserve(
                 SpendRequest(key="s", connector="lusha", amounts={"calls": 2}),
-                caps=await app.list_caps(tenant),
-                reset=app.get_reset_rule(tenant),
+                caps=await list_caps(app.for_tenant(tenant)),
+                reset=build_reset_rule(app.settings.for_tenant(tenant)),
                 owner="w",
                 until=now + timedelta(hours=1),
                 now=now,

@@ -10,8 +10,10 @@ from stoker.base.events import OutcomeUncertain
 from stoker.base.types import TenantId
 from stoker.budgets.charges import SpendRequest
 from stoker.budgets.reservations import ReservationStatus
+from stoker.budgets.service import build_reset_rule, list_caps
+from stoker.enrichment.runner import run_now
 from stoker.heat.model import Signal, SignalKind
-from stoker.maintenance.service import HEALTH_CHECK_TTL
+from stoker.maintenance.service import HEALTH_CHECK_TTL, build_maintenance
 from stoker.runs.model import RunState
 from stoker.testing import EventRecorder, FakeClock
 from stoker.vendors.model import CachedAnswer
@@ -27,11 +29,13 @@ async def test_what_is_wrong_with_one_tenants_files_is_not_told_to_another(tmp_p
 
     clock = FakeClock()
     async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
-        theirs = await app.run_now(UMBRELLA, app.build_maintenance(UMBRELLA))
+        theirs = await run_now(
+            app.for_tenant(UMBRELLA), build_maintenance(app.for_tenant(UMBRELLA))
+        )
         damaged = tmp_path / "stoker-data" / UMBRELLA / "runs" / theirs.name / "run.json"
         damaged.write_text("{")
         clock.advance(HEALTH_CHECK_TTL)
-        run = await app.run_now(ACME, app.build_maintenance(ACME))
+        run = await run_now(app.for_tenant(ACME), build_maintenance(app.for_tenant(ACME)))
 
     assert run.state is RunState.FAILED
     assert "stoker doctor" in run.reason
@@ -51,14 +55,14 @@ async def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tm
                 SpendRequest(
                     key=key, connector="tavily", amounts={"calls": 1}, sends_at_once=at_once
                 ),
-                caps=await app.list_caps(tenant),
-                reset=app.get_reset_rule(tenant),
+                caps=await list_caps(app.for_tenant(tenant)),
+                reset=build_reset_rule(app.settings.for_tenant(tenant)),
                 owner="gone",
                 until=now + timedelta(minutes=1),
                 now=now,
             )
         clock.advance(timedelta(minutes=2))
-        run = await app.run_now(tenant, app.build_maintenance(tenant))
+        run = await run_now(app.for_tenant(tenant), build_maintenance(app.for_tenant(tenant)))
 
     assert run.state is RunState.DONE
     assert run.manifest.counts["holds_expired"] == 1
@@ -77,8 +81,8 @@ async def test_closed_reservations_and_idle_rates_are_deleted_whatever_runs_are_
         async def spend(key):
             await store.money.reserve(
                 SpendRequest(key=key, connector="tavily", amounts={"calls": 1}),
-                caps=await app.list_caps(tenant),
-                reset=app.get_reset_rule(tenant),
+                caps=await list_caps(app.for_tenant(tenant)),
+                reset=build_reset_rule(app.settings.for_tenant(tenant)),
                 owner="me",
                 until=clock.now() + timedelta(minutes=1),
                 now=clock.now(),
@@ -89,7 +93,7 @@ async def test_closed_reservations_and_idle_rates_are_deleted_whatever_runs_are_
         await shared.delay_until("connector/tavily", until=clock.now())
         clock.advance(timedelta(days=401))
         await spend("new")
-        run = await app.run_now(tenant, app.build_maintenance(tenant))
+        run = await run_now(app.for_tenant(tenant), build_maintenance(app.for_tenant(tenant)))
         left = await store.money.list_reservations(phases=list(ReservationStatus))
         assert run.state is RunState.DONE
         assert [reservation.key for reservation in left] == ["new"]
@@ -116,7 +120,7 @@ async def test_answers_and_texts_go_with_retention_once_they_are_good_for_nothin
                 key=key, connector="crawl", answer={}, cost={}, at=until, expires_at=until
             )
             await answers.save_answers([kept])
-        run = await app.run_now(tenant, app.build_maintenance(tenant))
+        run = await run_now(app.for_tenant(tenant), build_maintenance(app.for_tenant(tenant)))
         pruned, left = (
             run.manifest.counts["pruned_answers"],
             set(await answers.find_answers(list(ages))),
@@ -145,7 +149,7 @@ async def test_signals_go_once_nothing_of_them_is_left_and_not_before(tmp_path, 
             for days in (401, 399)
         ]
         await attention.add_signals(signals, rule=own, tiers=own, now=clock.now())
-        await app.run_now(ACME, app.build_maintenance(ACME))
+        await run_now(app.for_tenant(ACME), build_maintenance(app.for_tenant(ACME)))
         assert [each.id for each in await attention.list_signals(CompanyId("a"))] == (
             ["399"] if prunes else ["399", "401"]
         )

@@ -14,6 +14,7 @@ from stoker.cli.main import main
 from stoker.cli.output import Exit
 from stoker.files.columns import compute_columns_digest, encode_columns
 from stoker.pulls.saved_plans import load_plan, to_input_columns
+from stoker.rate_limits.limiter import build_call_limiter
 
 IDS = [CompanyId(f"20000000{n}A") for n in range(1, 9)]
 
@@ -170,7 +171,11 @@ def left_alone(home, until):
     """As a process does that lusha answered with Retry-After."""
 
     async def heed(app, _):
-        await app.get_limiter("acme").delay_until("lusha", app.clock.now() + until)
+        await (
+            app.for_tenant("acme")
+            .get(build_call_limiter)
+            .delay_until("lusha", app.clock.now() + until)
+        )
 
     with_app(home, heed)
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from night_desk import Desk, small_internet
-from stoker.app import open_app, read_settings, system_clock
+from stoker.app import build_scheduler, open_app, read_settings, system_clock
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
 from stoker.cli.main import main
@@ -111,7 +111,7 @@ async def test_every_kind_of_run_can_be_done_again(tmp_path):
 
     async with open_app(own) as app:
         whose = tuple(tenant.id for tenant in app.settings.tenants)
-        assert {task.name for task in app.build_scheduler(whose, nights=whose).tasks} | {
+        assert {task.name for task in build_scheduler(app, whose, nights=whose).tasks} | {
             "plan"
         } == START_COMMANDS.keys()
 

@@ -7,8 +7,8 @@ import pytest
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.config.load import load_settings
 from stoker.settings import FIELDS
+from stoker.settings.load import load_settings
 from stoker.touches.settings import PlanRule
 
 HOUR = timedelta(hours=1)

@@ -5,7 +5,7 @@ import pytest
 from running_box import RunningBox
 from stoker.cli.main import main
 from stoker.cli.output import Exit
-from stoker.connectors import NEEDS
+from stoker.vendors.table import VENDORS
 
 CANARY = "tvly-sandbox-canary-77"
 
@@ -40,7 +40,7 @@ def test_every_connector_is_listed_with_its_state_and_the_reason(stoker, tmp_pat
 
     assert code == Exit.OK
     assert "tavily      off    https://api.tavily.com" in out
-    assert list(lines) == list(NEEDS)
+    assert list(lines) == list(VENDORS)
     assert lines["tavily"]["because"] == "keys.tavily (TAVILY_API_KEY) is not set"
     assert lines["tavily"]["health"] == "unknown"
     assert (lines["crawl"]["state"], lines["datagov"]["state"]) == ("on", "on")
@@ -81,13 +81,13 @@ def test_all_are_well_in_the_sandbox_and_testing_costs_nothing(stoker, box):
     told = json.loads(out)
 
     assert code == Exit.OK
-    assert [line["name"] for line in told["connectors"]] == list(NEEDS)
+    assert [line["name"] for line in told["connectors"]] == list(VENDORS)
     assert all(line["ok"] for line in told["connectors"])
     assert told["sandbox"] == box.box.address
     assert box.box.charges == before
 
 
-@pytest.mark.parametrize("name", [name for name, needs in NEEDS.items() if needs])
+@pytest.mark.parametrize("name", [name for name, row in VENDORS.items() if row.needs])
 def test_one_that_is_off_is_no_problem_until_it_is_asked_for(stoker, name):
     code, out, _ = stoker("connector", "test", name, "--json")
 

@@ -7,23 +7,37 @@ from datetime import timedelta
 import pytest
 
 from running_box import RunningBox
+from stoker.accounts.model import CrmConnection
 from stoker.app import open_app, read_settings
 from stoker.base.errors import ConfigError, TransientError
 from stoker.base.types import TenantId
 from stoker.config.fields import Secret
-from stoker.connectors import NEEDS, VendorFactory
 from stoker.crawl.model import Excerpt
-from stoker.policies import build_vendor_limits
+from stoker.crawl.service import build_crawl_connector, build_crawler
+from stoker.crm.odoo import open_crm
+from stoker.http.client import build_http_client
+from stoker.leads.rationale import build_rationales
+from stoker.rate_limits.host_delays import build_host_pacer
+from stoker.rate_limits.limiter import build_vendor_limits
 from stoker.sandbox.http import Response
 from stoker.sandbox.server import HANDLERS
 from stoker.testing import EventRecorder, FakeClock
 from stoker.vendors.answer_cache import build_cache_key
+from stoker.vendors.client import open_vendor_client
 from stoker.vendors.extraction import ExtractionQuery
-from stoker.vendors.tavily import SearchQuery
+from stoker.vendors.lusha import build_people, build_reveal
+from stoker.vendors.openai import build_extractor
+from stoker.vendors.table import VENDORS, check_vendor, get_off_reason
+from stoker.vendors.tavily import SearchQuery, build_page_reader, build_search
+from stoker.vendors.zerobounce import build_verifier
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 TENANTS = "[tenants.acme]\n[tenants.bolt]\n"
 REAL = "tvly-prod-5c1d77"
+
+
+def at(url):
+    return CrmConnection(kind="odoo", url=url, database="acme")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +67,7 @@ def on_app(tmp_path):
 
 def test_without_keys_what_needs_one_is_off_and_says_what_is_missing(on_app):
     async def look(app):
-        return {name: app.connectors.get_off_reason(name, ACME) for name in NEEDS}
+        return {name: get_off_reason(app.settings.for_tenant(ACME), name) for name in VENDORS}
 
     off = on_app(look)
     assert [name for name, because in off.items() if not because] == ["crawl", "datagov", "boards"]
@@ -64,29 +78,29 @@ def test_without_keys_what_needs_one_is_off_and_says_what_is_missing(on_app):
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "build",
     [
-        "search",
-        "reading",
-        "people",
-        "reveal",
-        "verifier",
-        "extractor",
-        "rationales",
-        "crm",
+        build_search,
+        build_page_reader,
+        build_people,
+        build_reveal,
+        build_verifier,
+        build_extractor,
+        build_rationales,
+        open_crm,
     ],
 )
-def test_what_is_off_is_an_error_only_for_whoever_asks_for_it(on_app, wanted):
+def test_what_is_off_is_an_error_only_for_whoever_asks_for_it(on_app, build):
     async def ask(app):
         with pytest.raises(ConfigError, match=r" is off for acme: .* not set"):
-            getattr(app.connectors, wanted)(ACME)
+            build(app.for_tenant(ACME))
 
     on_app(ask)
 
 
 def test_looking_at_a_connector_that_is_off_asks_nobody(on_app):
     async def look(app):
-        return await app.connectors.check_vendor("tavily", ACME)
+        return await check_vendor(app.for_tenant(ACME), "tavily")
 
     health = on_app(look)
     assert not health.ok
@@ -96,7 +110,7 @@ def test_looking_at_a_connector_that_is_off_asks_nobody(on_app):
 def test_a_connector_there_is_none_of_is_answered_with_those_there_are(on_app):
     async def look(app):
         with pytest.raises(ConfigError, match=r"no connector 'tavly'; there are: crawl, tavily"):
-            await app.connectors.check_vendor("tavly", ACME)
+            await check_vendor(app.for_tenant(ACME), "tavly")
 
     on_app(look)
 
@@ -104,8 +118,8 @@ def test_a_connector_there_is_none_of_is_answered_with_those_there_are(on_app):
 def test_in_the_sandbox_every_connector_is_on_and_well_without_a_key(on_app, box):
     async def look(app):
         return {
-            (name, tenant): await app.connectors.check_vendor(name, tenant)
-            for name in NEEDS
+            (name, tenant): await check_vendor(app.for_tenant(tenant), name)
+            for name in VENDORS
             for tenant in (ACME, BOLT)
         }
 
@@ -116,7 +130,7 @@ def test_in_the_sandbox_every_connector_is_on_and_well_without_a_key(on_app, box
 
 def test_a_key_that_is_refused_is_a_sentence(on_app, box):
     async def look(app):
-        return await app.connectors.check_vendor("tavily", ACME)
+        return await check_vendor(app.for_tenant(ACME), "tavily")
 
     health = on_app(look, box=box, TAVILY_API_KEY="tvly-sandbox-wrong")
     assert not health.ok
@@ -132,8 +146,8 @@ def test_no_key_that_may_be_real_reaches_the_sandbox(on_app):
         return Response(status=404)
 
     async def ask(app):
-        for name in NEEDS:
-            await app.connectors.check_vendor(name, ACME)
+        for name in VENDORS:
+            await check_vendor(app.for_tenant(ACME), name)
 
     names = ("TAVILY", "OPENAI", "LUSHA", "ZEROBOUNCE", "ODOO", "DATA_GOV_SG")
     real = {f"{name}_API_KEY": REAL for name in names}
@@ -155,18 +169,21 @@ def test_a_crm_on_the_sandbox_is_refused_a_key_that_may_be_real(on_app, box):
 
     async def ask(app):
         with pytest.raises(ConfigError, match=r"acme's key of Odoo may be real: it stays here"):
-            app.connectors.crm(ACME, url="http://odoo.test", database="acme")
+            open_crm(app.for_tenant(ACME), at("http://odoo.test"))
 
     on_app(ask, box=box, changed=with_a_real_key)
 
 
 def test_a_question_passes_the_gate_and_its_answer_is_paid_for_once(on_app, box):
     async def ask(app):
-        asking, search = await app.get_vendor_client(ACME), app.connectors.search(ACME)
+        asking, search = (
+            await open_vendor_client(app.for_tenant(ACME)),
+            build_search(app.for_tenant(ACME)),
+        )
         question = SearchQuery(query="anvils in singapore")
         first = await asking.ask(search, question, account="acme.test")
         again = await asking.ask(search, question, account="acme.test")
-        assert await app.get_vendor_client(ACME) is asking
+        assert await open_vendor_client(app.for_tenant(ACME)) is asking
         return first, again, await app.backend.tenant(ACME).money.list_usage()
 
     first, again, usage = on_app(ask, box=box)
@@ -180,8 +197,10 @@ def test_an_answer_from_a_rehearsal_is_never_taken_for_a_real_one(on_app, box):
     question = SearchQuery(query="anvils in singapore")
 
     async def ask(app):
-        asking, store = await app.get_vendor_client(ACME), app.backend.tenant(ACME)
-        answered = await asking.ask(app.connectors.search(ACME), question, account="acme.test")
+        asking, store = await open_vendor_client(app.for_tenant(ACME)), app.backend.tenant(ACME)
+        answered = await asking.ask(
+            build_search(app.for_tenant(ACME)), question, account="acme.test"
+        )
         asked = question.as_json()
         keys = {
             rehearsed: build_cache_key(
@@ -199,11 +218,11 @@ def test_an_answer_from_a_rehearsal_is_never_taken_for_a_real_one(on_app, box):
 
 def test_the_client_is_one_for_all_and_closed_with_the_app(on_app, box):
     async def ask(app):
-        client = app.connectors.http()
-        assert app.connectors.http() is client
-        assert app.connectors.crawler() is app.connectors.crawler()
-        assert app.connectors.crm(ACME) is app.connectors.crm(ACME)
-        assert app.connectors.crm(ACME) is not app.connectors.crm(BOLT)
+        client = app.get(build_http_client)
+        assert app.get(build_http_client) is client
+        assert app.get(build_crawler) is app.get(build_crawler)
+        assert open_crm(app.for_tenant(ACME)) is open_crm(app.for_tenant(ACME))
+        assert open_crm(app.for_tenant(ACME)) is not open_crm(app.for_tenant(BOLT))
 
     on_app(ask, box=box)
 
@@ -213,8 +232,12 @@ def test_a_look_at_a_site_counts_what_the_tenant_s_settings_say(on_app, deep, un
     async def look(app):
         from stoker.crawl.model import VisitRequest
 
-        mine = app.connectors.crawl(ACME, deep=deep).price(VisitRequest(url="acme.test"))
-        others = app.connectors.crawl(BOLT, deep=deep).price(VisitRequest(url="acme.test"))
+        mine = build_crawl_connector(app.for_tenant(ACME), deep=deep).price(
+            VisitRequest(url="acme.test")
+        )
+        others = build_crawl_connector(app.for_tenant(BOLT), deep=deep).price(
+            VisitRequest(url="acme.test")
+        )
         return mine["pull_units"], others["pull_units"]
 
     toml = "[crawl]\nshallow_units = 2\ndeep_units = 7\n"
@@ -229,16 +252,15 @@ def test_tenants_with_one_key_keep_one_pace_and_a_tenant_with_its_own_another(on
 
     async def look(app):
         names = [ACME, BOLT, "cone", "dome", "echo"]
-        return [app.get_rate_limiter("tavily", TenantId(name)) for name in names]
+        return [
+            app.get(build_vendor_limits).get_rate_limiter("tavily", tenant=TenantId(name))
+            for name in names
+        ]
 
     acme, bolt, cone, dome, echo = on_app(look, toml, TAVILY_API_KEY="all-1")
     assert acme is bolt
     assert cone is dome
     assert len({id(pace) for pace in (acme, cone, echo)}) == 3
-
-
-async def no_stops(_):
-    return []
 
 
 class Gaps:
@@ -262,11 +284,9 @@ def test_sites_are_visited_with_the_pages_and_the_distance_that_settings_say(on_
     )
 
     async def look(app):
-        gaps = Gaps()
-        how = {"hosts": gaps, "traffic": app.vendor_limits, "clock": app.clock, "stops": no_stops}
-        async with VendorFactory(app.settings, **how) as connectors:
-            visit = await connectors.crawler().visit(site)
-            fewer = await connectors.crawler(max_pages=1).visit(site)
+        gaps = app.parts.get(build_host_pacer, Gaps)
+        visit = await app.get(build_crawler).visit(site)
+        fewer = await build_crawler(app, max_pages=1).visit(site)
         return gaps.kept, len(visit.pages), len(fewer.pages)
 
     toml = "[crawl]\ngap_s = 0.125\nmax_pages = 2\n"
@@ -277,13 +297,11 @@ def test_sites_are_visited_with_the_pages_and_the_distance_that_settings_say(on_
 
 def test_every_request_to_a_tenant_s_odoo_keeps_the_pace_that_settings_say(on_app, box):
     async def look(app):
-        clock = FakeClock()
-        how = {"hosts": Gaps(), "clock": clock, "stops": no_stops}
-        traffic = build_vendor_limits(app.settings, app.backend, owner="us", clock=clock)
-        async with VendorFactory(app.settings, traffic=traffic, **how) as connectors:
-            assert (await connectors.crm(ACME).check()).ok  # version, a count, which fields it has
-            assert (await connectors.crm(BOLT).check()).ok  # a server of its own waits for nobody
-        return clock.elapsed()
+        app = replace(app, clock=FakeClock())
+        crms = [open_crm(app.for_tenant(tenant)) for tenant in (ACME, BOLT)]
+        assert (await crms[0].check()).ok  # version, a count, which fields it has
+        assert (await crms[1].check()).ok  # a server of its own waits for nobody
+        return app.clock.elapsed()
 
     waited = on_app(look, "[odoo]\ncalls = 1\nper_s = 30\nburst = 1\n", box=box)
     assert timedelta(seconds=120) <= waited < timedelta(seconds=121)
@@ -294,16 +312,16 @@ def test_a_stop_ends_what_is_sent_to_a_crm_until_it_is_taken_back(on_app, box, s
     async def look(app):
         async def told(tenant, **how):
             try:
-                return bool(await app.connectors.crm(tenant, **how).fields("res.partner"))
+                return bool(await open_crm(app.for_tenant(tenant), **how).fields("res.partner"))
             except TransientError as error:
                 return str(error)
 
         money = app.backend.tenant(ACME).money
         await money.stop("tavily", reason="dear", now=app.clock.now())
-        before = await app.connectors.crm(ACME, url="http://odoo.test/").fields("res.partner")
+        before = await open_crm(app.for_tenant(ACME), at("http://odoo.test/")).fields("res.partner")
         await money.stop(stopped, reason="look at it first", now=app.clock.now())
         during = await told(ACME), await told(BOLT), await told(ACME, despite_stops=True)
-        healthy = await app.connectors.check_vendor("odoo", ACME)
+        healthy = await check_vendor(app.for_tenant(ACME), "odoo")
         await money.resume(stopped, now=app.clock.now())
         return bool(before), during, healthy.ok, await told(ACME)
 
@@ -314,7 +332,7 @@ def test_a_stop_ends_what_is_sent_to_a_crm_until_it_is_taken_back(on_app, box, s
 
 def test_rationales_are_worded_by_a_model_only_for_a_tenant_that_says_so(on_app, box):
     async def look(app):
-        return [app.connectors.rationales(tenant) is not None for tenant in (ACME, BOLT)]
+        return [build_rationales(app.for_tenant(tenant)) is not None for tenant in (ACME, BOLT)]
 
     assert on_app(look, box=box) == [False, False]
     assert on_app(look, "[tenants.acme.score]\nllm_rationale = true\n", box=box) == [True, False]
@@ -323,7 +341,7 @@ def test_rationales_are_worded_by_a_model_only_for_a_tenant_that_says_so(on_app,
 @pytest.mark.parametrize(("currency", "money"), [("USD", {"money:USD"}), ("SGD", set())])
 def test_a_model_s_money_is_promised_where_its_cap_is_in_dollars(on_app, box, currency, money):
     async def look(app):
-        return app.connectors.extractor(ACME).price(
+        return build_extractor(app.for_tenant(ACME)).price(
             ExtractionQuery(
                 domain="acme.test", excerpts=(Excerpt(url="http://acme.test", text="Us"),)
             )

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from stoker.accounts.icp import IcpRule
     from stoker.accounts.model import CrmConnection
-    from stoker.app import App
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
+    from stoker.context import Context
     from stoker.settings import Settings
 
 
@@ -48,9 +48,9 @@ class TenantReadiness:
         return not self.missing
 
 
-async def check_readiness(app: App, tenant: TenantId) -> TenantReadiness:
+async def check_readiness(app: Context, tenant: TenantId) -> TenantReadiness:
     """Return how far a tenant is set up."""
-    from stoker.connectors import get_off_reason
+    from stoker.vendors.table import get_off_reason
 
     own, accounts = app.settings.for_tenant(tenant), app.backend.tenant(tenant).accounts
     rule, connection = await accounts.find_rule(own.icp.rule_name), await accounts.find_connection()

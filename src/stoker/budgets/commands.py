@@ -51,9 +51,9 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from stoker.app import App
     from stoker.budgets.model import Stop
     from stoker.cli.output import CommandContext
+    from stoker.context import Context
 
 # An amount below zero must reach us as an amount, to be answered as one.
 _ALLOW_NEGATIVE_AMOUNTS = {"ignore_unknown_options": True}
@@ -282,13 +282,13 @@ def stop(
     asked: CommandContext, tenant: str | None, connector: str, reason: str, as_json: bool
 ) -> None:
     """Stop all spending now and list the calls still in progress. Safe to repeat."""
-    from stoker.connectors import NEEDS
+    from stoker.vendors.table import VENDORS
 
     async def act() -> tuple[operator.StopResult, datetime]:
         async with asked.open_app() as app:
             owner = choose_tenant(app.settings, tenant) if tenant is not None else None
             stopped = await operator.stop_spending(
-                app, owner, connector, reason=reason, known=NEEDS
+                app, owner, connector, reason=reason, known=VENDORS
             )
             return stopped, app.clock.now()
 
@@ -328,7 +328,7 @@ def resume(asked: CommandContext, tenant: str | None, connector: str, as_json: b
     _print_stops(stops)
 
 
-def _choose_cap_tenant(app: App, cap_id: str, tenant: str | None) -> TenantId | None:
+def _choose_cap_tenant(app: Context, cap_id: str, tenant: str | None) -> TenantId | None:
     is_shared = cap_id.startswith(f"{Scope.CONNECTOR}/")
     return None if is_shared and tenant is None else choose_tenant(app.settings, tenant)
 

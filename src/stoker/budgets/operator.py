@@ -20,6 +20,7 @@ from stoker.budgets.caps import (
 )
 from stoker.budgets.model import Stop
 from stoker.budgets.reservations import OPEN_STATUSES, Reservation, ReservationStatus
+from stoker.budgets.service import build_reset_rule, list_caps, list_shared_caps
 from stoker.budgets.statements import CapBalance, find_mismatches, list_balances
 from stoker.budgets.verify import list_open_reservations, to_totals
 from stoker.budgets.windows import ResetRule
@@ -27,7 +28,7 @@ from stoker.budgets.windows import ResetRule
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from stoker.app import App
+    from stoker.context import Context
 
 MAX_READS = 5  # of a store in use, before numbers that do not add up are believed
 
@@ -60,10 +61,10 @@ class StopResult(NamedTuple):
     is_known_connector: bool
 
 
-async def read_position(app: App, tenant: TenantId, *, now: datetime) -> BudgetPosition:
+async def read_position(app: Context, tenant: TenantId, *, now: datetime) -> BudgetPosition:
     """Return a tenant's position now, without shared caps."""
     money = app.backend.tenant(tenant).money
-    caps = [cap for cap in await app.list_caps(tenant) if not cap.shared]
+    caps = [cap for cap in await list_caps(app.for_tenant(tenant)) if not cap.shared]
     changes = await money.list_cap_changes()
     for _ in range(MAX_READS):
         # Two readings, and a worker may spend in between; then both are read again.
@@ -74,22 +75,24 @@ async def read_position(app: App, tenant: TenantId, *, now: datetime) -> BudgetP
             break
     return BudgetPosition(
         tenant=tenant,
-        balances=list_balances(caps, changes, used, reset=app.get_reset_rule(tenant), now=now),
+        balances=list_balances(
+            caps, changes, used, reset=build_reset_rule(app.settings.for_tenant(tenant)), now=now
+        ),
         reservations=reservations,
         stops=await money.list_stops(),
         mismatches=mismatches,
     )
 
 
-async def list_shared_balances(app: App, *, now: datetime) -> list[CapBalance]:
+async def list_shared_balances(app: Context, *, now: datetime) -> list[CapBalance]:
     """Return the balances of the caps that tenants share."""
     shared = app.backend.shared()
     used = to_totals(await shared.list_usage())
-    caps, changes = await app.list_shared_caps(), await shared.list_cap_changes()
+    caps, changes = await list_shared_caps(app), await shared.list_cap_changes()
     return list_balances(caps, changes, used, reset=ResetRule(), now=now)
 
 
-async def set_cap(app: App, cap_id: str, limit: int, *, tenant: TenantId | None) -> CapUpdate:
+async def set_cap(app: Context, cap_id: str, limit: int, *, tenant: TenantId | None) -> CapUpdate:
     """Set a cap's limit from now on, or add the cap; a temporary raise ends."""
     cap, now = parse_cap(cap_id, limit=limit), app.clock.now()
     limits = await _find_limits(app, cap, tenant=tenant, now=now)
@@ -105,7 +108,7 @@ async def set_cap(app: App, cap_id: str, limit: int, *, tenant: TenantId | None)
 
 
 async def raise_cap(
-    app: App, cap_id: str, limit: int, *, until: datetime, tenant: TenantId | None
+    app: Context, cap_id: str, limit: int, *, until: datetime, tenant: TenantId | None
 ) -> CapUpdate:
     """Let a cap allow more until a time. Raises ConfigError for a limit it has already."""
     cap = parse_cap(cap_id, limit=limit)
@@ -123,7 +126,7 @@ async def raise_cap(
 
 
 async def settle_by_hand(
-    app: App, tenant: TenantId, key: str, actual: Mapping[str, int]
+    app: Context, tenant: TenantId, key: str, actual: Mapping[str, int]
 ) -> Reservation:
     """Settle a reservation of unknown outcome at a cost; a unit left out cost nothing."""
     money = app.backend.tenant(tenant).money
@@ -134,7 +137,7 @@ async def settle_by_hand(
     return await money.settle(key, actual, now=app.clock.now())
 
 
-async def release_by_hand(app: App, tenant: TenantId, key: str, *, reason: str) -> Reservation:
+async def release_by_hand(app: Context, tenant: TenantId, key: str, *, reason: str) -> Reservation:
     """Release a reservation of unknown outcome under which nothing was bought."""
     if not reason.strip():
         raise ConfigError("--reason is empty; give the evidence that nothing was bought")
@@ -144,7 +147,7 @@ async def release_by_hand(app: App, tenant: TenantId, key: str, *, reason: str) 
 
 
 async def stop_spending(
-    app: App, tenant: TenantId | None, connector: str, *, reason: str, known: Iterable[str]
+    app: Context, tenant: TenantId | None, connector: str, *, reason: str, known: Iterable[str]
 ) -> StopResult:
     """Refuse every reservation from now on, in every process; of a connector or (empty) of all.
 
@@ -167,12 +170,12 @@ async def stop_spending(
             app.backend.tenant(each).money, connector=connector
         )
     ]
-    capped = {cap.connector for each in tenants for cap in await app.list_caps(each)}
+    capped = {cap.connector for each in tenants for cap in await list_caps(app.for_tenant(each))}
     is_known = not connector or connector in {*known, *capped}
     return StopResult(await list_stops(app, tenant), in_flight, is_known)
 
 
-async def resume_spending(app: App, tenant: TenantId | None, connector: str) -> bool:
+async def resume_spending(app: Context, tenant: TenantId | None, connector: str) -> bool:
     """End the stop with this tenant and connector; return whether there was one."""
     if connector:
         validate_connector(connector)
@@ -182,7 +185,7 @@ async def resume_spending(app: App, tenant: TenantId | None, connector: str) -> 
     return await app.backend.shared().resume(connector, now=now)
 
 
-async def list_stops(app: App, tenant: TenantId | None) -> list[Stop]:
+async def list_stops(app: Context, tenant: TenantId | None) -> list[Stop]:
     """Return the stops in force for a tenant; for None, the shared ones and every tenant's own."""
     if tenant is not None:
         return await app.backend.tenant(tenant).money.list_stops()
@@ -193,7 +196,7 @@ async def list_stops(app: App, tenant: TenantId | None) -> list[Stop]:
     return stops
 
 
-async def _get_undecided(app: App, tenant: TenantId, key: str) -> Reservation:
+async def _get_undecided(app: Context, tenant: TenantId, key: str) -> Reservation:
     """Return a reservation that a person may end: no worker holds it any more."""
     found = await app.backend.tenant(tenant).money.find_reservation(key)
     if found is None:
@@ -211,14 +214,14 @@ async def _get_undecided(app: App, tenant: TenantId, key: str) -> Reservation:
 
 
 async def _find_limits(
-    app: App, wanted: Cap, *, tenant: TenantId | None, now: datetime
+    app: Context, wanted: Cap, *, tenant: TenantId | None, now: datetime
 ) -> tuple[int, int] | None:
     """Return a cap's lasting limit and its temporary one (0 for none); None without such a cap."""
     if wanted.shared:
-        caps, changes = await app.list_shared_caps(), await app.backend.shared().list_cap_changes()
+        caps, changes = await list_shared_caps(app), await app.backend.shared().list_cap_changes()
     else:
         owner = _check_tenant(wanted, tenant)
-        caps = await app.list_caps(owner)
+        caps = await list_caps(app.for_tenant(owner))
         changes = await app.backend.tenant(owner).money.list_cap_changes()
     cap = next((cap for cap in caps if cap.id == wanted.id), None)
     if cap is None:
@@ -233,7 +236,9 @@ async def _find_limits(
     return lasting, (change.raised_to or 0) if change and is_raised else 0
 
 
-async def _save_change(app: App, cap: Cap, change: CapChange, *, tenant: TenantId | None) -> None:
+async def _save_change(
+    app: Context, cap: Cap, change: CapChange, *, tenant: TenantId | None
+) -> None:
     now = app.clock.now()
     if not cap.shared:
         owner = _check_tenant(cap, tenant)

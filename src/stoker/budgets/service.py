@@ -29,15 +29,18 @@ from stoker.base.heartbeat import send_heartbeats
 from stoker.base.reasons import Reason
 from stoker.base.retry import retry
 from stoker.base.types import TenantId, clean_text
-from stoker.budgets.caps import Cap
+from stoker.budgets.caps import Cap, build_default_caps, list_effective_caps
 from stoker.budgets.charges import Refusal, SpendRequest
 from stoker.budgets.model import Paid
 from stoker.budgets.reservations import Reservation, ReservationStatus, find_alert
 from stoker.budgets.windows import ResetRule
-from stoker.context import TenantStores
+from stoker.context import Context, TenantContext, TenantStores
 
 if TYPE_CHECKING:
     from stoker.budgets.store import BudgetStore
+    from stoker.settings import Settings
+
+LEASE_LENGTH = timedelta(seconds=60)  # then the reservations of a dead process expire
 
 HEARTBEATS_PER_LEASE = 3  # two may fail before the lease ends
 
@@ -389,3 +392,39 @@ async def expire_reservations(
 
 def _to_one_line(reason: str) -> str:
     return " ".join(clean_text(reason).split())[:MAX_REASON_LENGTH]
+
+
+def build_reset_rule(own: Settings) -> ResetRule:
+    """Return when a tenant's caps reset: in its own zone, at its own time."""
+    return ResetRule(zone=own.scheduling.timezone, at=own.caps.reset_time)
+
+
+def build_budget(tenant: TenantContext) -> BudgetService:
+    """Build a tenant's budget service; `tenant.open(build_budget)` keeps its leases alive."""
+    return BudgetService(
+        tenant.store.money,
+        caps=build_default_caps(tenant.settings.caps),
+        reset=build_reset_rule(tenant.settings),
+        owner=tenant.process.owner,
+        clock=tenant.clock,
+        lease=LEASE_LENGTH,
+        tenant=tenant.id,
+        observer=tenant.process.events,
+    )
+
+
+async def list_caps(tenant: TenantContext) -> tuple[Cap, ...]:
+    """Return every cap of a tenant, shared ones first, with those that people added.
+
+    Changed limits are not applied: the store reads them when it grants or refuses.
+    """
+    given = build_default_caps(tenant.settings.caps)
+    changes = await tenant.store.money.list_cap_changes()
+    own = list_effective_caps(given, changes, shared=False)
+    return (*await list_shared_caps(tenant.process), *own)
+
+
+async def list_shared_caps(context: Context) -> tuple[Cap, ...]:
+    """Return the caps that tenants share. There are none until an operator sets one."""
+    changes = await context.backend.shared().list_cap_changes()
+    return list_effective_caps((), changes, shared=True)

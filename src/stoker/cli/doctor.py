@@ -27,19 +27,19 @@ from stoker.cli.output import (
     print_text,
     run_async,
 )
-from stoker.config.tenants import add_stored_tenants
-from stoker.connectors import NEEDS, get_off_reason, list_addresses
+from stoker.config.fields import list_settings
 from stoker.context import Backend
 from stoker.db.database import Check
 from stoker.http.fields import is_sandbox_url
 from stoker.settings import Settings
+from stoker.settings.tenants import add_stored_tenants
 from stoker.touches.setup import check_touches
+from stoker.vendors.settings import KeySettings
+from stoker.vendors.table import PAID_VENDORS, VENDORS, get_off_reason, list_addresses
 
 MIN_PLAUSIBLE_TIME = datetime(2026, 1, 1, tzinfo=UTC)  # this program did not exist before
 
 MAX_PLAUSIBLE_TIME = datetime(2100, 1, 1, tzinfo=UTC)
-
-PAID_VENDORS = ("openai", "tavily", "lusha", "zerobounce")
 
 
 @click.command()
@@ -96,7 +96,8 @@ async def run_checks(settings: Settings, *, clock: Clock) -> list[Check]:
     """Return what every check found, in the order people think about them."""
     now = clock.now()
     checks = [_check_settings(settings), *_check_sandbox(settings)]
-    checks += [_check_key(settings, vendor) for vendor in PAID_VENDORS]
+    vendors = [about.key for about in list_settings(KeySettings) if about.key in PAID_VENDORS]
+    checks += [_check_key(settings, vendor) for vendor in vendors]
     checks += [_check_connectors(settings, tenant) for tenant in settings.list_active_tenants()]
     checks += [*_check_zones(settings, now), _check_plausible_time(now)]
     try:
@@ -156,8 +157,8 @@ def _check_sandbox(settings: Settings) -> list[Check]:
 def _check_connectors(settings: Settings, tenant: TenantId) -> Check:
     """Say which connectors are on, and whether some of them are real while others rehearse."""
     own = settings.for_tenant(tenant)
-    off = [name for name in NEEDS if get_off_reason(own, name)]
-    on = [name for name in NEEDS if name not in off]
+    off = [name for name in VENDORS if get_off_reason(own, name)]
+    on = [name for name in VENDORS if name not in off]
     told = f"on: {', '.join(on)}"
     if off:
         told += f"; off: {', '.join(off)} (why: stoker connectors list)"

@@ -38,7 +38,7 @@ class LazyCommand(NamedTuple):
 
 SECTIONS = {
     "First steps": {
-        "init": LazyCommand("stoker.config.commands:init", "Write a stoker.toml with small caps"),
+        "init": LazyCommand("stoker.settings.commands:init", "Write a stoker.toml with small caps"),
         "doctor": LazyCommand("stoker.cli.doctor:doctor", "Check settings, keys, database, clock"),
         "demo": LazyCommand("stoker.sandbox.demo:demo", "Watch a night of two tenants; no keys"),
     },
@@ -52,7 +52,9 @@ SECTIONS = {
         "registry": LazyCommand(
             "stoker.registry.commands:registry", "import status show rejects industries"
         ),
-        "config": LazyCommand("stoker.config.commands:config", "show: each setting and its origin"),
+        "config": LazyCommand(
+            "stoker.settings.commands:config", "show: each setting and its origin"
+        ),
         "db": LazyCommand("stoker.db.commands:db", "setup status maintain"),
     },
     "Research": {

@@ -30,9 +30,9 @@ from stoker.base.errors import (
 )
 
 if TYPE_CHECKING:
-    from stoker.app import App
     from stoker.base.clock import Clock
     from stoker.base.types import Json
+    from stoker.context import Context
     from stoker.runs.model import RunState
     from stoker.settings import Settings
 
@@ -136,7 +136,7 @@ class CommandContext:
         self.secrets.update(settings.list_secret_values())
         return settings
 
-    def open_app(self, *, only_to_read: bool = False) -> AbstractAsyncContextManager[App]:
+    def open_app(self, *, only_to_read: bool = False) -> AbstractAsyncContextManager[Context]:
         """Read the settings and open everything they name: `async with asked.app() as app`."""
         from stoker import app as wiring
 

@@ -73,19 +73,21 @@ async def _visit_site(
     asked: CommandContext, url: str, max_pages: int | None, again: bool, tenant: str | None
 ) -> SiteVisit:
     from stoker.budgets.charges import Refusal
-    from stoker.crawl.service import visit_site
+    from stoker.budgets.service import build_budget
+    from stoker.crawl.service import build_crawl_connector, visit_site
     from stoker.crawl.visit import parse_site
+    from stoker.rate_limits.limiter import build_call_limiter
 
     async with asked.open_app() as app:
         whose, site = choose_active_tenant(app.settings, tenant), parse_site(url)
-        crawler = app.connectors.crawl(whose, max_pages=max_pages)
+        crawler = build_crawl_connector(app.for_tenant(whose), max_pages=max_pages)
         visit = await visit_site(
             url,
             site=site,
             crawler=crawler,
             pages=app.backend.tenant(whose).pages,
-            gate=await app.get_gate(whose),
-            slot=app.get_limiter(whose).acquire_slot(crawler.name),
+            gate=await app.for_tenant(whose).open(build_budget),
+            slot=app.for_tenant(whose).get(build_call_limiter).acquire_slot(crawler.name),
             unlike_others=secrets.token_hex(8),
             again=again,
         )

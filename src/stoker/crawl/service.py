@@ -18,12 +18,13 @@ from stoker.base.errors import ConflictError, PermanentError
 from stoker.budgets.charges import Refusal, SpendRequest
 from stoker.budgets.model import Connector, Health, Paid
 from stoker.budgets.service import BudgetService, SettledCall
+from stoker.context import Context, TenantContext
 from stoker.crawl.fetch import MIN_DELAY, PoliteFetcher
 from stoker.crawl.model import PageState, SiteVisit, VisitOutcome, VisitRequest
 from stoker.crawl.visit import CrawlLimits, SiteCrawler
-from stoker.http.client import HttpClient
+from stoker.http.client import HttpClient, build_http_client
 from stoker.http.url import is_sandbox_host, parse_url
-from stoker.rate_limits.host_delays import HostPacer
+from stoker.rate_limits.host_delays import HostPacer, build_host_pacer
 
 if TYPE_CHECKING:
     from stoker.crawl.store import PageStore
@@ -157,3 +158,29 @@ async def visit_site(
     visit: SiteVisit = outcome.answer
     await pages.save_pages(visit.site, visit.seen)
     return visit
+
+
+def build_crawler(context: Context, *, max_pages: int | None = None) -> Crawler:
+    """Build the crawler of a process; with other settings' pages per site, if given."""
+    crawl = context.settings.crawl
+    pages = crawl.max_pages if max_pages is None else max_pages
+    return Crawler(
+        context.get(build_http_client),
+        pacer=context.get(build_host_pacer),
+        clock=context.clock,
+        user_agent=crawl.user_agent,
+        limits=CrawlLimits(pages=pages, request=timedelta(seconds=crawl.timeout_s)),
+        gap=timedelta(seconds=crawl.gap_s),
+    )
+
+
+def build_crawl_connector(
+    tenant: TenantContext, *, deep: bool = False, max_pages: int | None = None
+) -> CrawlConnector:
+    """Build visits to sites, at the pull units they count for this tenant."""
+    process, units = tenant.process, tenant.settings.get_pull_units("crawl", deep=deep)
+    is_usual = max_pages in (None, process.settings.crawl.max_pages)
+    crawler = (
+        process.get(build_crawler) if is_usual else build_crawler(process, max_pages=max_pages)
+    )
+    return CrawlConnector(crawler, units=units)

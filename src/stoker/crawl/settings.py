@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
 
 from stoker.config.fields import (
     BOOLEAN,
@@ -13,11 +15,14 @@ from stoker.config.fields import (
     setting,
     tenant_setting,
 )
+from stoker.rate_limits.rate_limit import Rate
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrawlSettings(Section):
     """How company sites are read."""
+
+    own_key: ClassVar[bool] = False  # no site wants a key
 
     gap_s: float = setting(
         number(0.001, 3600),
@@ -48,6 +53,10 @@ class CrawlSettings(Section):
         "Whether the text a company's facts were taken from is kept; it goes with retention.days.",
         "PERSIST_CRAWL_CORPUS",
     )
+
+    def to_rate(self) -> Rate:
+        """Return how fast pages may be read, over all hosts; each host has a gap of its own."""
+        return Rate(calls=1000, per=timedelta(seconds=1), burst=500)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,7 +94,7 @@ async def _connect_crm(
 ) -> tuple[TenantId, CrmConnection, Health]:
     from stoker.accounts.model import CrmConnection
     from stoker.budgets.model import Health
-    from stoker.nightly.setup import open_crm
+    from stoker.crm.odoo import open_crm
 
     async with asked.open_app() as app:
         whose = choose_tenant(app.settings, tenant)
@@ -113,7 +113,7 @@ async def _connect_crm(
         await accounts.save_connection(kept)
         await accounts.complete_setup_step("crm", at=app.clock.now())
         try:
-            health = await open_crm(app.connectors, whose, kept, despite_stops=True).check()
+            health = await open_crm(app.for_tenant(whose), kept, despite_stops=True).check()
         except ConfigError as error:  # its key is missing, or must not go there
             health = Health(ok=False, detail=str(error))
     return whose, kept, health

@@ -48,8 +48,8 @@ def undo(asked: CommandContext, run: str, tenant: str | None, dry_run: bool, as_
 async def _undo_writes(
     asked: CommandContext, name: str, *, tenant: str | None, dry_run: bool, as_json: bool
 ) -> None:
+    from stoker.crm.odoo import open_crm
     from stoker.crm.undo import undo_run
-    from stoker.nightly.setup import open_crm
     from stoker.runs.model import format_run_name, parse_run_name
 
     run = name if name == LATEST else format_run_name(parse_run_name(name))
@@ -60,7 +60,7 @@ async def _undo_writes(
             run = await _get_latest_run(store)
         await _check_ended(store, run)
         crm = open_crm(
-            app.connectors, whose, await store.accounts.find_connection(), despite_stops=True
+            app.for_tenant(whose), await store.accounts.find_connection(), despite_stops=True
         )
         told = await undo_run(run, crm=crm, store=store.nights, now=app.clock.now(), dry=dry_run)
     if as_json:

@@ -14,17 +14,21 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
+from stoker.accounts.model import CrmConnection
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.jsontools import get_line, get_list, get_object
 from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
 from stoker.budgets.model import Health
+from stoker.context import TenantContext
 from stoker.crm.model import PARTNER, CrmField, CrmRecord, CrmRow, RowResult, RowWrite
 from stoker.crm.odoo_load import OdooProtocol, RateLimitedProtocol, load_rows, split_batches
 from stoker.crm.odoo_protocols import NAME, Json2, XmlRpc
 from stoker.crm.upsert import ACTIVE
 from stoker.http.api_client import check_health
-from stoker.http.client import HttpClient, Request
+from stoker.http.client import HttpClient, Request, build_http_client
+from stoker.http.fields import is_sandbox_key, is_sandbox_url
+from stoker.vendors.unpaid import build_unpaid_calls
 
 DEADLINE = timedelta(seconds=60)
 
@@ -295,3 +299,44 @@ def _check_model_name(model: str) -> str:
     if not _NAME.fullmatch(model):
         raise PermanentError("this is no name of a model of odoo")
     return model
+
+
+def open_crm(
+    tenant: TenantContext, connection: CrmConnection | None = None, *, despite_stops: bool = False
+) -> Odoo:
+    """Return a tenant's Odoo, from its own connection or else from settings.
+
+    A stop ends what is sent there, unless `despite_stops`: a person looks or undoes something.
+    Raises ConfigError when it is off.
+    """
+    section, key = tenant.settings.odoo, tenant.settings.keys.odoo
+    url = (connection and connection.url) or section.url or ""
+    database = (connection and connection.database) or section.database or ""
+    needs = {"odoo.url": url, "odoo.database": database, "keys.odoo": key}
+    missing = [setting for setting, value in needs.items() if not value]
+    if key is None or missing:
+        raise ConfigError(f"odoo is off for {tenant.id}: {tenant.settings.format_missing(missing)}")
+    if is_sandbox_url(url) and not is_sandbox_key(key):
+        raise ConfigError(
+            f"{url} is make-believe, and {tenant.id}'s key of Odoo may be real: it stays here"
+        )
+    process = tenant.process
+    return process.parts.get(
+        (Odoo, tenant.id, url, database, despite_stops),
+        lambda: Odoo(
+            process.get(build_http_client),
+            url=url,
+            database=database,
+            key=key.reveal(),
+            login=section.login or "",
+            protocol="" if section.protocol == "auto" else section.protocol,
+            turn=process.get(build_unpaid_calls).for_vendor(
+                NAME, tenant.id, despite_stops=despite_stops
+            ),
+        ),
+    )
+
+
+def build_odoo_despite_stops(tenant: TenantContext) -> Odoo:
+    """Return the Odoo that settings name, for a person who checks it."""
+    return open_crm(tenant, despite_stops=True)

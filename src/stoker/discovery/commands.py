@@ -27,9 +27,9 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from stoker.app import App
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
+    from stoker.context import Context
     from stoker.discovery.service import DiscoverOptions, DiscoveryReport, SourceTest
     from stoker.discovery.sources import SourceRecord, SourceSpec
 
@@ -105,7 +105,7 @@ async def _run_discoveries(
 
 
 def _choose_participants(
-    app: App, named: tuple[str, ...], options: DiscoverOptions
+    app: Context, named: tuple[str, ...], options: DiscoverOptions
 ) -> tuple[TenantId, ...]:
     """Return the tenants whose sources are read. Raises ConfigError when there are none."""
     chosen = choose_active_tenants(app.settings, named)
@@ -128,10 +128,14 @@ def _choose_participants(
     return ready
 
 
-async def _format_next_due(app: App, tenant: TenantId) -> str:
+async def _format_next_due(app: Context, tenant: TenantId) -> str:
     from stoker.calendar.recurrence import list_upcoming
+    from stoker.discovery.service import build_discovery_run
+    from stoker.scheduling.service import build_task
 
-    task = app.build_task(tenant, app.build_discovery_run(tenant, files=None))
+    task = build_task(
+        app.for_tenant(tenant), build_discovery_run(app.for_tenant(tenant), files=None)
+    )
     now = app.clock.now()
     last = await app.backend.tenant(tenant).schedule.find_last_result(task.name, until=now)
     [due] = list_upcoming(now, task.schedule, 1, last=last.due_at if last else None)
@@ -312,5 +316,4 @@ async def _try_sources(
 
     async with asked.open_app(only_to_read=True) as app:
         chosen = choose_tenant(app.settings, tenant)
-        own = app.settings.for_tenant(chosen)
-        return await service.try_sources(own, chosen, names, connectors=app.connectors)
+        return await service.try_sources(app.for_tenant(chosen), names)

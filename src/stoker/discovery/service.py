@@ -5,72 +5,90 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.base.errors import ConfigError, PermanentError, StokerError, TransientError
 from stoker.base.types import TenantId
+from stoker.context import Context, TenantContext
+from stoker.discovery.boards import BOARD_APIS, CONNECTOR, AllBoards, Board
 from stoker.discovery.export import PostingFiles
+from stoker.discovery.feeds import Feeds
 from stoker.discovery.job_files import read_job_file
 from stoker.discovery.model import PostingQuery, Postings, Validators
-from stoker.discovery.reader import ReadSource
 from stoker.discovery.run import DiscoveryRun
 from stoker.discovery.sources import SourceKind, SourceSpec, build_display_names, parse_source
+from stoker.enrichment.runner import build_runner, run_now
+from stoker.http.client import build_http_client
 from stoker.runs.parallel import run_for_tenants
+from stoker.scheduling.service import Scheduler, build_task
+from stoker.vendors.unpaid import build_unpaid_calls
 
 if TYPE_CHECKING:
-    from stoker.app import App
-    from stoker.connectors import VendorFactory
     from stoker.runs.model import Run
-    from stoker.settings import Settings
 
 
-def build_source_reader(
-    connectors: VendorFactory, tenant: TenantId, *, directory: Path
-) -> ReadSource:
-    """Return what reads a tenant's sources, wherever they are."""
-
-    async def read(source: SourceSpec, known: Validators | None) -> AsyncIterator[Postings]:
-        if source.kind is SourceKind.FILE:
-            async for batch in read_job_file(directory / source.address, company=source.company):
-                yield batch
-            return
-        connector = (
-            connectors.feeds(tenant)
-            if source.kind is SourceKind.FEED
-            else connectors.board(source.kind, tenant)
-        )
-        query = PostingQuery(address=source.address, company=source.company, known=known)
-        yield (await connector.ask(query, key=source.name)).answer
-
-    return read
+async def read_source(
+    tenant: TenantContext, source: SourceSpec, known: Validators | None
+) -> AsyncIterator[Postings]:
+    """Yield what a tenant's source lists, wherever it is. Raises as `ReadSource`."""
+    if source.kind is SourceKind.FILE:
+        path = tenant.settings.directory / source.address
+        async for batch in read_job_file(path, company=source.company):
+            yield batch
+        return
+    is_feed = source.kind is SourceKind.FEED
+    connector = build_feeds(tenant) if is_feed else build_board(tenant, source.kind)
+    query = PostingQuery(address=source.address, company=source.company, known=known)
+    yield (await connector.ask(query, key=source.name)).answer
 
 
-def build_posting_files(
-    own: Settings, tenant: TenantId, *, out: Path | None, alone: bool
-) -> PostingFiles:
+def build_board(tenant: TenantContext, vendor: str, *, despite_stops: bool = False) -> Board:
+    """Build what reads a vendor's boards: greenhouse, lever or ashby."""
+    return Board(
+        tenant.process.get(build_http_client),
+        BOARD_APIS[vendor],
+        base_url=tenant.settings.get_value(f"boards.{vendor}_url"),
+        turn=tenant.process.get(build_unpaid_calls).for_hosts(
+            CONNECTOR, tenant.id, despite_stops=despite_stops
+        ),
+    )
+
+
+def build_all_boards(tenant: TenantContext) -> AllBoards:
+    """Build all boards, to see whether they are there."""
+    return AllBoards([build_board(tenant, vendor, despite_stops=True) for vendor in BOARD_APIS])
+
+
+def build_feeds(tenant: TenantContext) -> Feeds:
+    """Build what reads feeds of postings, wherever they are, as gently as sites are read."""
+    gap = timedelta(seconds=tenant.settings.crawl.gap_s)
+    turn = tenant.process.get(build_unpaid_calls).for_hosts(CONNECTOR, tenant.id, gap=gap)
+    return Feeds(tenant.process.get(build_http_client), turn=turn)
+
+
+def build_posting_files(tenant: TenantContext, *, out: Path | None = None) -> PostingFiles:
     """Return the files of a tenant: in `out`, or else where its settings say.
 
     A tenant that is not alone has a directory of its own below, because runs of two tenants may
     have one name.
     """
+    own, is_alone = tenant.settings, len(tenant.process.settings.tenants) == 1
     place = own.directory / (own.discovery.out if out is None else out)
-    return PostingFiles(place if alone else place / tenant, of_ours=out is None)
+    return PostingFiles(place if is_alone else place / tenant.id, of_ours=out is None)
 
 
-def build_discovery(
-    own: Settings,
-    tenant: TenantId,
-    *,
-    connectors: VendorFactory,
-    files: PostingFiles | None,
-    enrich: bool | None = None,
+def build_discovery_run(
+    tenant: TenantContext, *, files: PostingFiles | None, enrich: bool | None = None
 ) -> DiscoveryRun:
     """Return a tenant's discovery; without files, it writes none."""
+    own = tenant.settings
     return DiscoveryRun(
         own.discovery if enrich is None else replace(own.discovery, enrich=enrich),
         heat=own.heat,
-        read_source=build_source_reader(connectors, tenant, directory=own.directory),
+        read_source=partial(read_source, tenant),
         files=files,
         concurrency=own.boards.concurrency,
         zone=own.scheduling.timezone,
@@ -98,27 +116,29 @@ class DiscoveryReport:
 
 
 async def run_discoveries(
-    app: App, tenants: tuple[TenantId, ...], options: DiscoverOptions
+    context: Context, tenants: tuple[TenantId, ...], options: DiscoverOptions
 ) -> tuple[list[DiscoveryReport], list[tuple[TenantId, StokerError]]]:
     """Carry out discoveries side by side; return how they went, and which did not begin."""
 
-    async def discover(tenant: TenantId) -> list[DiscoveryReport]:
-        files = app.get_posting_files(tenant, out=options.out) if options.writes else None
+    async def discover(name: TenantId) -> list[DiscoveryReport]:
+        tenant = context.for_tenant(name)
+        files = build_posting_files(tenant, out=options.out) if options.writes else None
         # A setting that is on stays on: the flag only adds to it.
-        discovery = app.build_discovery_run(tenant, files=files, enrich=options.enrich or None)
+        discovery = build_discovery_run(tenant, files=files, enrich=options.enrich or None)
         if options.scheduled:
-            runs = await app.build_scheduler(()).run_task(app.build_task(tenant, discovery))
+            scheduler = Scheduler([], backend=context.backend, runner=build_runner(context))
+            runs = await scheduler.run_task(build_task(tenant, discovery))
         else:
-            runs = [await app.run_now(tenant, discovery)]
+            runs = [await run_now(tenant, discovery)]
         return [
             DiscoveryReport(
-                tenant=tenant, run=run, files=files.list_existing(run.name) if files else ()
+                tenant=name, run=run, files=files.list_existing(run.name) if files else ()
             )
             for run in runs
         ]
 
     done, failed = await run_for_tenants(
-        tenants, discover, concurrency=app.settings.scheduling.tenant_concurrency
+        tenants, discover, concurrency=context.settings.scheduling.tenant_concurrency
     )
     return [report for reports in done for report in reports], failed
 
@@ -135,14 +155,12 @@ class SourceTest:
     reject: str = ""
 
 
-async def try_sources(
-    own: Settings, tenant: TenantId, names: Sequence[str], *, connectors: VendorFactory
-) -> list[SourceTest]:
+async def try_sources(tenant: TenantContext, names: Sequence[str]) -> list[SourceTest]:
     """Read sources once and store nothing: those named, or else all of a tenant's.
 
     Raises ConfigError for a name that is none.
     """
-    known = {source.name: source for source in own.discovery.sources}
+    known = {source.name: source for source in tenant.settings.discovery.sources}
     # A name as it is shown counts as well, so that no secret has to be typed twice.
     shown = {name: known[key] for key, name in build_display_names(known.values()).items()}
     wanted = [
@@ -151,11 +169,10 @@ async def try_sources(
     ]
     chosen = {source.name: source for source in wanted} or known
     display_names = build_display_names(chosen.values())
-    read_source = build_source_reader(connectors, tenant, directory=own.directory)
     return list(
         await asyncio.gather(
             *(
-                _try_source(display_names[name], read_source(source, None))
+                _try_source(display_names[name], read_source(tenant, source, None))
                 for name, source in chosen.items()
             )
         )

@@ -263,9 +263,15 @@ def sweep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exi
 
 
 async def _run_sweeps(asked: CommandContext, named: tuple[str, ...]) -> list[tuple[TenantId, Run]]:
+    from stoker.enrichment.runner import run_now
+    from stoker.heat.sweep import build_heat_sweep
+
     async with asked.open_app() as app:
         return [
-            (tenant, await app.run_now(tenant, app.build_heat_sweep(tenant)))
+            (
+                tenant,
+                await run_now(app.for_tenant(tenant), build_heat_sweep(app.for_tenant(tenant))),
+            )
             for tenant in choose_active_tenants(app.settings, named)
         ]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from stoker.accounts.model import Candidate, CompanyId, LeadScore
 from stoker.base.clock import Clock
-from stoker.context import TenantStores
+from stoker.context import TenantContext, TenantStores
 from stoker.heat.heat import score_heats
 from stoker.heat.model import Tier
 from stoker.heat.settings import HeatRule, TierRule
@@ -18,6 +18,7 @@ from stoker.heat.signals import compute_posture
 from stoker.heat.store import HeatStore
 from stoker.runs.model import RunState
 from stoker.runs.service import RunHandle, RunResult
+from stoker.scheduling.service import Task, build_task
 
 KIND = "sweep"
 
@@ -117,3 +118,14 @@ class HeatSweep:
 async def _find_score(store: TenantStores, candidate: Candidate) -> LeadScore | None:
     dossier = await store.accounts.find_company_record(candidate.id) if candidate.scored else None
     return dossier.score if dossier else None
+
+
+def build_heat_sweep(tenant: TenantContext) -> HeatSweep:
+    """Return what brings a tenant's heats up to date."""
+    own = tenant.settings
+    return HeatSweep(heat=own.heat, tiers=own.heat, icp_rule=own.icp.rule_name)
+
+
+def build_sweep_task(tenant: TenantContext) -> Task:
+    """Return a tenant's sweep as a task, due every so often, whatever its nights are."""
+    return build_task(tenant, build_heat_sweep(tenant), every=tenant.settings.heat.sweep_every)

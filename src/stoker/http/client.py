@@ -15,12 +15,14 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
+from stoker.context import Context
 from stoker.http.pool import ConnectionPool
 from stoker.http.response import ACCEPT_ENCODING, BodySink, Outcome, ResponseParser
 from stoker.http.ssrf import SafeConnector
 from stoker.http.url import Url, parse_url, resolve_link
 
 MAX_REDIRECTS = 5
+SPARE_CONNECTIONS = 100  # for vendors, besides those for sites
 REDIRECT_STATUSES = {301, 302, 303, 307, 308}
 
 # The only headers that go along to another origin; any other may be a credential.
@@ -231,3 +233,15 @@ def _decode_header(header: str) -> str:
         return header.encode("latin-1").decode()
     except UnicodeDecodeError:
         return header
+
+
+def build_http_client(context: Context) -> HttpClient:
+    """Build the client that everything goes through; it is closed with the process."""
+    settings = context.settings
+    client = HttpClient(
+        user_agent=settings.crawl.user_agent,
+        sandbox=settings.sandbox.address,
+        connections=settings.crawl.concurrency + SPARE_CONNECTIONS,
+    )
+    context.parts.exits.push_async_callback(client.close)
+    return client

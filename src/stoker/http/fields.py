@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.config.fields import FieldType
+from stoker.config.fields import FieldType, Secret
+
+SANDBOX_WORD = "sandbox"  # what tells a make-believe key from one that may cost somebody something
 
 
 def is_sandbox_url(url: str | None) -> bool:
@@ -17,6 +19,11 @@ def is_sandbox_url(url: str | None) -> bool:
     from stoker.http.url import is_sandbox_host, parse_url  # here: most commands never need it
 
     return url is not None and is_sandbox_host(parse_url(url).host)
+
+
+def is_sandbox_key(key: Secret | None) -> bool:
+    """Say whether a key may be shown to a make-believe vendor."""
+    return key is not None and SANDBOX_WORD in key.reveal()
 
 
 def _parse_base_url(given: Any, typed: bool) -> str:

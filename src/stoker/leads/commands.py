@@ -19,9 +19,9 @@ from stoker.leads.commands_export import export_leads
 
 if TYPE_CHECKING:
     from stoker.accounts.model import CompanyRecord
-    from stoker.app import App
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
+    from stoker.context import Context
 
 _PAGE_SIZE = 200
 
@@ -77,7 +77,7 @@ async def _list_leads(
 
 
 async def _list_best(
-    app: App, tenant: TenantId, *, least: float, limit: int | None
+    app: Context, tenant: TenantId, *, least: float, limit: int | None
 ) -> list[tuple[TenantId, CompanyRecord]]:
     accounts, after = app.backend.tenant(tenant).accounts, ""
     best: list[tuple[TenantId, CompanyRecord]] = []

@@ -14,9 +14,9 @@ from stoker.files.export import open_export
 from stoker.leads.export import LEAD_COLUMNS, to_lead_row
 
 if TYPE_CHECKING:
-    from stoker.app import App
     from stoker.base.types import TenantId
     from stoker.cli.output import CommandContext
+    from stoker.context import Context
 
 RECORDS_PER_PAGE = 200
 
@@ -109,5 +109,5 @@ async def _write_leads(
     return count
 
 
-def _get_min_score(app: App, tenant: TenantId, said: float | None) -> float:
+def _get_min_score(app: Context, tenant: TenantId, said: float | None) -> float:
     return app.settings.for_tenant(tenant).score.min_export if said is None else said

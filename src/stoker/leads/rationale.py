@@ -19,9 +19,18 @@ from stoker.base.jsontools import get_line, get_object, get_text
 from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
 from stoker.budgets.model import Health, Paid
+from stoker.context import TenantContext
 from stoker.http.api_client import VendorApi
 from stoker.leads.settings import ScoreRule
-from stoker.vendors.openai import NAME, Completion, OpenAiModel, Prices, Prompt
+from stoker.vendors.openai import (
+    NAME,
+    Completion,
+    OpenAiModel,
+    Prices,
+    Prompt,
+    build_api,
+    build_prices,
+)
 
 MAX_LENGTH, MIN_LENGTH = 400, 20  # characters
 
@@ -231,3 +240,15 @@ def _to_answer(completion: Completion, question: RationaleQuery) -> RationaleAns
     if completion.empty_reason:
         return RationaleAnswer(note=completion.empty_reason)
     return parse_rationale(completion.text, question)
+
+
+def build_rationales(tenant: TenantContext) -> OpenAiRationales | None:
+    """Build the model that rewords rationales; None for a tenant that did not ask for one.
+
+    Raises ConfigError when OpenAI is off.
+    """
+    api, section = tenant.get(build_api), tenant.settings.openai
+    if not tenant.settings.score.llm_rationale:
+        return None
+    prices = build_prices(tenant.settings)
+    return OpenAiRationales(api, model=section.model, effort=section.effort, prices=prices)

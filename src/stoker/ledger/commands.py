@@ -45,10 +45,10 @@ from stoker.ledger.query import LedgerFilter, get_data_text
 from stoker.ledger.read import list_latest, read_pages
 
 if TYPE_CHECKING:
-    from stoker.app import App
     from stoker.base.types import Json
     from stoker.budgets.verify import LedgerReport
     from stoker.cli.output import CommandContext
+    from stoker.context import Context
     from stoker.files.export import Row
     from stoker.ledger.chain import LedgerEntry
     from stoker.ledger.store import LedgerStore
@@ -72,7 +72,7 @@ def shared_option(command: _CommandT) -> _CommandT:
     )(command)
 
 
-def list_ledgers(app: App, tenants: tuple[str, ...], *, shared: bool) -> list[LedgerScope]:
+def list_ledgers(app: Context, tenants: tuple[str, ...], *, shared: bool) -> list[LedgerScope]:
     """Return the ledgers asked for: those of tenants, or the one of what is done for everybody."""
     if shared:
         if tenants:
@@ -443,7 +443,7 @@ def _build_filter(*, since: str | None, until: str | None, **rest: str | None) -
     return LedgerFilter(since=start, until=end, **rest)
 
 
-def _get_ledger(app: App, tenant: str | None, *, shared: bool) -> LedgerScope:
+def _get_ledger(app: Context, tenant: str | None, *, shared: bool) -> LedgerScope:
     named = (tenant,) if tenant is not None else ()
     if shared or tenant is not None:
         return list_ledgers(app, named, shared=shared)[0]

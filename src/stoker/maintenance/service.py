@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from stoker.base.clock import Clock
 from stoker.budgets.reservations import ReservationStatus
 from stoker.budgets.service import expire_reservations
 from stoker.budgets.verify import verify_recent
 from stoker.calendar.recurrence import Schedule
-from stoker.context import Backend, TenantStores
+from stoker.context import Context, TenantContext, TenantStores
 from stoker.db.database import Check, delete_in_batches
+from stoker.enrichment.runner import build_runner
 from stoker.runs.cancel import close_dead_runs, list_dead_runs
 from stoker.runs.model import Run, RunState, StorageSize
 from stoker.runs.prune import apply_retention
@@ -26,15 +26,17 @@ from stoker.scheduling.audit import AuditLine
 
 AUDIT_PERIOD = timedelta(days=7)
 
+# Signals are deleted after so many half-lives: nothing is left of them in any heat.
+SIGNAL_AGE_PER_HALF_LIFE = 40
+
 HEALTH_CHECK_TTL = timedelta(minutes=10)  # reading a whole store takes a while
 
 
 class CachedHealthChecks:
     """A backend's own checks, done once for all tenants that ask within a while."""
 
-    def __init__(self, backend: Backend, clock: Clock) -> None:
-        self.backend = backend
-        self._clock = clock
+    def __init__(self, context: Context) -> None:
+        self.backend, self._clock = context.backend, context.clock
         self._lock = asyncio.Lock()
         self._cached: tuple[timedelta, list[Check]] | None = None
 
@@ -56,7 +58,7 @@ class Maintenance:
     schedule: Schedule
     zone: str
     rule: RetentionRule
-    signal_retention: timedelta = timedelta(days=365)  # until nothing of them is left in any heat
+    signal_retention: timedelta
 
     @property
     def kind(self) -> str:
@@ -186,3 +188,16 @@ async def read_audit(
 def _count_by_status(findings: list[AuditLine]) -> Mapping[str, int]:
     counted = Counter(finding.status.value.lower() for finding in findings)
     return {f"slots_{kind}": count for kind, count in sorted(counted.items())}
+
+
+def build_maintenance(tenant: TenantContext) -> Maintenance:
+    """Return a tenant's maintenance with the schedule and rules of its settings."""
+    own = tenant.settings
+    return Maintenance(
+        runner=build_runner(tenant.process),
+        health_checks=tenant.process.get(CachedHealthChecks),
+        schedule=own.scheduling.build_schedule(),
+        zone=own.scheduling.timezone,
+        rule=own.retention,
+        signal_retention=SIGNAL_AGE_PER_HALF_LIFE * own.heat.half_life,
+    )

@@ -26,10 +26,10 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from stoker.app import App
     from stoker.base.events import Observer
     from stoker.base.types import Json, Step, TenantId
     from stoker.cli.output import CommandContext
+    from stoker.context import Context
     from stoker.nightly.report import NightReport, PlanReport
     from stoker.nightly.service import NightlyRun
 
@@ -45,10 +45,16 @@ class NightlyWish:
     from_run: str = ""
     again: bool = False
 
-    def build_night(self, app: App, tenant: TenantId) -> NightlyRun:
+    def build_night(self, app: Context, tenant: TenantId) -> NightlyRun:
         """Return a tenant's night as it is wished for."""
-        return app.build_nightly_run(
-            tenant, limit=self.limit, steps=self.steps, from_run=self.from_run, again=self.again
+        from stoker.nightly.setup import build_nightly_run
+
+        return build_nightly_run(
+            app.for_tenant(tenant),
+            limit=self.limit,
+            steps=self.steps,
+            from_run=self.from_run,
+            again=self.again,
         )
 
 
@@ -136,7 +142,9 @@ async def _print_plans(
     return Exit.OK
 
 
-async def _build_plan(app: App, tenant: TenantId, wish: NightlyWish, *, names: bool) -> PlanReport:
+async def _build_plan(
+    app: Context, tenant: TenantId, wish: NightlyWish, *, names: bool
+) -> PlanReport:
     from stoker.nightly.report import MAX_LEADS_SHOWN, PlanReport
 
     store = app.backend.tenant(tenant)
@@ -178,16 +186,17 @@ async def _run_tenants(
 
 
 async def run_nights(
-    app: App, tenants: tuple[TenantId, ...], wish: NightlyWish, *, observer: Observer
+    app: Context, tenants: tuple[TenantId, ...], wish: NightlyWish, *, observer: Observer
 ) -> tuple[list[NightReport], list[tuple[TenantId, StokerError]]]:
     """Carry out tenants' nights side by side; return how they went, and whose did not begin."""
+    from stoker.enrichment.runner import run_now
     from stoker.nightly.report import read_night_report
     from stoker.runs.parallel import run_for_tenants
 
     with app.redirect_events(observer) as seen:
 
         async def run_tenant(tenant: TenantId) -> NightReport:
-            run = await seen.run_now(tenant, wish.build_night(seen, tenant))
+            run = await run_now(seen.for_tenant(tenant), wish.build_night(seen, tenant))
             return await read_night_report(seen, tenant, run)
 
         return await run_for_tenants(
@@ -196,7 +205,7 @@ async def run_nights(
 
 
 async def choose_participants(
-    app: App, named: tuple[str, ...], wish: NightlyWish, *, only_to_look: bool = False
+    app: Context, named: tuple[str, ...], wish: NightlyWish, *, only_to_look: bool = False
 ) -> tuple[TenantId, ...]:
     """Return whose nights are meant; those left out are told why.
 
@@ -227,7 +236,7 @@ async def choose_participants(
     return tuple(ready)
 
 
-async def _check_run_exists(app: App, tenant: TenantId, name: str) -> None:
+async def _check_run_exists(app: Context, tenant: TenantId, name: str) -> None:
     from stoker.runs.model import parse_run_name
 
     if await app.backend.tenant(tenant).runs.find_run(parse_run_name(name)) is None:

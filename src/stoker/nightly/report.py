@@ -20,8 +20,8 @@ from stoker.runs.model import RunState
 
 if TYPE_CHECKING:
     from stoker.accounts.model import CompanyRecord
-    from stoker.app import App
     from stoker.base.types import Json, TenantId
+    from stoker.context import Context
     from stoker.nightly.plan import NightlyPlan
     from stoker.runs.model import Run
 
@@ -66,7 +66,9 @@ class NightReport:
     top_leads: tuple[CompanyRecord, ...]
 
 
-async def read_night_report(app: App, tenant: TenantId, run: Run, *, best: int = 3) -> NightReport:
+async def read_night_report(
+    app: Context, tenant: TenantId, run: Run, *, best: int = 3
+) -> NightReport:
     """Read back how a run of nightly work went."""
     accounts, least = app.backend.tenant(tenant).accounts, app.settings.for_tenant(tenant).score
     found: list[CompanyRecord] = []
@@ -81,7 +83,7 @@ async def read_night_report(app: App, tenant: TenantId, run: Run, *, best: int =
     )
 
 
-async def format_stopped(app: App, tenant: TenantId, *, since: datetime) -> str:
+async def format_stopped(app: Context, tenant: TenantId, *, since: datetime) -> str:
     """Say of a night that was stopped how much of it was done, and what is left."""
     store = app.backend.tenant(tenant)
     newest = await store.runs.list_runs(kind=KIND, limit=1)

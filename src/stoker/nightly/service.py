@@ -6,7 +6,7 @@ Decides the order of steps and what goes into the manifest. Budgets decide what 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,8 +18,8 @@ from stoker.base.errors import ConfigError, StokerError
 from stoker.base.events import CompanyEnded, NightPlanned, Observer
 from stoker.base.heartbeat import send_heartbeats
 from stoker.base.types import Depth, PullJobId, Step
-from stoker.budgets.service import BudgetService, expire_reservations
-from stoker.context import TenantStores
+from stoker.budgets.service import build_budget, expire_reservations
+from stoker.context import TenantContext, TenantStores
 from stoker.crm.export import Exporter, ExporterFactory, ExportQueue, ExportResult
 from stoker.enrichment.deadline import DeadlineMonitor, ReadBackoffs, RunTimes, find_late_items
 from stoker.enrichment.enrich import CompanyEnricher
@@ -32,7 +32,7 @@ from stoker.heat.learn import LookupFeedback
 from stoker.nightly.plan import NightlyOptions, NightlyPlan
 from stoker.runs.model import Run, RunKey, RunState, choose_run_time
 from stoker.runs.service import RunHandle, RunResult
-from stoker.vendors.client import VendorClient
+from stoker.vendors.client import open_vendor_client
 from stoker.vendors.email_batches import EmailBatcher
 
 CANCEL_REQUESTED = "the run was asked to stop"
@@ -62,33 +62,29 @@ class NightlyRun:
 
     def __init__(
         self,
-        order: NightlyOptions,
+        tenant: TenantContext,
+        options: NightlyOptions,
         *,
-        planning: Planner,
-        gate: Callable[[], Awaitable[BudgetService]],
-        asking: Callable[[], Awaitable[VendorClient]],
-        sources: CompanyVendors,
-        exports: ExporterFactory | None,
-        owner: str,
-        learning: LookupFeedback | None = None,
+        planner: Planner,
+        vendors: CompanyVendors,
+        exporter: ExporterFactory | None,
+        after_lookup: LookupFeedback | None = None,
         pull_id: Callable[[CompanyId, Depth, datetime], PullJobId] | None = None,
         kind: str = KIND,
     ) -> None:
         self.kind = kind
-        self._after_lookup = learning
+        self._tenant = tenant
+        self._options = options
+        self._planner = planner
+        self._vendors = vendors
+        self._exporter = exporter
+        self._after_lookup = after_lookup
         self._pull_id = pull_id
-        self._options = order
-        self._planner = planning
-        self._get_gate = gate
-        self._get_client = asking
-        self._vendors = sources
-        self._exporter = exports
-        self._owner = owner
 
     async def __call__(self, run: RunHandle) -> RunResult:
         """Run the night. Caps, stops and failing vendors degrade it; the outcome says so."""
         name = Run(key=run.key, kind=run.kind).name
-        items = WorkQueue(run.store.nights, name, owner=self._owner, clock=run.clock)
+        items = WorkQueue(run.store.nights, name, owner=self._tenant.process.owner, clock=run.clock)
         async with send_heartbeats(
             items.extend_claims, every=HEARTBEAT_INTERVAL, sleep=run.clock.sleep
         ):
@@ -183,7 +179,7 @@ class NightlyRun:
                     on_done=on_done,
                     coming=batching.producing if batching else nullcontext,
                 )
-                rests = (await self._get_client()).list_cooldowns
+                rests = (await open_vendor_client(self._tenant)).list_cooldowns
                 unwatched = await _run_with_deadline(flow, run, name, times, rests)
         summary = await summarize_run(run.store, name)
         run.timings += summary.timings
@@ -223,7 +219,7 @@ class NightlyRun:
         if self._vendors.verifier is None or Step.VERIFY not in self._options.steps:
             return None
         batching = EmailBatcher(
-            await self._get_client(),
+            await open_vendor_client(self._tenant),
             self._vendors.verifier,
             run=name,
             wait=self._options.batch_wait,
@@ -248,7 +244,7 @@ class NightlyRun:
             run.store,
             look=CompanyEnricher(
                 run.store,
-                asking=await self._get_client(),
+                asking=await open_vendor_client(self._tenant),
                 sources=self._vendors,
                 steps=options.steps,
                 corpus_limit=options.corpus_limit,
@@ -257,7 +253,7 @@ class NightlyRun:
                 keeps_corpus=options.keep_corpus,
             ),
             looking=LookupPayments(
-                await self._get_gate(),
+                await self._tenant.open(build_budget),
                 run.store.money,
                 prices=prices,
                 reset=options.reset,

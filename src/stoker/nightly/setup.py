@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from stoker.accounts.model import CrmConnection
-from stoker.base.clock import Clock
-from stoker.base.types import Step, TenantId
+from stoker.base.types import Step
 from stoker.budgets.caps import Cap
 from stoker.budgets.charges import Totals
-from stoker.budgets.service import BudgetService
+from stoker.budgets.service import build_reset_rule, list_caps
 from stoker.budgets.statements import compute_left, list_current_balances
-from stoker.budgets.windows import ResetRule
-from stoker.context import Backend, TenantStores
+from stoker.context import TenantContext
+from stoker.crawl.extract import extract_facts
+from stoker.crawl.service import build_crawler
 from stoker.crm.export import CrmExport, ExporterFactory
-from stoker.crm.model import Crm
+from stoker.crm.odoo import open_crm
 from stoker.enrichment.forecast import VendorCapacity, compute_capacity
 from stoker.enrichment.history import list_recent_lookups, measure_usage
 from stoker.enrichment.model import CompanyVendors
 from stoker.heat.learn import LookupFeedback
+from stoker.leads.rationale import build_rationales
 from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlanner
 from stoker.nightly.service import NightlyRun
 from stoker.nightly.targets import UNLIMITED, DepthRule
-from stoker.vendors.client import VendorClient
+from stoker.scheduling.service import Task, build_task
+from stoker.vendors.lusha import build_people, build_reveal
+from stoker.vendors.openai import build_extractor
+from stoker.vendors.table import get_off_reason, list_paid_vendors
+from stoker.vendors.tavily import build_search
+from stoker.vendors.zerobounce import build_verifier
 
 if TYPE_CHECKING:
-    from stoker.budgets.shared_store import OperatorStore
-    from stoker.connectors import VendorFactory
     from stoker.settings import Settings
 
 MIN_WAITING = 200
 
 MIN_BATCH_WAIT = timedelta(seconds=1)
-
-PAID_VENDORS = ("tavily", "openai", "lusha", "zerobounce")
 
 _VendorT = TypeVar("_VendorT")
 
@@ -43,7 +45,6 @@ _VendorT = TypeVar("_VendorT")
 def build_nightly_options(
     own: Settings,
     *,
-    reset: ResetRule,
     limit: int | None = None,
     steps: Sequence[Step] = tuple(Step),
     from_run: str = "",
@@ -70,86 +71,67 @@ def build_nightly_options(
         corpus_limit=own.extract.corpus_char_limit,
         keep_corpus=own.crawl.persist_corpus,
         time_limit=timedelta(minutes=scheduling.deadline_minutes),
-        reset=reset,
+        reset=build_reset_rule(own),
         from_run=from_run,
         include_done=again,
     )
 
 
-def build_vendors(connectors: VendorFactory, tenant: TenantId) -> CompanyVendors:
+def build_vendors(tenant: TenantContext) -> CompanyVendors:
     """Return the vendors a tenant's lookups may ask: those with a key."""
-    from stoker.crawl.extract import extract_facts
 
-    def if_on(name: str, make: Callable[[TenantId], _VendorT]) -> _VendorT | None:
-        return None if connectors.get_off_reason(name, tenant) else make(tenant)
+    def if_on(name: str, build: Callable[[TenantContext], _VendorT]) -> _VendorT | None:
+        return None if get_off_reason(tenant.settings, name) else tenant.get(build)
 
     return CompanyVendors(
-        crawler=connectors.crawler(),
+        crawler=tenant.process.get(build_crawler),
         extract_facts=extract_facts,
-        search=if_on("tavily", connectors.search),
-        llm=if_on("openai", connectors.extractor),
-        rationales=if_on("openai", connectors.rationales),
-        people=if_on("lusha", connectors.people),
-        reveal=if_on("lusha", connectors.reveal),
-        verifier=if_on("zerobounce", connectors.verifier),
+        search=if_on("tavily", build_search),
+        llm=if_on("openai", build_extractor),
+        rationales=if_on("openai", build_rationales),
+        people=if_on("lusha", build_people),
+        reveal=if_on("lusha", build_reveal),
+        verifier=if_on("zerobounce", build_verifier),
     )
 
 
-def open_crm(
-    connectors: VendorFactory,
-    tenant: TenantId,
-    connection: CrmConnection | None,
-    *,
-    despite_stops: bool = False,
-) -> Crm:
-    """Return a tenant's CRM, from its own connection or else from settings.
-
-    Raises ConfigError when it is off.
-    """
-    if connection is None:
-        return connectors.crm(tenant, despite_stops=despite_stops)
-    return connectors.crm(
-        tenant, url=connection.url, database=connection.database, despite_stops=despite_stops
-    )
-
-
-def build_exporter(
-    connectors: VendorFactory, tenant: TenantId, *, own: Settings
-) -> ExporterFactory:
+def build_exporter(tenant: TenantContext) -> ExporterFactory:
     """Return what puts a tenant's results into its CRM."""
-    return CrmExport(
-        lambda connection: open_crm(connectors, tenant, connection), least=own.score.min_export
-    )
+    return CrmExport(partial(open_crm, tenant), least=tenant.settings.score.min_export)
 
 
 def build_nightly_run(
-    tenant: TenantId,
-    order: NightlyOptions,
+    tenant: TenantContext,
     *,
-    own: Settings,
-    backend: Backend,
-    connectors: VendorFactory,
-    gate: Callable[[], Awaitable[BudgetService]],
-    asking: Callable[[], Awaitable[VendorClient]],
-    caps: Callable[[], Awaitable[tuple[Cap, ...]]],
-    exports: ExporterFactory | None,
-    owner: str,
-    clock: Clock,
+    limit: int | None = None,
+    steps: Sequence[Step] = tuple(Step),
+    from_run: str = "",
+    again: bool = False,
 ) -> NightlyRun:
-    """Return a tenant's night."""
-    capacity = build_capacity_reader(
-        tenant, own=own, backend=backend, connectors=connectors, caps=caps, reset=order.reset
+    """Return a tenant's night: at most so many companies, only these steps."""
+    options = build_nightly_options(
+        tenant.settings, limit=limit, steps=steps, from_run=from_run, again=again
     )
     return NightlyRun(
-        order,
-        planning=NightlyPlanner(order, registry=backend.registry(), means=lambda: capacity(clock)),
-        gate=gate,
-        asking=asking,
-        sources=build_vendors(connectors, tenant),
-        exports=exports,
-        owner=owner,
-        learning=build_learning(own),
+        tenant,
+        options,
+        planner=NightlyPlanner(
+            options,
+            registry=tenant.process.backend.registry(),
+            means=partial(read_capacity, tenant),
+        ),
+        vendors=build_vendors(tenant),
+        exporter=build_exporter(tenant),
+        after_lookup=build_learning(tenant.settings),
     )
+
+
+def build_nightly_task(
+    tenant: TenantContext, night: NightlyRun, *, start_delay: timedelta = timedelta(0)
+) -> Task:
+    """Return a tenant's night or pulls as a task; a run whose process died is resumed."""
+    reset = build_reset_rule(tenant.settings)
+    return build_task(tenant, night, resume_window=reset, start_delay=start_delay)
 
 
 def build_learning(own: Settings) -> LookupFeedback:
@@ -157,49 +139,15 @@ def build_learning(own: Settings) -> LookupFeedback:
     return LookupFeedback(heat=own.heat, tiers=own.heat, beliefs=own.pulls)
 
 
-def build_capacity_reader(
-    tenant: TenantId,
-    *,
-    own: Settings,
-    backend: Backend,
-    connectors: VendorFactory,
-    caps: Callable[[], Awaitable[tuple[Cap, ...]]],
-    reset: ResetRule,
-) -> Callable[[Clock], Awaitable[Capacity]]:
-    """Return a function that reads a tenant's remaining budget and its vendors' rates."""
-    store = backend.tenant(tenant)
-    on = [name for name in PAID_VENDORS if not connectors.get_off_reason(name, tenant)]
-
-    async def means(clock: Clock) -> Capacity:
-        return await read_capacity(
-            store,
-            await caps(),
-            shared=backend.shared(),
-            own=own,
-            connectors=on,
-            reset=reset,
-            clock=clock,
-        )
-
-    return means
-
-
-async def read_capacity(
-    store: TenantStores,
-    caps: Sequence[Cap],
-    *,
-    shared: OperatorStore,
-    own: Settings,
-    connectors: Sequence[str],
-    reset: ResetRule,
-    clock: Clock,
-) -> Capacity:
+async def read_capacity(tenant: TenantContext) -> Capacity:
     """Return what is left of a tenant's caps now, and how fast its vendors may be called.
 
     For shared caps it sees only what is left, never which tenants used them.
     With it comes what its latest nights took of its vendors.
     """
-    now = clock.now()
+    now, own, store = tenant.clock.now(), tenant.settings, tenant.store
+    caps, shared = await list_caps(tenant), tenant.process.backend.shared()
+    reset = build_reset_rule(own)
     changes = {**await shared.list_cap_changes(), **await store.money.list_cap_changes()}
     used: dict[tuple[str, str], Totals] = {
         (each.cap, each.window): each.used
@@ -210,9 +158,9 @@ async def read_capacity(
         return compute_left(names, among, changes, used, reset=reset, now=now)
 
     capacities, nights = {"crawl": VendorCapacity()}, await list_recent_lookups(store)
-    for name, free in left(connectors, caps).items():
-        vendor = own.get_connector(name)
-        per_minute = vendor.calls * vendor.share / vendor.per_s * 60
+    for name, free in left(list_paid_vendors(own), caps).items():
+        rate = own.get_connector(name).to_rate()
+        per_minute = rate.calls * rate.share / rate.per.total_seconds() * 60
         took = measure_usage(nights, name)
         capacities[name] = compute_capacity(name, free=free, per_minute=per_minute, took=took)
     of_all, of_looks = left([""], caps)[""], left(["crawl"], (cap for cap in caps if cap.connector))

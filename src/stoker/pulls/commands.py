@@ -24,9 +24,9 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from stoker.app import App
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
+    from stoker.context import Context
     from stoker.nightly.report import NightReport
     from stoker.pulls.service import PlannedPulls
 
@@ -85,15 +85,16 @@ def quote(
 async def _make_plans(
     asked: CommandContext, named: tuple[str, ...], *, policy: str | None, keep: bool
 ) -> list[PlannedPulls]:
-    from stoker.pulls.service import PlanJob
+    from stoker.enrichment.runner import run_now
+    from stoker.pulls.service import PlanJob, build_pull_planner
 
     plans = []
     async with asked.open_app(only_to_read=not keep) as app:
         for tenant in (choose_active_tenants if keep else choose_tenants)(app.settings, named):
-            planner = app.build_pull_planner(tenant, policy=policy)
+            planner = build_pull_planner(app.for_tenant(tenant), policy=policy)
             if keep:
                 job = PlanJob(planner=planner)
-                plans.append(job.get_planned(await app.run_now(tenant, job)))
+                plans.append(job.get_planned(await run_now(app.for_tenant(tenant), job)))
             else:
                 store = app.backend.tenant(tenant)
                 plans.append(await planner.quote_plan(store, now=app.clock.now()))
@@ -246,13 +247,17 @@ async def _run_pulls(
 
 
 async def _run_tenants(
-    app: App, tenants: tuple[TenantId, ...], policy: str | None
+    app: Context, tenants: tuple[TenantId, ...], policy: str | None
 ) -> tuple[list[NightReport], list[tuple[TenantId, StokerError]]]:
+    from stoker.enrichment.runner import run_now
     from stoker.nightly.report import read_night_report
+    from stoker.pulls.service import build_pull_run
     from stoker.runs.parallel import run_for_tenants
 
     async def run_tenant(tenant: TenantId) -> NightReport:
-        run = await app.run_now(tenant, app.build_pull_run(tenant, policy=policy))
+        run = await run_now(
+            app.for_tenant(tenant), build_pull_run(app.for_tenant(tenant), policy=policy)
+        )
         return await read_night_report(app, tenant, run)
 
     return await run_for_tenants(

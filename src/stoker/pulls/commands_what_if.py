@@ -120,10 +120,11 @@ async def _compute_price(
     asked: CommandContext, named: str | None
 ) -> tuple[TenantId, PlanSnapshot, int, list[BudgetPoint]]:
     from stoker.pulls.rates import TIMES, iterate_budget_points
+    from stoker.pulls.service import build_pull_planner
 
     async with asked.open_app(only_to_read=True) as app:
         tenant, now = choose_tenant(app.settings, named), app.clock.now()
-        inputs, budget = await app.build_pull_planner(tenant).read_price_inputs(
+        inputs, budget = await build_pull_planner(app.for_tenant(tenant)).read_price_inputs(
             app.backend.tenant(tenant), now=now
         )
     if not inputs.ids:
@@ -245,12 +246,12 @@ async def _replay_run(
     caps: Mapping[str, int],
     policy: str | None,
 ) -> tuple[TenantId, ReplayReport]:
-    from stoker.nightly.setup import PAID_VENDORS
     from stoker.pulls.service import replay_run
+    from stoker.vendors.table import list_paid_vendors
 
     async with asked.open_app(only_to_read=True) as app:
         tenant = choose_tenant(app.settings, named)
-        vendors = [name for name in PAID_VENDORS if not app.connectors.get_off_reason(name, tenant)]
+        vendors = list_paid_vendors(app.settings.for_tenant(tenant))
         store = app.backend.tenant(tenant)
         return tenant, await replay_run(store, run, vendors=vendors, caps=caps, policy=policy)
 

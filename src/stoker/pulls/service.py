@@ -13,19 +13,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stoker.accounts.model import CompanyId
-from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, PermanentError, StokerError
 from stoker.base.types import Depth, PullJobId, Step, TenantId, to_utc
-from stoker.budgets.caps import Cap
-from stoker.budgets.service import BudgetService
-from stoker.budgets.windows import ResetRule, WindowKind, compute_window
-from stoker.context import Backend, TenantStores
-from stoker.crm.export import ExporterFactory
+from stoker.budgets.service import build_reset_rule
+from stoker.budgets.windows import WindowKind, compute_window
+from stoker.context import TenantContext, TenantStores
 from stoker.enrichment.forecast import (
     Quote,
     add_first_lookup_shares,
@@ -41,11 +39,11 @@ from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlan
 from stoker.nightly.resume import find_unfinished_work
 from stoker.nightly.service import NightlyRun
 from stoker.nightly.setup import (
-    PAID_VENDORS,
-    build_capacity_reader,
+    build_exporter,
     build_learning,
     build_nightly_options,
     build_vendors,
+    read_capacity,
 )
 from stoker.nightly.targets import UNLIMITED
 from stoker.pulls.columns import (
@@ -78,13 +76,13 @@ from stoker.pulls.saved_plans import (
 )
 from stoker.pulls.settings import Policy, PullRule
 from stoker.pulls.worth import build_accounts
-from stoker.rate_limits.limiter import VendorLimits
+from stoker.rate_limits.limiter import VendorLimits, build_vendor_limits
 from stoker.runs.model import Run, RunState
 from stoker.runs.service import RunHandle, RunResult
-from stoker.vendors.client import VendorClient
+from stoker.scheduling.service import Task, build_task
+from stoker.vendors.table import PAID_VENDORS
 
 if TYPE_CHECKING:
-    from stoker.connectors import VendorFactory
     from stoker.settings import Settings
 
 KIND = "pulls"
@@ -428,62 +426,35 @@ def build_pull_options(own: Settings, *, policy: str | None = None) -> PullOptio
     )
 
 
-def build_pull_planner(
-    tenant: TenantId,
-    *,
-    own: Settings,
-    policy: str | None,
-    backend: Backend,
-    connectors: VendorFactory,
-    caps: Callable[[], Awaitable[tuple[Cap, ...]]],
-    reset: ResetRule,
-    traffic: VendorLimits,
-    clock: Clock,
-) -> PullPlanner:
-    """Return the planner of a tenant's pulls."""
-    night = build_nightly_options(own, reset=reset, steps=STEPS)
-    capacity = build_capacity_reader(
-        tenant, own=own, backend=backend, connectors=connectors, caps=caps, reset=reset
-    )
+def build_pull_planner(tenant: TenantContext, *, policy: str | None = None) -> PullPlanner:
+    """Return the planner of a tenant's pulls, by another policy than its settings', if given."""
     return PullPlanner(
-        build_pull_options(own, policy=policy),
-        night=night,
-        capacity=lambda: capacity(clock),
-        limits=traffic,
+        build_pull_options(tenant.settings, policy=policy),
+        night=build_nightly_options(tenant.settings, steps=STEPS),
+        capacity=partial(read_capacity, tenant),
+        limits=tenant.process.get(build_vendor_limits),
     )
 
 
-def build_pull_run(
-    tenant: TenantId,
-    *,
-    planning: PullPlanner,
-    own: Settings,
-    backend: Backend,
-    connectors: VendorFactory,
-    gate: Callable[[], Awaitable[BudgetService]],
-    asking: Callable[[], Awaitable[VendorClient]],
-    exports: ExporterFactory | None,
-    owner: str,
-    reset: ResetRule,
-) -> NightlyRun:
+def build_pull_run(tenant: TenantContext, *, policy: str | None = None) -> NightlyRun:
     """Return a tenant's pulls as the job of a run."""
-    store = backend.tenant(tenant)
-
-    def pull_id(account: CompanyId, depth: Depth, now: datetime) -> PullJobId:
-        return planning.build_job_id(store, account, depth, now)
-
+    planner = build_pull_planner(tenant, policy=policy)
     return NightlyRun(
-        build_nightly_options(own, reset=reset, steps=STEPS),
-        planning=planning,
-        gate=gate,
-        asking=asking,
-        sources=build_vendors(connectors, tenant),
-        exports=exports,
-        owner=owner,
-        learning=build_learning(own),
-        pull_id=pull_id,
+        tenant,
+        build_nightly_options(tenant.settings, steps=STEPS),
+        planner=planner,
+        vendors=build_vendors(tenant),
+        exporter=build_exporter(tenant),
+        after_lookup=build_learning(tenant.settings),
+        pull_id=partial(planner.build_job_id, tenant.store),
         kind=KIND,
     )
+
+
+def build_pull_task(tenant: TenantContext) -> Task:
+    """Return a tenant's pulls as a task, due once a period; a run whose process died is resumed."""
+    reset, period = build_reset_rule(tenant.settings), tenant.settings.pulls.tick
+    return build_task(tenant, build_pull_run(tenant), every=period, resume_window=reset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from stoker.base.clock import Clock
+from stoker.context import Context
+from stoker.rate_limits.limiter import has_shared_rates
 from stoker.rate_limits.rate_limit import MAX_DELAY as RATE_LIMIT_MAX_DELAY
 from stoker.rate_limits.rate_limit import Rate, SharedRateLimiter
 
@@ -116,3 +118,10 @@ class SharedHostPacer:
                 f"host/{host}", rate, shared=self._shared, clock=self._clock
             )
         return self._limiters[host, gap]
+
+
+def build_host_pacer(context: Context) -> HostPacer:
+    """Build the clock of every host that a process visits."""
+    if has_shared_rates(context.settings):
+        return SharedHostPacer(shared=context.backend.shared(), clock=context.clock)
+    return LocalHostPacer(clock=context.clock)

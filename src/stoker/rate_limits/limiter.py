@@ -8,6 +8,7 @@ and slots through the store.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import (
@@ -20,9 +21,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from stoker.base.clock import Clock
+from stoker.base.clock import Clock, SystemClock
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
+from stoker.context import Context, TenantContext
 from stoker.rate_limits.fairness import DeficitRoundRobin
 from stoker.rate_limits.rate_limit import (
     ConcurrencyLimiter,
@@ -36,6 +38,7 @@ from stoker.rate_limits.rate_limit import (
 
 if TYPE_CHECKING:
     from stoker.rate_limits.store import RateStore
+    from stoker.settings import Settings
 
 
 class FairQueue:
@@ -308,3 +311,56 @@ class CallLimiter:
         until = compute_quota_delay(rate, left=left, resets_at=resets_at, now=self._clock.now())
         if until is not None:
             await self.delay_until(connector, until)
+
+
+def build_vendor_limits(context: Context) -> VendorLimits:
+    """Build the limiters of a process from its settings."""
+    settings, clock = context.settings, context.clock
+
+    def read_limit(connector: str) -> VendorLimit:
+        section = settings.get_connector(connector)
+        return VendorLimit(
+            rate=section.to_rate(), concurrency=section.concurrency, own_key=section.own_key
+        )
+
+    return VendorLimits(
+        read_limit,
+        shared=context.backend.shared() if has_shared_rates(settings) else None,
+        owner=context.owner,
+        clock=clock,
+        weights={
+            tenant.id: settings.for_tenant(tenant.id).pacing.weight for tenant in settings.tenants
+        },
+        own_keys=_list_own_keys(settings),
+        # The same time as the machine's own clock tells, and cheaper to ask for.
+        ticks=time.monotonic_ns if isinstance(clock, SystemClock) else None,
+    )
+
+
+def build_call_limiter(tenant: TenantContext) -> CallLimiter:
+    """Build what a tenant's paid calls wait for."""
+    limits = tenant.process.get(build_vendor_limits)
+    return CallLimiter(limits, tenant.id, clock=tenant.clock)
+
+
+def has_shared_rates(settings: Settings) -> bool:
+    """Say whether several processes use the vendors' keys, and share rates through the store."""
+    if settings.pacing.processes == "auto":
+        # A file is open to many processes as well: a daemon, and a person at a terminal.
+        return settings.storage.backend != "memory"
+    return settings.pacing.processes == "many"
+
+
+def _list_own_keys(settings: Settings) -> dict[tuple[str, TenantId], str]:
+    """Return the queue of each tenant that calls a vendor with another key than the installation's.
+
+    Tenants with the same key share a queue, named by the first of them.
+    """
+    queues: dict[tuple[str, TenantId], str] = {}
+    first: dict[tuple[str, object], str] = {}
+    for tenant in settings.tenants:
+        for setting, key in tenant.overrides.items():
+            section, _, vendor = setting.partition(".")
+            if section == "keys" and key != settings.get_value(setting):
+                queues[vendor, tenant.id] = first.setdefault((vendor, key), tenant.id)
+    return queues

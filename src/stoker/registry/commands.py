@@ -29,8 +29,8 @@ from stoker.cli.output import (
     print_text,
     run_async,
 )
-from stoker.config.sandbox import ORIGIN
 from stoker.registry.ssic import VERSIONS
+from stoker.settings.sandbox import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

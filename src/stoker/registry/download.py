@@ -27,6 +27,7 @@ from stoker.base.errors import (
 from stoker.base.jsontools import get_count, get_line, get_list, get_object
 from stoker.base.types import Json
 from stoker.budgets.model import Health
+from stoker.context import Context, TenantContext
 from stoker.http.api_client import (
     StatusMeaning,
     VendorApi,
@@ -34,8 +35,9 @@ from stoker.http.api_client import (
     check_api_key,
     check_health,
 )
-from stoker.http.client import HttpClient, Request, Response, is_temporary
+from stoker.http.client import HttpClient, Request, Response, build_http_client, is_temporary
 from stoker.http.url import Url, parse_url
+from stoker.rate_limits.limiter import build_vendor_limits
 from stoker.registry.releases import find_part_in_name, find_release_in_name
 
 NAME = "data.gov.sg"
@@ -262,3 +264,23 @@ def _parse_answer(answered: VendorResponse, within: str) -> Json:
 def _compute_wait(error: StokerError) -> timedelta:
     asked = error.retry_after if isinstance(error, TransientError) else None
     return max(asked or MIN_WAIT, MIN_WAIT)
+
+
+def get_portal(tenant: TenantContext) -> DataGov:
+    """Return where the register is published, the same for every tenant."""
+    return tenant.process.get(build_portal)
+
+
+def build_portal(context: Context) -> DataGov:
+    """Build where the register is published, at the rate it allows."""
+    settings, limits = context.settings, context.get(build_vendor_limits)
+    key = settings.keys.datagov
+    return DataGov(
+        context.get(build_http_client),
+        clock=context.clock,
+        lists=limits.get_rate_limiter("datagov"),
+        downloads=limits.get_rate_limiter("datagov_downloads"),
+        list_url=settings.datagov.base_url,
+        download_url=settings.datagov_downloads.base_url,
+        key=None if key is None else key.reveal(),
+    )

@@ -20,7 +20,7 @@ import click
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.events import Event, Observer, RegisterRead
 from stoker.cli.output import print_error
-from stoker.http.client import HttpClient
+from stoker.http.client import HttpClient, build_http_client
 from stoker.registry.download import DataGov, PublishedFile, fetch_file
 from stoker.registry.files import CheckedFile, open_register_files
 from stoker.registry.load import LoadResult, RegistryLoader, RegistrySource
@@ -33,7 +33,7 @@ from stoker.registry.releases import (
 )
 
 if TYPE_CHECKING:
-    from stoker.app import App
+    from stoker.context import Context
 
 _MAX_LOADS_SEARCHED = 10_000  # loads
 
@@ -69,7 +69,7 @@ class ImportOutcome:
 
 
 async def read_files(
-    app: App,
+    app: Context,
     names: Sequence[str],
     wanted: ImportOptions,
     outcome: ImportOutcome,
@@ -77,7 +77,7 @@ async def read_files(
     directory: Path,
 ) -> None:
     """Read files by path, address or - for stdin, those of the oldest release first."""
-    http = app.connectors.http()
+    http = app.get(build_http_client)
     order = sort_oldest_first([_shorten_name(name) for name in names])
     for name in sorted(names, key=lambda name: order.index(_shorten_name(name))):
         with tempfile.TemporaryDirectory() as kept:
@@ -89,13 +89,15 @@ async def read_files(
 
 
 async def read_published(
-    app: App, parts: Sequence[str], wanted: ImportOptions, outcome: ImportOutcome
+    app: Context, parts: Sequence[str], wanted: ImportOptions, outcome: ImportOutcome
 ) -> None:
     """Download the register's files, all or some parts, and read each when it is here.
 
     A part of this release that was read to its end before is not downloaded.
     """
-    portal = app.connectors.portal()
+    from stoker.registry.download import build_portal
+
+    portal = app.get(build_portal)
     published = {each.part: each for each in await portal.list_files()}
     found = choose_downloads(
         {part: each.release for part, each in published.items()},
@@ -117,7 +119,7 @@ async def read_published(
 
 
 async def _import_download(
-    app: App,
+    app: Context,
     portal: DataGov,
     published: PublishedFile,
     wanted: ImportOptions,
@@ -135,13 +137,15 @@ async def _import_download(
         await _import_path(app, Path(kept) / name, meant, outcome)
 
 
-async def _import_path(app: App, path: Path, wanted: ImportOptions, outcome: ImportOutcome) -> None:
+async def _import_path(
+    app: Context, path: Path, wanted: ImportOptions, outcome: ImportOutcome
+) -> None:
     for file in await asyncio.to_thread(open_register_files, path, part=wanted.part or ""):
         outcome.add_result(await _load_file(app, file, wanted))
 
 
 async def _load_file(
-    app: App, file: CheckedFile, wanted: ImportOptions
+    app: Context, file: CheckedFile, wanted: ImportOptions
 ) -> LoadResult | LoadRefusal:
     told = get_release_and_part(file.name, release=wanted.release, part=wanted.part)
     if isinstance(told, LoadRefusal):

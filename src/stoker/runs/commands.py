@@ -346,12 +346,15 @@ def cancel(asked: CommandContext, name: str, tenant: str | None, as_json: bool) 
 async def _request_cancel(
     asked: CommandContext, name: str, *, tenant: str | None
 ) -> tuple[TenantId, CancelResult]:
+    from stoker.enrichment.runner import build_runner
     from stoker.runs.cancel import request_cancel
 
     async with asked.open_app() as app:
         store = app.backend.tenant(choose_tenant(app.settings, tenant))
         run = await get_run(store, name)
-        return store.tenant, await request_cancel(store, run, by=_get_user(), runner=app.runner)
+        return store.tenant, await request_cancel(
+            store, run, by=_get_user(), runner=build_runner(app)
+        )
 
 
 def _get_user() -> str:

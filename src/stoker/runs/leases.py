@@ -22,6 +22,8 @@ from stoker.base.events import LeaseLost, Observer
 from stoker.base.types import TenantId
 from stoker.context import TenantStores
 
+LEASE_LENGTH = timedelta(seconds=30)
+
 MAX_CLOCK_SKEW = timedelta(
     minutes=1
 )  # a holder's clock may be this far behind before it is taken for dead

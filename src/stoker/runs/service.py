@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from stoker.base.cancellation import finish_despite_cancel
 from stoker.base.clock import Clock
@@ -31,7 +31,11 @@ from stoker.runs.model import (
     RunState,
     StepTiming,
     choose_run_time,
+    compute_config_hash,
 )
+
+if TYPE_CHECKING:
+    from stoker.settings import Settings
 
 MAX_NAME_ATTEMPTS = 60  # seconds to look ahead for a free timestamp before giving up
 
@@ -400,4 +404,12 @@ def _to_cancelled(ending: RunResult, because: str) -> RunResult:
             *(reason for reason in ending.reasons if reason not in ending.reason),
         ),
         resume_at=None,
+    )
+
+
+def build_manifest(own: Settings) -> Manifest:
+    """Return the manifest of a run that starts with a tenant's settings."""
+    snapshot = own.snapshot()
+    return Manifest(
+        config_hash=compute_config_hash(snapshot), config=snapshot, caps=own.list_cap_values()
     )

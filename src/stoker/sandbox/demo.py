@@ -25,8 +25,8 @@ from stoker.cli.output import Exit, json_option, print_json, print_table, print_
 
 if TYPE_CHECKING:
     from stoker.accounts.model import CompanyRecord
-    from stoker.app import App
     from stoker.base.types import Json
+    from stoker.context import Context
     from stoker.discovery.service import DiscoveryReport
     from stoker.nightly.report import NightReport
     from stoker.settings import Settings
@@ -206,7 +206,7 @@ async def _run_demo(settings: Settings, kept: Path | None, *, as_json: bool) -> 
     return Exit.OK  # that caps left something out is what the demo is there to show
 
 
-async def _set_up_tenants(app: App) -> int:
+async def _set_up_tenants(app: Context) -> int:
     """Load the fake register and save each tenant's ICP rule; return the register's size."""
     from stoker.registry.importing import ImportOptions, ImportOutcome, read_files
 
@@ -225,13 +225,13 @@ async def _set_up_tenants(app: App) -> int:
     return sum(each.load.count.rows_read for each in outcome.read)
 
 
-async def _read_charges(app: App) -> dict[str, dict[str, int]]:
+async def _read_charges(app: Context) -> dict[str, dict[str, int]]:
     """Ask the sandbox what its vendors charged, by their own counters."""
     from datetime import timedelta
 
-    from stoker.http.client import Request
+    from stoker.http.client import Request, build_http_client
 
-    reply = await app.connectors.http().send(
+    reply = await app.get(build_http_client).send(
         Request(method="GET", url="http://sandbox.test/charges", deadline=timedelta(seconds=10))
     )
     total: dict[str, dict[str, int]] = json.loads(reply.body)["total"]

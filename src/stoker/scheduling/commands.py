@@ -35,10 +35,10 @@ from stoker.enrichment.model import KIND
 from stoker.runs.model import Run, to_run_view
 
 if TYPE_CHECKING:
-    from stoker.app import App
     from stoker.base.types import Json, TenantId
     from stoker.calendar.recurrence import Schedule
     from stoker.cli.output import CommandContext
+    from stoker.context import Context
     from stoker.scheduling.audit import AuditLine
     from stoker.settings import Settings
 
@@ -103,6 +103,8 @@ async def run_daemon(
 
     Raises ConfigError when one of those named is switched off at first, or all of them are later.
     """
+    from stoker.app import build_scheduler
+
     began = False
     while not stopping.is_set():
         async with asked.open_app() as app:
@@ -113,7 +115,7 @@ async def run_daemon(
             changed = asyncio.Event()
             watching = asyncio.create_task(_watch_tenants(asked, app, changed, every=look_again))
             try:
-                await app.build_scheduler(taking_part, nights=nights).run_forever(
+                await build_scheduler(app, taking_part, nights=nights).run_forever(
                     stopping, giving_way=changed
                 )
             finally:
@@ -122,7 +124,7 @@ async def run_daemon(
 
 
 async def _watch_tenants(
-    asked: CommandContext, app: App, changed: asyncio.Event, *, every: timedelta
+    asked: CommandContext, app: Context, changed: asyncio.Event, *, every: timedelta
 ) -> None:
     """Say when other tenants are there, or are set up for nights, than when the app was opened."""
     before = await _read_tenants(app)
@@ -135,12 +137,14 @@ async def _watch_tenants(
                 changed.set()
 
 
-async def _read_tenants(app: App) -> tuple[object, ...]:
+async def _read_tenants(app: Context) -> tuple[object, ...]:
     known = tuple(each.id for each in app.settings.tenants)
     return (await app.backend.directory().list_tenants(), await _list_nightly_tenants(app, known))
 
 
-async def _list_nightly_tenants(app: App, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:
+async def _list_nightly_tenants(
+    app: Context, tenants: tuple[TenantId, ...]
+) -> tuple[TenantId, ...]:
     """Return who of these is set up for nights."""
     from stoker.accounts.commands import check_readiness
 
@@ -148,8 +152,9 @@ async def _list_nightly_tenants(app: App, tenants: tuple[TenantId, ...]) -> tupl
 
 
 async def _run_once(
-    app: App, tenants: tuple[TenantId, ...], nights: tuple[TenantId, ...], *, as_json: bool
+    app: Context, tenants: tuple[TenantId, ...], nights: tuple[TenantId, ...], *, as_json: bool
 ) -> Exit:
+    from stoker.app import build_scheduler
     from stoker.base.events import ClockWentBack, Event, TenantFailed
 
     not_attended: list[Event] = []
@@ -160,7 +165,7 @@ async def _run_once(
             not_attended.append(event)
 
     with app.redirect_events(observer) as seen:
-        ended = await seen.build_scheduler(tenants, nights=nights).run_once()
+        ended = await build_scheduler(seen, tenants, nights=nights).run_once()
     empty = "nothing was started; the log says why" if not_attended else "nothing is due"
     shown = _show_runs(ended, as_json=as_json, empty=empty)
     return Exit.LATER if not_attended and shown is Exit.OK else shown
@@ -231,9 +236,11 @@ async def _list_next(
     print_table(["tenant", "kind", "utc", "local", "note"], table)
 
 
-async def _read_schedules(app: App, tenant: TenantId) -> dict[str, Schedule]:
+async def _read_schedules(app: Context, tenant: TenantId) -> dict[str, Schedule]:
     """Return what is scheduled for a tenant, by kind: its upkeep, nights, whatever it wants."""
-    scheduler = app.build_scheduler((tenant,), nights=await _list_nightly_tenants(app, (tenant,)))
+    from stoker.app import build_scheduler
+
+    scheduler = build_scheduler(app, (tenant,), nights=await _list_nightly_tenants(app, (tenant,)))
     return {task.name: task.schedule for task in scheduler.tasks}
 
 
@@ -355,12 +362,22 @@ def upkeep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Ex
 
 
 async def _run_upkeep(asked: CommandContext, tenants: tuple[str, ...], *, as_json: bool) -> Exit:
+    from stoker.enrichment.runner import run_now
+    from stoker.maintenance.service import build_maintenance
+
     async with asked.open_app() as app:
         chosen = choose_active_tenants(app.settings, tenants)
         ended, busy = [], []
         for tenant in chosen:
             try:
-                ended.append((tenant, await app.run_now(tenant, app.build_maintenance(tenant))))
+                ended.append(
+                    (
+                        tenant,
+                        await run_now(
+                            app.for_tenant(tenant), build_maintenance(app.for_tenant(tenant))
+                        ),
+                    )
+                )
             except ConflictError as error:
                 busy.append(error)
     shown = _show_runs(ended, as_json=as_json)

@@ -22,11 +22,11 @@ from stoker.base.events import ClockWentBack, DuplicateWindow, SlotPassed, Tenan
 from stoker.base.types import TenantId
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.calendar import recurrence as cadence
-from stoker.calendar.recurrence import CatchUp, DueOccurrences, Schedule
-from stoker.context import Backend, TenantStores
+from stoker.calendar.recurrence import CatchUp, DueOccurrences, Interval, Schedule
+from stoker.context import Backend, TenantContext, TenantStores
 from stoker.runs.leases import Lease, is_expired
 from stoker.runs.model import Manifest, Run, RunState
-from stoker.runs.service import RunJob, Runner, RunResult, get_lease_name
+from stoker.runs.service import RunJob, Runner, RunResult, build_manifest, get_lease_name
 from stoker.scheduling.model import (
     MAX_DEATHS,
     OccurrenceResult,
@@ -58,6 +58,28 @@ class Task:
     def name(self) -> str:
         """What its slots are recorded under: the kind of work."""
         return self.job.kind
+
+
+def build_task(
+    tenant: TenantContext,
+    job: RunJob,
+    *,
+    every: timedelta | None = None,
+    resume_window: ResetRule | None = None,
+    start_delay: timedelta = timedelta(0),
+) -> Task:
+    """Return a tenant's job as a task: due when its schedule says so, or `every` so often."""
+    own = tenant.settings
+    return Task(
+        tenant=tenant.id,
+        job=job,
+        schedule=Interval(every=every) if every else own.scheduling.build_schedule(),
+        manifest=build_manifest(own),
+        catch_up=CatchUp.LATEST if every else own.scheduling.catch_up,
+        at_most=own.scheduling.catch_up_max,
+        start_delay=start_delay,
+        resume_window=resume_window,
+    )
 
 
 class Scheduler:

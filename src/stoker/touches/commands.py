@@ -23,10 +23,9 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from stoker.app import App
     from stoker.base.types import Json
     from stoker.cli.output import CommandContext
-    from stoker.context import TenantStores
+    from stoker.context import Context, TenantStores
     from stoker.settings import Settings
     from stoker.touches.model import Touch, WeeklyPlan
     from stoker.touches.planning.coverage import Certificate
@@ -44,7 +43,7 @@ _week_option = click.option("--week", metavar="WEEK", help="Like 2026-W07. Defau
 class TouchContext:
     """One tenant's touches, opened."""
 
-    app: App
+    app: Context
     settings: Settings
     store: TenantStores
     service: TouchService
@@ -128,13 +127,14 @@ async def _import_profiles(
 async def _read_profiles(
     ctx: CommandContext, opened: TouchContext, source: str | None
 ) -> ParsedProfiles:
+    from stoker.http.client import build_http_client
     from stoker.touches.setup import read_profiles
 
     return await read_profiles(
         source,
         opened.store,
         own=opened.settings,
-        http=opened.app.connectors.http,
+        http=lambda: opened.app.get(build_http_client),
         directory=ctx.directory,
         now=opened.app.clock.now(),
     )
@@ -347,9 +347,7 @@ async def _deliver_due(
 
     async with open_touches(ctx, tenant, to_work=not dry) as opened:
         app, store, own = opened.app, opened.store, opened.settings
-        channel = await open_channel(
-            store, own=own, connectors=app.connectors, directory=ctx.directory
-        )
+        channel = await open_channel(app.for_tenant(store.tenant), directory=ctx.directory)
         result = await run_delivery(
             store,
             opened.service,

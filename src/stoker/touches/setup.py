@@ -19,12 +19,12 @@ from stoker.base.errors import ConfigError, StokerError, TransientError
 from stoker.base.events import Observer
 from stoker.base.types import TenantId, parse_tenant_id
 from stoker.calendar.timezones import get_zone
-from stoker.context import TenantStores
+from stoker.context import TenantContext, TenantStores
+from stoker.crm.odoo import open_crm
 from stoker.db.database import Check
 from stoker.files.durable import Disk, FileLock
-from stoker.http.client import HttpClient
-from stoker.nightly.setup import open_crm
-from stoker.runs.leases import LeaseHolder
+from stoker.http.client import HttpClient, build_http_client
+from stoker.runs.leases import LEASE_LENGTH, LeaseHolder
 from stoker.touches.delivery import (
     Channel,
     CrmChannel,
@@ -48,12 +48,9 @@ from stoker.touches.state_file import TouchStateFile
 from stoker.touches.store import TouchStore
 
 if TYPE_CHECKING:
-    from stoker.connectors import VendorFactory
     from stoker.settings import Settings
 
 RECORD_PAGE_SIZE = 200
-
-LEASE_LENGTH = timedelta(seconds=30)
 
 _ResultT = TypeVar("_ResultT")
 
@@ -175,20 +172,19 @@ def find_missing_settings(own: Settings) -> str:
     return ""
 
 
-async def open_channel(
-    store: TenantStores, *, own: Settings, connectors: VendorFactory, directory: Path
-) -> Channel:
+async def open_channel(tenant: TenantContext, *, directory: Path) -> Channel:
     """Return the channel of a tenant's touches. Raises ConfigError when a setting is missing."""
-    section, tenant = own.touches, store.tenant
+    own, section = tenant.settings, tenant.settings.touches
     if section.way == "file":
-        return FileChannel(directory / section.file, tenant=tenant)
+        return FileChannel(directory / section.file, tenant=tenant.id)
     if section.way == "odoo":
-        crm = open_crm(connectors, tenant, await store.accounts.find_connection())
-        return CrmChannel(crm, tenant=tenant, user=section.odoo_user or "")
+        crm = open_crm(tenant, await tenant.store.accounts.find_connection())
+        return CrmChannel(crm, tenant=tenant.id, user=section.odoo_user or "")
     url, secret = section.webhook_url, own.keys.webhook
     if url is None or secret is None:
-        raise ConfigError(f"{tenant}: {find_missing_settings(own)}")
-    return WebhookChannel(connectors.http(), tenant=tenant, url=url, secret=secret.reveal())
+        raise ConfigError(f"{tenant.id}: {find_missing_settings(own)}")
+    http = tenant.process.get(build_http_client)
+    return WebhookChannel(http, tenant=tenant.id, url=url, secret=secret.reveal())
 
 
 async def run_delivery(

@@ -8,6 +8,7 @@ in between loses no paid answer.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -30,10 +31,16 @@ from stoker.base.types import Json
 from stoker.budgets.charges import Refusal, SpendRequest, to_attempt
 from stoker.budgets.model import Connector, Paid
 from stoker.budgets.reservations import Reservation, ReservationStatus
-from stoker.budgets.service import AlreadySpent, BudgetService, CallSlot
+from stoker.budgets.service import (
+    AlreadySpent,
+    BudgetService,
+    CallSlot,
+    build_budget,
+    build_reset_rule,
+)
 from stoker.budgets.windows import ResetRule
-from stoker.context import TenantStores
-from stoker.rate_limits.limiter import CallLimiter, QueueHead
+from stoker.context import TenantContext, TenantStores
+from stoker.rate_limits.limiter import CallLimiter, QueueHead, build_call_limiter
 from stoker.vendors.answer_cache import (
     AnswerCache,
     build_cache_key,
@@ -445,3 +452,22 @@ def _format_earlier(latest: Reservation | None) -> str:
     if latest is None or latest.status is not ReservationStatus.UNCERTAIN:
         return ""
     return f"asked again, as the outcome of {latest.key} is unknown: stoker holds"
+
+
+async def open_vendor_client(tenant: TenantContext) -> VendorClient:
+    """Return a tenant's vendor client, the same each time."""
+    await tenant.open(build_budget)
+    return tenant.get(_build_vendor_client)
+
+
+def _build_vendor_client(tenant: TenantContext) -> VendorClient:
+    return VendorClient(
+        tenant.store,
+        gate=tenant.get(build_budget),
+        passages=tenant.get(build_call_limiter),
+        clock=tenant.clock,
+        observer=tenant.process.events,
+        chance=random.random,
+        reset=build_reset_rule(tenant.settings),
+        rehearsing=tenant.settings.sandbox.address is not None,
+    )

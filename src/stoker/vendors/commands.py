@@ -1,7 +1,7 @@
 """`stoker connector`: which connectors are on, what they may use, and whether they are there.
 
 Listing asks nobody. Testing asks each vendor what costs nothing. What is on and where it goes is
-said by settings; `stoker.connectors` builds it.
+said by settings and the vendors' table.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from stoker.app import App
     from stoker.base.types import Json, TenantId
     from stoker.budgets.model import Health
     from stoker.budgets.statements import CapBalance
     from stoker.cli.output import CommandContext
+    from stoker.context import Context
     from stoker.rate_limits.limiter import VendorLimit
 
 
@@ -127,26 +127,31 @@ async def _list_rows(
     asked: CommandContext, tenant: str | None
 ) -> tuple[list[_VendorRow], str | None]:
     from stoker.budgets.operator import read_position
-    from stoker.connectors import NEEDS
+    from stoker.vendors.table import VENDORS
 
     async with asked.open_app(only_to_read=True) as app:
         whose = choose_tenant(app.settings, tenant)
         stands = await read_position(app, whose, now=app.clock.now())
-        lines = [_build_row(app, name, whose, stands.balances) for name in NEEDS]
+        lines = [_build_row(app, name, whose, stands.balances) for name in VENDORS]
         stops = {stop.connector: stop.reason or "no reason was given" for stop in stands.stops}
         return [_add_stop(line, stops) for line in lines], app.settings.sandbox.address
 
 
-def _build_row(app: App, name: str, tenant: TenantId, statements: list[CapBalance]) -> _VendorRow:
+def _build_row(
+    app: Context, name: str, tenant: TenantId, statements: list[CapBalance]
+) -> _VendorRow:
     from stoker.http.fields import is_sandbox_url
+    from stoker.rate_limits.limiter import build_vendor_limits
+    from stoker.vendors.table import get_off_reason, list_addresses
 
-    addresses, way = app.connectors.list_addresses(name, tenant), app.vendor_limits.get_limit(name)
+    own, way = app.settings.for_tenant(tenant), app.get(build_vendor_limits).get_limit(name)
+    addresses = list_addresses(own, name)
     pace = f"{way.rate.calls} in {way.rate.per.total_seconds():g} s"
     if name == "crawl":
         pace = f"{app.settings.crawl.gap_s:g} s apart at a host"
     return _VendorRow(
         name=name,
-        off_reason=app.connectors.get_off_reason(name, tenant),
+        off_reason=get_off_reason(own, name),
         stop_reason="",
         addresses=addresses,
         is_sandbox=any(map(is_sandbox_url, addresses)),
@@ -169,18 +174,18 @@ async def _check_vendors(
     """Return each connector's health, None when it is off, and what there is to say about it."""
     import asyncio
 
-    from stoker.connectors import NEEDS
+    from stoker.vendors.table import VENDORS, check_vendor, get_off_reason
 
     async with asked.open_app(only_to_read=True) as app:
         whose = choose_tenant(app.settings, tenant)
 
         async def tested(name: str) -> tuple[str, Health | None, str]:
-            if because := app.connectors.get_off_reason(name, whose):
+            if because := get_off_reason(app.settings.for_tenant(whose), name):
                 return name, None, because
-            health = await app.connectors.check_vendor(name, whose)
+            health = await check_vendor(app.for_tenant(whose), name)
             return name, health, health.detail
 
-        wanted = list(dict.fromkeys(names)) or list(NEEDS)
+        wanted = list(dict.fromkeys(names)) or list(VENDORS)
         found = await asyncio.gather(*(tested(name) for name in wanted))
         return list(found), app.settings.sandbox.address
 

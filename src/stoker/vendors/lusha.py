@@ -30,6 +30,7 @@ from stoker.base.retry import (
 )
 from stoker.base.types import Json
 from stoker.budgets.model import Health, Paid
+from stoker.context import TenantContext
 from stoker.http.api_client import (
     StatusMeaning,
     VendorApi,
@@ -38,8 +39,9 @@ from stoker.http.api_client import (
     check_health,
     compute_billed_cost,
 )
-from stoker.http.client import HttpClient
+from stoker.http.client import HttpClient, build_http_client
 from stoker.http.url import parse_url
+from stoker.vendors.table import get_key
 
 MAX_PEOPLE = 100
 
@@ -397,3 +399,21 @@ async def _get_credits_left(vendor: VendorApi) -> str:
     if left is None:
         return "it takes our key, and does not say what is left"
     return f"{left} credits left" if total is None else f"{left} of {total} credits left"
+
+
+def build_people(tenant: TenantContext) -> LushaPeople:
+    """Build what finds people at a company. Raises ConfigError when Lusha is off."""
+    return LushaPeople(tenant.get(_build_api))
+
+
+def build_reveal(tenant: TenantContext) -> LushaReveal:
+    """Build what reveals addresses of people. Raises ConfigError when Lusha is off."""
+    return LushaReveal(tenant.get(_build_api))
+
+
+def _build_api(tenant: TenantContext) -> VendorApi:
+    return build_lusha_api(
+        tenant.process.get(build_http_client),
+        key=get_key(tenant, NAME),
+        base_url=tenant.settings.lusha.base_url,
+    )

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from stoker.accounts.facts import ExtractedFacts
@@ -27,6 +28,7 @@ from stoker.base.jsontools import get_count, get_line, get_list, get_object, get
 from stoker.base.retry import MAX_WAIT, Quota, parse_duration, parse_quota, parse_retry_after
 from stoker.base.types import Json
 from stoker.budgets.model import Health, Paid
+from stoker.context import TenantContext
 from stoker.http.api_client import (
     StatusMeaning,
     VendorApi,
@@ -34,7 +36,7 @@ from stoker.http.api_client import (
     check_api_key,
     check_health,
 )
-from stoker.http.client import HttpClient
+from stoker.http.client import HttpClient, build_http_client
 from stoker.vendors.extraction import ExtractionQuery
 from stoker.vendors.llm_facts import (
     SCHEMA,
@@ -42,6 +44,10 @@ from stoker.vendors.llm_facts import (
     build_extraction_prompt,
     parse_model_answer,
 )
+from stoker.vendors.table import get_key
+
+if TYPE_CHECKING:
+    from stoker.settings import Settings
 
 BYTES_PER_TOKEN = 3
 
@@ -362,3 +368,33 @@ def _parse_retry_after(headers: Mapping[str, str]) -> timedelta | None:
         if headers.get(f"x-ratelimit-remaining-{what}", "").strip() in ("0", "-1")
     ]
     return min(max(resets), MAX_WAIT) if resets and max(resets) > timedelta(0) else None
+
+
+def build_extractor(tenant: TenantContext) -> OpenAiExtraction:
+    """Build the model that extracts facts. Raises ConfigError when OpenAI is off."""
+    section = tenant.settings.openai
+    return OpenAiExtraction(
+        tenant.get(build_api),
+        model=section.model,
+        effort=section.effort,
+        max_output_tokens=section.max_output_tokens,
+        prices=build_prices(tenant.settings),
+    )
+
+
+def build_api(tenant: TenantContext) -> VendorApi:
+    """Build OpenAI's API with a tenant's key. Raises ConfigError when OpenAI is off."""
+    return build_openai_api(
+        tenant.process.get(build_http_client),
+        key=get_key(tenant, NAME),
+        base_url=tenant.settings.openai.base_url,
+    )
+
+
+def build_prices(own: Settings) -> Prices | None:
+    """Return what tokens cost; None where the cap on money is in another currency."""
+    if own.caps.currency != "USD":
+        return None
+    prices = (own.openai.input_price, own.openai.cached_price, own.openai.output_price)
+    read, cached, written = (Decimal(str(price)) for price in prices)
+    return Prices(input=read, cached=cached, output=written)

@@ -17,6 +17,7 @@ from stoker.base.errors import ConfigError, PermanentError, TransientError, Unce
 from stoker.base.jsontools import get_count, get_line, get_list, get_object, get_text, has_list
 from stoker.base.types import Json, clean_text
 from stoker.budgets.model import Health, Paid
+from stoker.context import TenantContext
 from stoker.http.api_client import (
     StatusMeaning,
     VendorApi,
@@ -24,8 +25,9 @@ from stoker.http.api_client import (
     check_health,
     compute_billed_cost,
 )
-from stoker.http.client import HttpClient
+from stoker.http.client import HttpClient, build_http_client
 from stoker.http.url import parse_url
+from stoker.vendors.table import get_key
 
 MAX_QUERY_LENGTH = 399  # characters
 
@@ -298,3 +300,21 @@ async def _get_usage(vendor: VendorApi) -> str:
     if used is None:
         return "it takes our key, and does not say what is used"
     return f"{used} credits used" if limit is None else f"{used} of {limit} credits used"
+
+
+def build_search(tenant: TenantContext) -> TavilySearch:
+    """Build a tenant's web search. Raises ConfigError when Tavily is off."""
+    return TavilySearch(tenant.get(_build_api))
+
+
+def build_page_reader(tenant: TenantContext) -> TavilyPageReader:
+    """Build what reads pages that do not let us in. Raises ConfigError when Tavily is off."""
+    return TavilyPageReader(tenant.get(_build_api))
+
+
+def _build_api(tenant: TenantContext) -> VendorApi:
+    return build_tavily_api(
+        tenant.process.get(build_http_client),
+        key=get_key(tenant, NAME),
+        base_url=tenant.settings.tavily.base_url,
+    )

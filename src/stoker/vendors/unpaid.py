@@ -14,8 +14,9 @@ from stoker.base.clock import Clock
 from stoker.base.errors import TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.model import Stop
-from stoker.rate_limits.host_delays import HostPacer
-from stoker.rate_limits.limiter import CallLimiter, VendorLimits
+from stoker.context import Context
+from stoker.rate_limits.host_delays import HostPacer, build_host_pacer
+from stoker.rate_limits.limiter import CallLimiter, VendorLimits, build_vendor_limits
 
 StopsReader = Callable[[TenantId], Awaitable[Sequence[Stop]]]
 """Returns what is stopped for a tenant."""
@@ -79,3 +80,13 @@ class UnpaidCalls:
                 raise TransientError(
                     f"{name} is stopped ({why}); nothing more is sent until `stoker resume`"
                 )
+
+
+def build_unpaid_calls(context: Context) -> UnpaidCalls:
+    """Build what requests of a process pass that cost nothing."""
+    return UnpaidCalls(
+        context.get(build_vendor_limits),
+        hosts=context.get(build_host_pacer),
+        clock=context.clock,
+        stops=lambda tenant: context.backend.tenant(tenant).money.list_stops(),
+    )

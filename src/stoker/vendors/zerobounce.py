@@ -24,6 +24,7 @@ from stoker.base.jsontools import get_count, get_line, get_list, has_list
 from stoker.base.retry import MAX_WAIT, parse_retry_after
 from stoker.base.types import Json
 from stoker.budgets.model import Health, Paid
+from stoker.context import TenantContext
 from stoker.http.api_client import (
     StatusMeaning,
     VendorApi,
@@ -31,7 +32,8 @@ from stoker.http.api_client import (
     check_api_key,
     check_health,
 )
-from stoker.http.client import HttpClient
+from stoker.http.client import HttpClient, build_http_client
+from stoker.vendors.table import get_key
 
 MAX_ADDRESSES = 100  # in one batch
 
@@ -275,3 +277,12 @@ def _classify_error(answered: VendorResponse) -> StokerError | None:
         return None
     wait = parse_retry_after(answered.headers) or BLOCK_DURATIONS[answered.status]
     return TransientError(f"{NAME} blocks us for a while ({answered.status})", retry_after=wait)
+
+
+def build_verifier(tenant: TenantContext) -> ZeroBounce:
+    """Build what verifies addresses. Raises ConfigError when ZeroBounce is off."""
+    return ZeroBounce(
+        tenant.process.get(build_http_client),
+        key=get_key(tenant, NAME),
+        base_url=tenant.settings.zerobounce.base_url,
+    )

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId, parse_tenant_id
-from stoker.config import sandbox as make_believe
 from stoker.config.fields import MASK, FieldInfo
 from stoker.config.sources import (
     RawValue,
@@ -35,6 +34,7 @@ from stoker.settings import (
     Settings,
     Tenant,
 )
+from stoker.settings import sandbox as make_believe
 
 if TYPE_CHECKING:
     from stoker.config.settings import TenancySettings

@@ -6,7 +6,7 @@ and error messages are made from the fields listed here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -196,19 +196,24 @@ class Settings:
         limits = ("scheduling.daily_cap_per_tenant", "crawl.max_pages", "extract.corpus_char_limit")
         return {**{key: self.get_value(key) for key in limits}, **caps}
 
-    def get_connector(self, name: str) -> VendorSettings:
+    def get_connector(self, name: str) -> VendorSettings | CrawlSettings:
         """Return how a connector is called, or raise ConfigError naming those there are."""
-        if name not in CONNECTORS:
+        if name not in (*CONNECTORS, "crawl"):
             known = ", ".join(CONNECTORS)
             raise ConfigError(f"there are no settings for connector {name!r}; there are: {known}")
-        section: VendorSettings = getattr(self, name)
+        section: VendorSettings | CrawlSettings = getattr(self, name)
         return section
 
     def get_pull_units(self, connector: str, *, deep: bool) -> int:
         """Return what one look through a connector counts; for a tenant, ask its own settings."""
-        section = self.crawl if connector == "crawl" else self.get_connector(connector)
+        section = self.get_connector(connector)
         own = section.deep_units if deep else section.shallow_units
         return own or (self.pulls.deep_units if deep else self.pulls.shallow_units)
+
+    def format_missing(self, keys: Iterable[str]) -> str:
+        """Say which settings are missing, and their names in the environment; empty for none."""
+        names = [f"{key} ({FIELDS[key].env[0]})" for key in keys]
+        return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not set" if names else ""
 
     def list_secret_values(self) -> frozenset[str]:
         """Return every text that must not be shown, for the redactor."""

@@ -16,41 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.base.types import TenantId
 from stoker.config.fields import Secret
-from stoker.http.fields import is_sandbox_url
+from stoker.http.fields import is_sandbox_key, is_sandbox_url
 from stoker.settings import FIELDS
+from stoker.vendors.table import VENDORS
 
 if TYPE_CHECKING:
     from stoker.settings import Settings
 
 ORIGIN = "sandbox.address"
 
-SANDBOX_WORD = "sandbox"  # what tells a make-believe key from one that may cost somebody something
+SANDBOX_URLS = {
+    setting: url for vendor in VENDORS.values() for setting, url in vendor.addresses.items()
+}
 
-SANDBOX_URLS: Mapping[str, str] = MappingProxyType(
-    {
-        "tavily.base_url": "http://tavily.test",
-        "openai.base_url": "http://openai.test",
-        "lusha.base_url": "http://lusha.test",
-        "zerobounce.base_url": "http://zerobounce.test",
-        "odoo.url": "http://odoo.test",
-        "datagov.base_url": "http://data-gov.test",
-        "datagov_downloads.base_url": "http://data-gov.test",
-        "boards.greenhouse_url": "http://greenhouse.test",
-        "boards.lever_url": "http://lever.test",
-        "boards.ashby_url": "http://ashby.test",
-    }
-)
-
-SANDBOX_KEYS: Mapping[str, str | None] = MappingProxyType(
-    {
-        "keys.tavily": "tvly-sandbox",
-        "keys.openai": "sk-sandbox",
-        "keys.lusha": "lusha-sandbox",
-        "keys.zerobounce": "zerobounce-sandbox",
-        "keys.datagov": None,  # it is not needed there
-    }
-)
-"""What stands in for each key where its vendor is make-believe."""
+SANDBOX_KEYS = {vendor.key: vendor for vendor in VENDORS.values() if vendor.key}
 
 SANDBOX_FILES: Mapping[str, Path] = MappingProxyType(
     {
@@ -102,23 +81,16 @@ def find_sandbox_contradictions(settings: Settings) -> Iterator[str]:
                 yield f"{settings.get_origin(own)}: {own} {told} {name}"
 
 
-def is_sandbox_key(key: Secret | None) -> bool:
-    """Say whether a key may be shown to a make-believe vendor."""
-    return key is not None and SANDBOX_WORD in key.reveal()
-
-
 def _choose_sandbox_keys(
     settings: Settings, keys: Mapping[str, Secret | None]
 ) -> dict[str, Secret | None]:
     """Return what stands in for those of these keys that do not go where they would go."""
     found: dict[str, Secret | None] = {}
-    for key, stand_in in SANDBOX_KEYS.items():
-        vendor = key.partition(".")[2]
-        goes_to = [settings.get_value(url) for url in SANDBOX_URLS if url.startswith(vendor)]
-        other = None if stand_in is None else Secret(stand_in)
-        rehearses = key in keys and any(map(is_sandbox_url, goes_to))
-        if rehearses and not is_sandbox_key(keys[key]) and keys[key] != other:
-            found[key] = other
+    for key, vendor in SANDBOX_KEYS.items():
+        stand_in = None if vendor.sandbox_key is None else Secret(vendor.sandbox_key)
+        rehearses = any(is_sandbox_url(settings.get_value(url)) for url in vendor.addresses)
+        if rehearses and key in keys and not is_sandbox_key(keys[key]) and keys[key] != stand_in:
+            found[key] = stand_in
     return found
 
 

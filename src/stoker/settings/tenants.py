@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stoker.config.sandbox import ORIGIN, apply_sandbox
 from stoker.settings import DEFAULT_TENANT, Tenant
+from stoker.settings.sandbox import ORIGIN, apply_sandbox
 
 if TYPE_CHECKING:
     from stoker.accounts import model as accounts
