@@ -16,13 +16,14 @@ from contracts.listing_sequences import ListingSequence
 from contracts.money_sequences import MoneySequence
 from contracts.night_sequences import NightSequence
 from contracts.sequences import RunSequence
-from contracts.touch_sequences import TouchSequence, open_state_file
+from contracts.touch_sequences import TouchSequence
+from contracts.touching import open_state_files
 from stoker.budgets.charges import Refusal
 from stoker.enrichment.model import WorkState
 from stoker.heat.heat import compute_heat
 from stoker.touches.model import Profile
 
-OPENERS = BACKENDS | {"file": open_state_file}
+OPENERS = BACKENDS | {"file": open_state_files}
 # What is compared with the reference: how many sequences, and steps in each. Runs are files in the
 # JSON backend and touches can be one; everything else of theirs is in SQLite.
 PLANS = [

@@ -10,7 +10,7 @@ from stoker.base.errors import ConfigError
 from stoker.base.types import OPERATORS
 from stoker.budgets.caps import CapChange
 from stoker.ledger.chain import find_first_break
-from stoker.rate_limits.rate_limit import Rate, compute_postponed_until
+from stoker.rate_limits.rate_limit import Rate
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -38,34 +38,6 @@ async def test_askers_at_once_share_one_burst(shared):
     assert sum(turn.allowed for turn in turns) == 3
 
 
-async def test_a_refused_turn_uses_nothing_up(shared):
-    for _ in range(3):
-        await shared.acquire_call("k", RATE, now=NOW)
-    refusals = [await shared.acquire_call("k", RATE, now=NOW) for _ in range(5)]
-    assert len({turn.at for turn in refusals}) == 1
-    assert (await shared.acquire_call("k", RATE, now=refusals[0].at)).allowed
-
-
-async def test_pushing_back_only_ever_makes_it_later(shared):
-    await shared.delay_until("k", until=NOW + MINUTE)
-    await shared.delay_until("k", until=NOW)
-    turn = await shared.acquire_call("k", Rate(calls=1, per=SECOND), now=NOW)
-    assert (turn.allowed, turn.at) == (False, NOW + MINUTE)
-    await shared.acquire_call("fresh", RATE, now=NOW)
-    await shared.delay_until("fresh", until=NOW + MINUTE)
-    assert not (await shared.acquire_call("fresh", RATE, now=NOW + MINUTE / 2)).allowed
-
-
-async def test_what_is_remembered_of_a_key_can_be_looked_at_without_using_a_turn_up(shared):
-    assert await shared.find_next_at("k") is None
-    first = await shared.acquire_call("k", RATE, now=NOW)
-    assert [await shared.find_next_at("k") for _ in range(3)] == [first.next_at] * 3
-    assert (await shared.acquire_call("k", RATE, now=NOW)).next_at == first.next_at + RATE.interval
-    await shared.delay_until("k", until=NOW + MINUTE)
-    assert await shared.find_next_at("k") == NOW + MINUTE
-    assert await shared.find_next_at("other") is None
-
-
 async def test_a_clock_a_day_ahead_on_one_host_stalls_nobody_for_a_day(shared):
     day = timedelta(days=1)
 
@@ -77,14 +49,6 @@ async def test_a_clock_a_day_ahead_on_one_host_stalls_nobody_for_a_day(shared):
     assert (await shared.acquire_call("k", RATE, now=NOW)).at == refusal.at
     later = [await shared.acquire_call("k", RATE, now=refusal.at) for _ in range(2)]
     assert [turn.allowed for turn in later] == [True, False]
-
-
-async def test_being_pushed_back_for_too_long_is_not_waited_for(shared):
-    until = NOW + timedelta(hours=1)
-    await shared.delay_until("k", until=compute_postponed_until(RATE, until=until))
-    assert (await shared.acquire_call("k", RATE, now=NOW)).at == until
-    await shared.delay_until("k", until=NOW + timedelta(days=300))
-    assert (await shared.acquire_call("k", RATE, now=NOW)).at == NOW + RATE.interval
 
 
 async def take(shared, owner, *, places=2, now=NOW):
@@ -110,40 +74,9 @@ async def test_an_owner_has_one_place_and_taking_it_again_lengthens_its_lease(sh
     assert await take(shared, "a", places=1, now=NOW + MINUTE)  # who is inside may stay
 
 
-async def test_a_lease_is_never_shortened(shared):
-    assert await take(shared, "a", places=1)
-    assert await shared.acquire_slot("lusha", places=1, owner="a", until=NOW, now=NOW)
-    assert not await take(shared, "b", places=1, now=NOW + MINUTE / 2)
-
-
 async def test_takers_at_once_never_get_more_places_than_there_are(shared):
     answers = await asyncio.gather(*(take(shared, f"o{n}", places=5) for n in range(16)))
     assert sum(answers) == 5
-
-
-async def test_a_stop_for_everybody_stands_until_it_is_taken_back(shared):
-    await shared.stop("lusha", reason="first", now=NOW)
-    await shared.stop("lusha", reason="second", now=NOW + MINUTE)
-    await shared.stop("", reason="all", now=NOW)
-    stops = await shared.list_stops()
-    assert [(stop.tenant, stop.connector, stop.reason) for stop in stops] == [
-        (None, "", "all"),
-        (None, "lusha", "first"),
-    ]
-    assert stops[1].since == NOW
-    assert await shared.resume("lusha", now=NOW)
-    assert not await shared.resume("lusha", now=NOW)
-    assert [stop.connector for stop in await shared.list_stops()] == [""]
-
-
-async def test_what_is_said_about_a_shared_cap_adds_to_what_was_said(shared):
-    raised = {"raised_to": 9, "raised_until": NOW + MINUTE}
-
-    await shared.change_cap(CapChange(cap=CAP, limit=5), now=NOW)
-    await shared.change_cap(CapChange(cap=CAP, **raised), now=NOW)
-    assert await shared.list_cap_changes() == {CAP: CapChange(cap=CAP, limit=5, **raised)}
-    mine = CapChange(cap="tenant/*/credits/day", limit=5)
-    await refused(shared.change_cap(mine, now=NOW), ConfigError)
 
 
 async def test_what_operators_do_for_everybody_is_in_a_ledger_of_its_own(backend):
@@ -174,14 +107,6 @@ async def test_orders_given_at_once_all_find_their_place_in_the_ledger(shared):
     assert find_first_break(entries) is None
     assert sorted(entry.subject for entry in entries) == [*["c0", "c1", "c2", "c3"], *[CAP] * 8]
     assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
-
-
-async def test_what_is_refused_leaves_no_entry(shared):
-    mine = CapChange(cap="tenant/*/credits/day", limit=5)
-    await refused(shared.change_cap(mine, now=NOW), ConfigError)
-    await refused(shared.stop("Bad Name", reason="", now=NOW), ConfigError)
-    assert not await shared.resume("lusha", now=NOW)
-    assert await shared.ledger.list_entries() == []
 
 
 async def test_nobody_can_open_the_operators_ledger_as_a_tenant(backend):

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta, timezone
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +17,7 @@ from contracts.touching import (
     WEEK,
     handed,
     marked,
+    open_state_files,
     plan,
     profile,
     touch,
@@ -32,28 +32,12 @@ from stoker.touches.model import (
     SavedWeek,
     TouchOutcome,
 )
-from stoker.touches.state_file import TouchStateFile
 
 
-class Files:
-    """A file for each tenant, where there is no store."""
-
-    def __init__(self, home):
-        self._home = home
-
-    def tenant(self, tenant):
-        path = self._home / tenant / "schedule_state.json"
-        file = TouchStateFile(path, tenant=tenant, now=lambda: NOW, report=pytest.fail)
-        return SimpleNamespace(touches=file)
-
-
-@pytest.fixture(params=[*BACKENDS, "file"])
+@pytest.fixture(params=["sqlite", "postgres", "file"])
 def backend(request, tmp_path, runner):
-    """Each backend in turn, and files alone."""
-    if request.param == "file":
-        yield Files(tmp_path)
-        return
-    opening = BACKENDS[request.param](tmp_path)
+    """Each database in turn, and state files."""
+    opening = (BACKENDS | {"file": open_state_files})[request.param](tmp_path)
     yield runner.run(opening.__aenter__())
     runner.run(opening.__aexit__(None, None, None))
 

@@ -1,28 +1,15 @@
 """Random sequences about profiles, weekly plans, outcomes and deliveries of touches."""
 
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from types import SimpleNamespace
-
-import pytest
 
 from contracts.agreement import Sequence
 from contracts.backends import ACME
 from contracts.touching import DAY, HOUR, MONDAY, NOW, WEEK, handed, marked, plan, profile, url
 from stoker.touches.model import PlanBasis, ProfileStatus, TouchOutcome
-from stoker.touches.state_file import TouchStateFile
 
 PEOPLE = 6
 NAMES = ["", "Ann", "Ünï 🙂", "bad\0"]
 COUNTERS = ["hour/1", "hour/2", "day/1", ""]
-
-
-@asynccontextmanager
-async def open_state_file(home):
-    """The state file in the place of a backend with one tenant."""
-    path = home / "schedule_state.json"
-    file = TouchStateFile(path, tenant=ACME, now=lambda: NOW, report=pytest.fail)
-    yield SimpleNamespace(tenant=lambda _: SimpleNamespace(touches=file))
 
 
 class TouchSequence(Sequence):

@@ -1,6 +1,10 @@
 """Values for the suites about touches."""
 
+from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
 
 from stoker.touches.model import (
     DaySlot,
@@ -12,6 +16,7 @@ from stoker.touches.model import (
     TouchOutcome,
     WeeklyPlan,
 )
+from stoker.touches.state_file import TouchStateFile
 
 MONDAY = date(2026, 2, 9)
 WEEK = "2026-W07"
@@ -80,3 +85,15 @@ def marked(number, outcome=TouchOutcome.DONE, *, day=MONDAY, at=NOW + 8 * HOUR):
 
 def handed(number, *, day=MONDAY, way="webhook", at=NOW + HOUR, refused=""):
     return Delivery(url=url(number), day=day, channel=way, at=at, refused=refused)
+
+
+@asynccontextmanager
+async def open_state_files(home):
+    """A state file per tenant in the place of a backend."""
+
+    def tenant(name):
+        path = home / name / "schedule_state.json"
+        file = TouchStateFile(path, tenant=name, now=lambda: NOW, report=pytest.fail)
+        return SimpleNamespace(touches=file)
+
+    yield SimpleNamespace(tenant=tenant)
