@@ -159,7 +159,7 @@ def cut_everywhere(room: Path, read: Read) -> Tally:
         if records != expected:
             tally.broken.append(f"cut at {cut}: not the whole batches before it")
         elif told != (cut > end):
-            tally.broken.append(f"cut at {cut}: nobody was told")
+            tally.broken.append(f"cut at {cut}: it was not reported")
     return tally
 
 
@@ -176,5 +176,5 @@ def flipped_bits(room: Path, read: Read, *, n: int, rng: random.Random) -> Tally
         if records != whole[: len(records)]:
             tally.broken.append(f"bit {bit} of byte {at}: something was made up")
         elif not told:
-            tally.broken.append(f"bit {bit} of byte {at}: nobody was told")
+            tally.broken.append(f"bit {bit} of byte {at}: it was not reported")
     return tally
