@@ -97,7 +97,7 @@ def _cut(server: pg.Server, cuts: Cuts, verb: trials.Verb = trials.decide) -> Ta
     _, url = pg.fresh_database(server)
     with Proxy(server.socket, cuts) as proxy:
         return _with(
-            proxy.acquire_slot(url), lambda backend: trials.cut_commits(backend, cuts, verb)
+            proxy.rewrite_url(url), lambda backend: trials.cut_commits(backend, cuts, verb)
         )
 
 
@@ -110,7 +110,7 @@ def _silences(server: pg.Server, n: int) -> Tally:
     _, url = pg.fresh_database(server)
     with Proxy(server.socket, trials.silent_from(trials.asks_for_a_lease)) as proxy:
         return _with(
-            proxy.acquire_slot(url),
+            proxy.rewrite_url(url),
             lambda backend: trials.silences(backend, n=n),
             deadline=0.3,
             lanes=5,

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shutil
-import subprocess
-import sys
+import signal
 import time
 from collections import Counter
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from faults.crm_worker import FIRST, FOURTH, SECOND, THIRD, Desk
+from faults.forks import Forks
 from faults.tally import Tally
 from running_box import RunningBox
 from stoker.crm.model import LEAD, PARTNER
 
-TESTS = Path(__file__).parents[1]
 VOLATILE = {"id", "create_date", "create_uid", "write_date", "write_uid", "display_name"}
 KINDS = ("make", "change", "undo", "return")  # the last: news of what was taken back
 BEFORE = "before"  # a store in which a night's findings are, and nothing was sent
@@ -37,11 +36,6 @@ class Lab:
     def desk(self, database: str) -> Desk:
         path = self.room / f"{database}.db"
         return Desk(path, self.box.box.address, database, self.protocol, self.way)
-
-    def shuffle(self, database: str, what: str) -> str:
-        path = self.room / f"{database}.db"
-        words = (path, self.box.box.address, database, self.protocol, self.way or "right", what)
-        return " ".join(map(str, words))
 
     def person(self, database: str, model: str, method: str, **arguments):
         headers = {
@@ -69,23 +63,21 @@ class Lab:
 def killed(rng: random.Random, n: int, room: Path, *, protocol: str, way: str = "") -> Tally:
     """Kill n workers at random moments, let another finish; tally what is not as undisturbed."""
     tally = Tally()
-    with RunningBox(companies=5) as box, ExitStack() as stack:
+    with RunningBox(companies=5) as box, Forks("faults.crm_worker") as forks:
         box.faults.set_value("odoo.latency_low", timedelta(milliseconds=1))
         box.faults.set_value("odoo.latency_high", timedelta(milliseconds=6))
         lab = Lab(box, room, protocol, way)
         asyncio.run(_known(lab))
         calm, took = {}, {}
         for kind in KINDS[:1] if way else KINDS:
-            worker = _worker(stack)
             asyncio.run(_prepared(lab, f"calm-{kind}", kind))
-            took[kind] = _carried_out(lab, worker, f"calm-{kind}", kind)
+            took[kind] = _carried_out(lab, forks, f"calm-{kind}", kind)
             calm[kind] = lab.truth(f"calm-{kind}")
-        nth, next_worker = 0, _worker(stack)
+        nth = 0
         while tally.n < n and nth < 3 * n:
             kind, database = tuple(calm)[nth % len(calm)], f"trial-{nth}"
-            worker, next_worker = next_worker, _worker(stack)  # it starts while this one works
             asyncio.run(_prepared(lab, database, kind))
-            tally.n += _killed(lab, worker, database, kind, rng.uniform(0, took[kind]))
+            tally.n += _killed(lab, forks, database, kind, rng.uniform(0, took[kind]))
             asyncio.run(_finished(lab, database, kind))
             tally.broken += _judged(lab, database, kind, calm[kind])
             tally.acked += 1
@@ -140,42 +132,26 @@ async def _finished(lab: Lab, database: str, kind: str, run: str = THIRD) -> Non
         await (desk.undo(SECOND) if kind == "undo" else desk.export(run))
 
 
-def _what(kind: str) -> str:
-    return f"undo:{SECOND}" if kind == "undo" else f"export:{SECOND}"
+def _start(lab: Lab, forks: Forks, database: str, kind: str) -> int:
+    return forks.start(
+        {
+            "path": lab.room / f"{database}.db",
+            "desk": (lab.box.box.address, database, lab.protocol, lab.way),
+            "run": SECOND,
+            "undo": kind == "undo",
+        }
+    )
 
 
-def _carried_out(lab: Lab, worker: subprocess.Popen, database: str, kind: str) -> float:
-    _put_to_work(lab, worker, database, kind)
+def _carried_out(lab: Lab, forks: Forks, database: str, kind: str) -> float:
     began = time.monotonic()
-    said = worker.stdout.readline()
-    assert said == "done\n", said
+    assert forks.wait(_start(lab, forks, database, kind)) == 0
     return time.monotonic() - began
 
 
-def _killed(lab: Lab, worker: subprocess.Popen, database: str, kind: str, after: float) -> bool:
-    """Kill it so long after its start; say whether it was still at work."""
-    _put_to_work(lab, worker, database, kind)
+def _killed(lab: Lab, forks: Forks, database: str, kind: str, after: float) -> bool:
+    """Kill it so long after its start; return whether it was still at work."""
+    pid = _start(lab, forks, database, kind)
     time.sleep(after)
-    worker.kill()
-    return worker.stdout.readline() != "done\n"
-
-
-def _put_to_work(lab: Lab, worker: subprocess.Popen, database: str, kind: str) -> None:
-    assert worker.stdout.readline() == "ready\n"
-    worker.stdin.write(lab.shuffle(database, _what(kind)) + "\n")
-    worker.stdin.flush()
-    assert worker.stdout.readline() == "at work\n"
-
-
-def _worker(stack: ExitStack) -> subprocess.Popen:
-    worker = stack.enter_context(
-        subprocess.Popen(
-            [sys.executable, "-m", "faults.crm_worker"],
-            cwd=TESTS,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-    )
-    stack.callback(worker.kill)
-    return worker
+    os.kill(pid, signal.SIGKILL)
+    return forks.wait(pid) == -signal.SIGKILL

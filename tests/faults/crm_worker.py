@@ -1,15 +1,11 @@
-"""A process that exports or undoes one night and is killed on the way. Started by `crm_kills`.
-
-It says that it is ready, waits for an order, says that it is at work, and when it is done.
-"""
+"""The program whose exports and undos are killed: everything imported, one fork for each."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from datetime import timedelta
 from pathlib import Path
 
+from faults.forks import Order, serve
 from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
@@ -142,15 +138,11 @@ def _dossier(nth: int, version: str) -> CompanyRecord:
     )
 
 
-async def _work(path: str, address: str, database: str, protocol: str, way: str, what: str) -> None:
-    async with Desk(Path(path), address, database, protocol, way) as desk:
-        verb, run = what.split(":")
-        print("at work", flush=True)
-        await (desk.undo(run) if verb == "undo" else desk.export(run))
+async def work(order: Order) -> None:
+    """Export or undo one run."""
+    async with Desk(Path(order["path"]), *order["desk"]) as desk:
+        await (desk.undo(order["run"]) if order["undo"] else desk.export(order["run"]))
 
 
 if __name__ == "__main__":
-    print("ready", flush=True)
-    words = sys.stdin.readline().split()
-    asyncio.run(_work(*words))
-    print("done", flush=True)
+    serve(work)

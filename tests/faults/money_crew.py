@@ -32,7 +32,7 @@ class Crew:
     """The processes at work, each in its worker's place."""
 
     def __init__(self, order: Order) -> None:
-        self.shuffle = order
+        self.order = order
         self.counts = Counts(order["workers"])
         self.kills = self.restarts = self.failed = self.cut_off = 0
         self._work = TASKS[order["task"]]
@@ -44,17 +44,17 @@ class Crew:
 
     def work(self) -> None:
         """Let everybody loose, and be back when all are done."""
-        for worker in range(self.shuffle["workers"]):
+        for worker in range(self.order["workers"]):
             self._start(worker)
         watcher = self._watcher()
         began = told_at = time.monotonic()
         while self._alive:
             time.sleep(self._chance.uniform(0, 2 * A_MOMENT))
             self._bury()
-            if self._kill_at and self._kill_at <= self._done() < self.shuffle["operations"]:
+            if self._kill_at and self._kill_at <= self._done() < self.order["operations"]:
                 self._kill()
                 self._kill_at = self._next_kill()
-            if (now := time.monotonic()) - told_at >= self.shuffle.get("tell_every", float("inf")):
+            if (now := time.monotonic()) - told_at >= self.order.get("tell_every", float("inf")):
                 told_at = now
                 self._tell(now - began)
         if watcher:
@@ -63,13 +63,13 @@ class Crew:
 
     def _start(self, worker: int) -> None:
         life, self._lives = self._lives, self._lives + 1
-        pid = forked(lambda: self._work(self.shuffle, self.counts, worker, self._barrier, life))
+        pid = forked(lambda: self._work(self.order, self.counts, worker, self._barrier, life))
         self._alive[pid] = worker
 
     def _watcher(self) -> int:
-        if self.shuffle["task"] != "spend":
+        if self.order["task"] != "spend":
             return 0
-        return forked(lambda: watch(self.shuffle, self.counts))
+        return forked(lambda: watch(self.order, self.counts))
 
     def _bury(self) -> None:
         for pid in list(self._alive):
@@ -90,12 +90,12 @@ class Crew:
         self.counts.add(worker, Count.BEGUN, -unheard)
         self.cut_off += unheard
         self.kills += 1
-        if self._done() < self.shuffle["operations"]:
+        if self._done() < self.order["operations"]:
             self._start(worker)
             self.restarts += 1
 
     def _next_kill(self) -> int:
-        if not (every := self.shuffle.get("kill_every")):
+        if not (every := self.order.get("kill_every")):
             return 0
         return self._done() + 1 + int(self._chance.expovariate(1 / every))
 
@@ -105,7 +105,7 @@ class Crew:
     def _tell(self, elapsed: float) -> None:
         done = self._done()
         print(
-            f"  {done:,} of {self.shuffle['operations']:,} operations, {done / elapsed:,.0f} a "
+            f"  {done:,} of {self.order['operations']:,} operations, {done / elapsed:,.0f} a "
             f"second, {self.kills:,} kills, {self.counts.all(Count.LOOKS):,} looks at all totals, "
             f"{self.counts.all(Count.BREACHES)} above a cap",
             file=sys.stderr,

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -17,6 +14,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 
+from faults.forks import Forks
 from faults.night_worker import PULLS, TENANT, installation, meet, set_ahead
 from faults.tally import Tally
 from night_house import ANYBODY, chosen, entity_of, register
@@ -28,7 +26,6 @@ from stoker.enrichment.model import WorkState
 from stoker.sandbox.meter import compute_fingerprint
 from watched_box import Watch
 
-TESTS = Path(__file__).parents[1]
 VENDORS = ("tavily", "openai", "lusha", "zerobounce")
 PREFIX = {"tavily": "tvly-", "openai": "sk-"}
 PLENTY = 100_000_000
@@ -81,17 +78,12 @@ class Nights:
 
     box: RunningBox
     watch: Watch
-    program: subprocess.Popen
+    forks: Forks
     room: Path
     companies: int
     way: str = ""
 
-    def ask(self, order):
-        self.program.stdin.write(json.dumps(order) + "\n")
-        self.program.stdin.flush()
-        return json.loads(self.program.stdout.readline())
-
-    def shuffle(self, name, began, lives):
+    def build_order(self, name, began, lives):
         set_ahead(self.room / name, lives * GONE)
         return {"room": str(self.room / name), "began": began, "way": self.way}
 
@@ -106,7 +98,7 @@ class Nights:
             return began
 
         async def filled():
-            async with installation(self.shuffle(name, began, 0)) as app:
+            async with installation(self.build_order(name, began, 0)) as app:
                 world = self.box.world
                 await register(app, map(entity_of, some_companies(world, self.companies)))
                 await app.backend.tenant(TENANT).accounts.save_rule(ANYBODY)
@@ -119,11 +111,11 @@ class Nights:
 
     def life(self, name, began, lives, *, kill_after=None):
         """Let a process have the room's night; return its exit code, -9 when it was killed."""
-        pid = self.ask(self.shuffle(name, began, lives))
+        pid = self.forks.start(self.build_order(name, began, lives))
         if kill_after is not None:
             time.sleep(kill_after)
             os.kill(pid, signal.SIGKILL)
-        return self.ask({"wait": pid})
+        return self.forks.wait(pid)
 
     def killed(self, name, began, moments):
         """Kill a night at each of these moments of a life; return how many lives it lost."""
@@ -134,14 +126,14 @@ class Nights:
 
     def paused(self, name, began, *, after):
         """Hold a night still while another process has it; return whether it was under way."""
-        pid = self.ask(self.shuffle(name, began, 0))
+        pid = self.forks.start(self.build_order(name, began, 0))
         time.sleep(after)
         os.kill(pid, signal.SIGSTOP)
         self.life(name, began, 1)
         os.kill(pid, signal.SIGCONT)
-        return self.ask({"wait": pid}) != 0
+        return self.forks.wait(pid) != 0
 
-    def acquire_slot(self, name, began, lives):
+    def finish(self, name, began, lives):
         """Go on with a night until it is through; return how many lives that took."""
         for more in range(MOST_LIVES):
             if self.life(name, began, lives + more) == 0:
@@ -161,15 +153,11 @@ def dials():
 def nights(room, *, companies, way=""):
     """Lend everything a trial needs."""
     watch = Watch()
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-m", "faults.night_worker"]
     with (
         RunningBox(companies=50 * companies, seed=3, dials=dials(), vendors=watch.vendors) as box,
-        subprocess.Popen(command, cwd=TESTS, stdin=pipe, stdout=pipe, text=True) as program,
+        Forks("faults.night_worker") as forks,
     ):
-        json.loads(program.stdout.readline())
-        yield Nights(box, watch, program, room, companies, way)
-        program.stdin.close()
+        yield Nights(box, watch, forks, room, companies, way)
 
 
 def some_companies(world, number):
@@ -195,7 +183,7 @@ def state_of(trial, name, began, lives):
 
     async def read():
         known, unsure, owners = {}, set(), {}
-        async with installation(trial.shuffle(name, began, lives)) as app:
+        async with installation(trial.build_order(name, began, lives)) as app:
             store = app.backend.tenant(TENANT)
             for each in await store.accounts.list_company_records(limit=1000):
                 company = replace(each.company, last_seen_at=None)
@@ -270,7 +258,7 @@ def killed(rng: random.Random, n: int, room: Path, *, companies=6, way="", pause
                 moments = [rng.uniform(0.02, 0.8 * took) for _ in range(rng.randint(1, MOST_KILLS))]
                 times = lives = trial.killed(name, began, moments[: n - tally.n])
             tally.n += times
-            lives += trial.acquire_slot(name, began, lives)
+            lives += trial.finish(name, began, lives)
             seen = state_of(trial, name, began, lives)
             tally.broken += _judged(trial, name, calm, seen)
             tally.broken += _overspent(trial, name)
@@ -315,7 +303,7 @@ def _made_up_for(trial, name, began, lives, calm, seen):
     nothing never replaces something there.
     """
     later = lives + A_DAY // GONE
-    later += trial.acquire_slot(name, began, later)
+    later += trial.finish(name, began, later)
     after = state_of(trial, name, began, later)
     for company in seen.unsure & calm.crm.keys():
         blank = {

@@ -1,17 +1,12 @@
 """The program whose nights are killed: everything imported, one fork for every night.
 
-Orders come as lines of JSON on standard input, process ids and ends go out the same way. A trial
-has a clock of its own that starts at noon, so that no trial meets midnight, and can be set ahead
-for all its processes: what a dead one held has then run out without anybody waiting for it.
+A trial has a clock of its own that starts at noon, so that no trial meets midnight, and can be set
+ahead for all its processes: what a dead one held has then expired at once.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
-import sys
-import traceback
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,6 +14,7 @@ from pathlib import Path
 
 import stoker.crm.odoo
 import stoker.db.sqlite  # noqa: F401  # imported here, so that no night spends time on it
+from faults.forks import serve
 from stoker.app import open_app, read_settings
 from stoker.base.clock import SystemClock
 from stoker.base.types import Step, TenantId
@@ -27,6 +23,7 @@ from stoker.enrichment.runner import run_now
 from stoker.heat.sweep import build_heat_sweep
 from stoker.nightly.setup import build_nightly_run
 from stoker.pulls.service import build_pull_run
+from stoker.runs.model import RunState
 
 TENANT = TenantId("acme")
 PULLS = "pulls"  # not a night: looks that were chosen by what they are worth
@@ -96,7 +93,7 @@ async def installation(order):
 
 
 async def night(order):
-    """Have one night of the room's tenant, or what is left of it; return how it ended."""
+    """Do one nightly run of the room's tenant, or what is left of it; return an exit code."""
     async with installation(order) as app:
         store = app.backend.tenant(TENANT)
         await store.money.expire_reservations(now=app.clock.now())
@@ -106,7 +103,7 @@ async def night(order):
             else build_nightly_run(app.for_tenant(TENANT))
         )
         run = await run_now(app.for_tenant(TENANT), work)
-        return run.state.value
+        return 0 if run.state in (RunState.DONE, RunState.PARTIAL) else 3
 
 
 async def meet(app):
@@ -118,31 +115,6 @@ async def meet(app):
     )
 
 
-def _forked(order):
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        sys.stdin.close()
-        code = 0 if asyncio.run(night(order)) in ("DONE", "PARTIAL") else 3
-    except BaseException:  # noqa: BLE001 – there is nobody above to say it
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
-def main():
-    parse_site("http://warm.test/")  # reads the list of public suffixes
-    print(json.dumps("ready"), flush=True)
-    for line in sys.stdin:
-        order = json.loads(line)
-        if "wait" in order:
-            _, status = os.waitpid(order["wait"], 0)
-            print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
-        else:
-            print(json.dumps(_forked(order)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    parse_site("http://warm.test/")  # reads the list of public suffixes
+    serve(night)

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-import os
-import signal
-import sys
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from faults.forks import serve
 from metered_vendor import UNIT, buy
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
@@ -185,25 +182,9 @@ def _opened(order: Order) -> TextIO:
     return Path(order["told"], order["owner"]).open("w", buffering=1)
 
 
-TASKS = {"pay": pay, "take turns": take_turns}
-
-
-def main() -> None:
-    """Fork a payer for every order, and say its pid, until nobody orders anything."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are not waited for
-    for line in sys.stdin:
-        pid = os.fork()
-        if not pid:
-            code = 1
-            try:
-                order = json.loads(line)
-                asyncio.run(TASKS[order["task"]](order))
-                code = 0
-            finally:
-                os._exit(code)
-        sys.stdout.write(f"{pid}\n")
-        sys.stdout.flush()
+async def carry_out(order: Order) -> None:
+    await {"pay": pay, "take turns": take_turns}[order["task"]](order)
 
 
 if __name__ == "__main__":
-    main()
+    serve(carry_out, waits=False)

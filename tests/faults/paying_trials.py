@@ -7,20 +7,16 @@ says is spent, promised or uncertain; and no key may be charged twice. Used by t
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from faults.lab import environment
+from faults.forks import Forks
 from faults.payers import TENANT, budget_of
 from metered_vendor import LYING, MeteredVendor
 from stoker.backends.sqlite import SqliteBackend
@@ -57,32 +53,21 @@ class Payers:
     """Processes that pay, so many at a time; a killed one is replaced by another owner."""
 
     def __init__(self, order: dict[str, Any], *, at_once: int) -> None:
-        self._order = order
-        self._at_once = at_once
+        self._order, self._at_once = order, at_once
+        self._forks = Forks("faults.payers")
         self._started = 0
         self._alive: dict[int, int] = {}  # slot to pid
 
     def __enter__(self) -> Payers:
-        self._program = subprocess.Popen(
-            [sys.executable, "-m", "faults.payers"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        )
+        self._forks.__enter__()
         for slot in range(self._at_once):
             self._start(slot)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for slot in self.alive():
             self._kill(slot)
-        self._program.communicate(timeout=PATIENCE)
+        self._forks.__exit__()
 
     def alive(self) -> list[int]:
         """Return the slots whose payer has not come to its end."""
@@ -103,8 +88,6 @@ class Payers:
         self._alive.pop(slot, None)
 
     def _start(self, slot: int) -> None:
-        assert self._program.stdin is not None
-        assert self._program.stdout is not None
         self._started += 1
         order = {
             **self._order,
@@ -112,9 +95,7 @@ class Payers:
             "slots": self._at_once,
             "owner": f"payer-{self._started}",
         }
-        self._program.stdin.write(json.dumps(order) + "\n")
-        self._program.stdin.flush()
-        self._alive[slot] = int(self._program.stdout.readline())
+        self._alive[slot] = self._forks.start(order)
 
 
 def killed_while_paying(

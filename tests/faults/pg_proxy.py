@@ -38,7 +38,7 @@ class Proxy:
         self._threads: list[threading.Thread] = []
         self._start(self._accept)
 
-    def acquire_slot(self, url: str) -> str:
+    def rewrite_url(self, url: str) -> str:
         """Return the same URL by this road."""
         parts = urlsplit(url)
         user = parts.netloc.rpartition("@")[0]

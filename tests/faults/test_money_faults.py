@@ -127,7 +127,7 @@ async def paid(backend, name):
 async def paid_through_cuts(server, app_url, cuts, *, key):
     """Pay again and again until all cuts are made; return how often, the total, and problems."""
     with Proxy(server.socket, cuts) as proxy:
-        backend, n = PostgresBackend(proxy.acquire_slot(app_url)), 0
+        backend, n = PostgresBackend(proxy.rewrite_url(app_url)), 0
         while cuts.left:
             n += 1
             await paid(backend, partial(key, n))

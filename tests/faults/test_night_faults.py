@@ -39,9 +39,8 @@ def test_a_night_held_still_until_another_process_is_through_with_it_pays_nothin
 
 
 def test_a_night_that_keeps_no_answers_pays_twice_and_is_caught(rng, tmp_path):
-    assert any(
-        "paid" in told for told in killed(rng, 6, tmp_path, companies=4, way="forgetful").broken
-    )
+    tally = killed(rng, 30, tmp_path, companies=4, way="forgetful")  # until it is caught
+    assert any("paid" in broken for broken in tally.broken)
 
 
 def test_no_vendor_charges_more_than_a_cap_allows_when_three_tenants_meet_all_of_them_at_once(

@@ -52,7 +52,7 @@ async def test_a_connection_cut_at_commit_loses_nothing_and_doubles_nothing(post
     cuts = Cuts(200, rng, fates=AT_COMMIT)
     with Proxy(postgres.socket, cuts) as proxy:
         tally = await run_with(
-            proxy.acquire_slot(url), lambda backend: cut_commits(backend, cuts, decide)
+            proxy.rewrite_url(url), lambda backend: cut_commits(backend, cuts, decide)
         )
     report("B4 connection cut at COMMIT", tally)
     assert tally.acked > 0
@@ -64,7 +64,7 @@ async def test_writing_again_without_a_key_is_caught_doubling(postgres, rng):
     cuts = Cuts(20, rng, fates=AT_COMMIT)
     with Proxy(postgres.socket, cuts) as proxy:
         tally = await run_with(
-            proxy.acquire_slot(url), lambda backend: cut_commits(backend, cuts, append_again)
+            proxy.rewrite_url(url), lambda backend: cut_commits(backend, cuts, append_again)
         )
     assert any(" times" in broken for broken in tally.broken)
 
@@ -83,7 +83,7 @@ async def test_a_cut_at_commit_is_uncertain_never_a_plain_failure(postgres, rng,
             with pytest.raises(UncertainError, match="read again"):
                 await until_it_fails(backend.tenant(ACME))
 
-        await run_with(proxy.acquire_slot(url), write)
+        await run_with(proxy.rewrite_url(url), write)
 
 
 async def test_a_server_that_stops_at_once_and_comes_back_has_everything(report):
@@ -100,10 +100,10 @@ async def test_a_silent_server_is_given_up_on_and_the_naive_client_still_waits(p
     _, url = fresh_database(postgres)
     short = {"deadline": timedelta(milliseconds=300), "connections": 5}
     with Proxy(postgres.socket, silent_from(asks_for_a_lease)) as proxy:
-        waiting = threading.Thread(target=naive_lease, args=(proxy.acquire_slot(url),), daemon=True)
+        waiting = threading.Thread(target=naive_lease, args=(proxy.rewrite_url(url),), daemon=True)
         waiting.start()
         tally = await run_with(
-            proxy.acquire_slot(url), lambda backend: silences(backend, n=20), **short
+            proxy.rewrite_url(url), lambda backend: silences(backend, n=20), **short
         )
         assert waiting.is_alive(), "the harness is not silent"
     waiting.join()
@@ -125,7 +125,7 @@ async def test_silence_at_commit_is_uncertain(postgres):
             with pytest.raises(UncertainError):
                 await backend.tenant(ACME).ledger.append([NOTE])
 
-        await run_with(proxy.acquire_slot(url), write, deadline=timedelta(seconds=1))
+        await run_with(proxy.rewrite_url(url), write, deadline=timedelta(seconds=1))
 
 
 async def test_a_lock_that_others_keep_ends_in_a_transient_error_and_changes_nothing(

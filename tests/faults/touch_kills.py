@@ -6,14 +6,12 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from faults.forks import Forks
 from faults.night_worker import NOON, TENANT, set_ahead
 from faults.tally import Tally
 from faults.touch_worker import BUSY, desk
@@ -21,7 +19,6 @@ from stoker.testing import FakeClock
 from stoker.touches.model import Profile
 from stoker.touches.queue import list_pending
 
-TESTS = Path(__file__).parents[1]
 MORNING = NOON.replace(hour=0)  # eight o'clock where the tenant is
 DUE = 16  # touches of the day, all of them due at noon
 MOST_KILLS = 4  # of one day
@@ -50,17 +47,10 @@ hourly_cap = 1000
 class Rooms:
     """Days of touches, and a program to fork lives from."""
 
-    program: subprocess.Popen
+    forks: Forks
     home: Path
     state: str
-    is_duplicate: str = ""
-
-    def ask(self, order):
-        self.program.stdin.write(json.dumps(order) + "\n")
-        self.program.stdin.flush()
-        answer = self.program.stdout.readline()
-        assert answer, "the program is gone"
-        return json.loads(answer)
+    twin: str = ""
 
     def begin(self, name):
         """Plan a day whose touches are all due; return the room, the moment and the urls."""
@@ -79,21 +69,7 @@ class Rooms:
 
     def start(self, room, began, lives):
         set_ahead(room, lives * GONE)
-        return self.ask({"room": str(room), "began": began, "twin": self.is_duplicate})
-
-    def end(self, pid):
-        return self.ask({"wait": pid})
-
-
-@contextmanager
-def rooms(home, *, state, twin=""):
-    """Lend everything a trial needs."""
-    pipe = subprocess.PIPE
-    command = [sys.executable, "-m", "faults.touch_worker"]
-    with subprocess.Popen(command, cwd=TESTS, stdin=pipe, stdout=pipe, text=True) as program:
-        json.loads(program.stdout.readline())
-        yield Rooms(program, home, state, twin)
-        program.stdin.close()
+        return self.forks.start({"room": room, "began": began, "twin": self.twin})
 
 
 def lines(room):
@@ -105,7 +81,8 @@ def lines(room):
 def killed(rng, kills, home, *, state, twin=""):
     """Kill hand-overs so many times; tally touches that never left, left twice or are not known."""
     tally, day = Tally(), 0
-    with rooms(home, state=state, twin=twin) as trial:
+    with Forks("faults.touch_worker") as forks:
+        trial = Rooms(forks, home, state, twin)
         while tally.n < kills:
             day += 1
             room, began, due = trial.begin(f"{state}-{day}")
@@ -113,7 +90,7 @@ def killed(rng, kills, home, *, state, twin=""):
             for _ in range(rng.randint(1, MOST_KILLS)):
                 tally.n += _killed_once(trial, rng, room, began, lives)
                 lives += 1
-            if code := trial.end(trial.start(room, began, lives)):
+            if code := trial.forks.wait(trial.start(room, began, lives)):
                 tally.broken.append(f"{state}, day {day}: the last life ended with {code}")
             tally += _looked_at(trial, room, began, due, f"{state}, day {day}")
     return tally
@@ -128,7 +105,7 @@ def _killed_once(trial, rng, room, began, lives):
         time.sleep(0.0005)
     time.sleep(rng.random() * 0.004)
     os.kill(pid, signal.SIGKILL)
-    return trial.end(pid) == -signal.SIGKILL
+    return trial.forks.wait(pid) == -signal.SIGKILL
 
 
 def _ended(pid):
@@ -163,11 +140,12 @@ def _looked_at(trial, room, began, due, where):
 def side_by_side(home, *, state, processes=4, rounds=3):
     """Let several processes hand over at once; tally the same, and that nobody waited."""
     tally = Tally()
-    with rooms(home, state=state) as trial:
+    with Forks("faults.touch_worker") as forks:
+        trial = Rooms(forks, home, state)
         for nth in range(rounds):
             room, began, due = trial.begin(f"{state}-beside-{nth}")
             pids = [trial.start(room, began, 0) for _ in range(processes)]
-            codes = Counter(map(trial.end, pids))
+            codes = Counter(map(forks.wait, pids))
             tally.n += processes
             if not codes[0] or set(codes) - {0, BUSY}:
                 tally.broken.append(f"{state}, round {nth}: they ended with {dict(codes)}")

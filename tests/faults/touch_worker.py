@@ -1,20 +1,16 @@
 """The program whose hand-overs are killed: everything imported, one fork for every life.
 
-Orders come as lines of JSON on standard input, process ids and ends go out the same way, as for
-nights. A life hands over what is due by the very function that `stoker touches run` calls.
+A life hands over what is due by the very function that `stoker touches run` calls.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import sys
-import traceback
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import stoker.db.sqlite  # noqa: F401  # imported here, so that no life spends time on it
+from faults.forks import serve
 from faults.night_worker import TENANT, TrialClock
 from stoker.app import open_app, read_settings
 from stoker.base.errors import TransientError
@@ -50,13 +46,13 @@ class _WrittenFirst:
     name = "file"
 
     def __init__(self, way, touching):
-        self._read_limit, self._service = way, touching
+        self._channel, self._service = way, touching
 
     async def deliver(self, delivery, touch, *, now):
         left = Delivery(url=touch.url, day=touch.day, channel=self.name, at=now)
         await self._service.store.record_delivery(format_week(touch.day), left)
         await asyncio.sleep(LINGERS)
-        await self._read_limit.deliver(delivery, touch, now=now)
+        await self._channel.deliver(delivery, touch, now=now)
 
 
 class _Blind:
@@ -65,15 +61,15 @@ class _Blind:
     name = "file"
 
     def __init__(self, path):
-        self._read_limit = FileChannel(path, tenant=TENANT, look_back=0)
+        self._channel = FileChannel(path, tenant=TENANT, look_back=0)
 
     async def deliver(self, delivery, touch, *, now):
-        await self._read_limit.deliver(delivery, touch, now=now)
+        await self._channel.deliver(delivery, touch, now=now)
         await asyncio.sleep(LINGERS)
 
 
 async def life(order):
-    """Hand over what is due in a room."""
+    """Deliver what is due in a room; return an exit code."""
     room = Path(order["room"])
     async with desk(room, TrialClock(room, order["began"])) as (app, own, store, touching):
         way = await open_channel(app.for_tenant(store.tenant), directory=room)
@@ -81,38 +77,13 @@ async def life(order):
             way = _Blind(room / own.touches.file)
         if order.get("twin") == "written first":
             way = _WrittenFirst(way, touching)
-        await run_delivery(
-            store, touching, way, own=own, directory=room, owner=app.owner, observer=app.observer
-        )
-
-
-def _forked(order):
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        sys.stdin.close()
-        asyncio.run(life(order))
-        code = 0
-    except TransientError:
-        code = BUSY
-    except BaseException:  # noqa: BLE001 – there is nobody above to say it
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
-def main():
-    print(json.dumps("ready"), flush=True)
-    for line in sys.stdin:
-        order = json.loads(line)
-        if "wait" in order:
-            _, status = os.waitpid(order["wait"], 0)
-            print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
-        else:
-            print(json.dumps(_forked(order)), flush=True)
+        options = {"directory": room, "owner": app.owner, "observer": app.observer}
+        try:
+            await run_delivery(store, touching, way, own=own, **options)
+        except TransientError:
+            return BUSY
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    serve(life)

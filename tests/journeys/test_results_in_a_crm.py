@@ -20,10 +20,10 @@ class Crm:
     """The tenant's database, looked at from the server's side and edited by a colleague."""
 
     def __init__(self, here, tenant):
-        self._thread_lock, self._tenant = here, tenant
+        self._house, self._tenant = here, tenant
 
     async def ask(self, model, method, **arguments):
-        reply = await self._thread_lock.app.get(build_http_client).send(
+        reply = await self._house.app.get(build_http_client).send(
             Request(
                 method="POST",
                 url=f"http://odoo.test/json/2/{model}/{method}",
