@@ -13,8 +13,8 @@ from stoker.accounts.model import (
     SentRow,
     Tenant,
 )
-from stoker.base.types import Depth
-from stoker.enrichment.model import WorkItem, WorkState
+from stoker.base.types import Depth, Step
+from stoker.enrichment.model import SkippedStep, SkipReason, WorkItem, WorkState
 
 RUN, LATER_RUN = "20260207_013000", "20260208_013000"
 UNTIL = NOW + HOUR
@@ -108,6 +108,7 @@ def unit(place=0, **changes):
         "rank": place,
         "depth": Depth.DEEP,
         "reason": "never scored",
+        "is_first": True,
     }
     return WorkItem(**plain | changes)
 
@@ -120,7 +121,9 @@ def ended(one, **changes):
         "state": WorkState.DONE,
         "owner": one.owner,
         "reason": one.reason,
+        "is_first": one.is_first,
         "reasons": ("no credits were left – ünï 🙂",),
+        "skipped": (SkippedStep(step=Step.EXTRACT, cause=SkipReason.REFUSED, connector="tavily"),),
         "cost": {"tavily/calls": 1},
         "saved": {"lusha/credits": 2},
         "seconds": {"crawl": 0.25},

@@ -1,5 +1,6 @@
 """What earlier nights took, and how much of it is believed."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.model import Candidate, CompanyId
+from stoker.accounts.model import CompanyId
 from stoker.base.types import Depth, Step
 from stoker.enrichment.forecast import (
     REPEAT_SHARE,
@@ -20,17 +21,14 @@ from stoker.enrichment.forecast import (
 from stoker.enrichment.history import (
     ANSWER_LIFETIME,
     MAX_LOOKUPS_PER_NIGHT,
-    NEVER_SCORED,
-    VENDOR_STEPS,
     LookupKind,
     compute_first_lookup_shares,
     list_skipped_vendors,
     list_vendors_to_ask,
     measure_usage,
 )
-from stoker.enrichment.model import WorkItem, WorkState
-from stoker.enrichment.step_log import SkippedStep, SkipReason
-from stoker.nightly.targets import format_choice_reason
+from stoker.enrichment.model import VENDOR_STEPS, SkippedStep, SkipReason, WorkItem, WorkState
+from stoker.enrichment.schema import ITEMS
 
 DEEP, SHALLOW = Depth.DEEP, Depth.SHALLOW
 FIRST, AGAIN = LookupKind.FIRST, LookupKind.AGAIN
@@ -38,20 +36,21 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 NEED = VendorNeed(connector="lusha", calls=0.6, cost={"calls": 1, "credits": 1})
 BATCH = VendorNeed(connector="zerobounce", calls=0.8, cost={"calls": 100}, batch_size=100)
 ALL = frozenset(VENDOR_STEPS)
-NO_OPENAI = "extract: openai was not asked: tenant_connector/openai/calls/day has 0 of 8 left"
+NO_OPENAI = SkippedStep(step=Step.EXTRACT, cause=SkipReason.REFUSED, connector="openai")
+NOT_DEEP = SkippedStep(step=Step.CRAWL, cause=SkipReason.REFUSED, connector="crawl")
 _new = count()
 
 
-def unit(company="", *, depth=DEEP, because=NEVER_SCORED, lacks="", **amounts):
+def unit(company="", *, depth=DEEP, first=True, lacks=None, **amounts):
     """A unit as it ended: what it cost, as `connector_unit`, and what it first did without."""
     saved = amounts.pop("saved", {})
     return WorkItem(
         company=CompanyId(company or f"new {next(_new)}"),
         rank=0,
         depth=depth,
-        reason=because,
+        is_first=first,
         state=WorkState.DEGRADED if lacks else WorkState.DONE,
-        reasons=(lacks,) if lacks else (),
+        skipped=(lacks,) if lacks else (),
         cost={name.replace("_", "/"): amount for name, amount in amounts.items()},
         saved=saved,
         seconds={Step.CRAWL: 1.0},
@@ -143,12 +142,6 @@ def test_room_is_reckoned_by_what_a_call_takes():
     assert rough.calls_left < known.calls_left < 60
 
 
-def test_targets_say_never_scored_of_whom_nothing_is_known():
-    assert NEVER_SCORED in format_choice_reason(
-        Candidate(id=CompanyId("c"), scored=False, contacts=0, last_seen_at=None)
-    )
-
-
 def test_a_first_look_took_what_kept_answers_saved_it_too():
     resumed = [unit(tavily_calls=1), unit(saved={"tavily/calls": 1})]
     assert measure_usage([resumed], "tavily")[FIRST].per_lookup == {"calls": 1}
@@ -157,7 +150,7 @@ def test_a_first_look_took_what_kept_answers_saved_it_too():
 def test_a_look_at_whom_others_looked_before_took_only_what_it_cost():
     kept = {"tavily/calls": 1}
     first = [unit("a", tavily_calls=1), unit("b", tavily_calls=1)]
-    again = [unit("a", saved=kept), unit("b", because="scored, but without contacts", saved=kept)]
+    again = [unit("a", saved=kept), unit("b", first=False, saved=kept)]
     of = measure_usage([again, first], "tavily")
     assert of[FIRST].per_lookup == {"calls": 1}
     assert (of[AGAIN].evidence, of[AGAIN].per_lookup) == (2, {})
@@ -181,12 +174,11 @@ def test_who_made_up_for_an_earlier_night_teaches_nothing():
 
 
 @pytest.mark.parametrize(
-    ("lacks", "without"),
+    ("reason", "without"),
     [
-        ("", ""),
         ("crawl: a deep look did not fit into what is left; this one is shallow", ALL),
         ("extract: tavily was not asked: it is full", "tavily openai lusha zerobounce"),
-        (NO_OPENAI, "openai lusha zerobounce"),
+        ("extract: openai was not asked: it is full", "openai lusha zerobounce"),
         ("extract: another process has been asking this", "tavily openai lusha zerobounce"),
         ("contacts: lusha answered 503", "lusha zerobounce"),
         ("verify: zerobounce was not asked: it is full", "zerobounce"),
@@ -194,21 +186,19 @@ def test_who_made_up_for_an_earlier_night_teaches_nothing():
         ("something nobody foresaw", ALL),
     ],
 )
-def test_a_unit_says_first_whom_it_did_without(lacks, without):
-    assert list_skipped_vendors(unit(lacks=lacks)) == set(
-        without.split() if without != ALL else ALL
-    )
+def test_an_older_row_says_in_its_first_sentence_whom_it_did_without(reason, without):
+    written = replace(unit(lacks=NO_OPENAI), reasons=(reason,), reason="never scored; deep")
+    values = ITEMS.values(written) | {"skipped": None, "first_lookup": None}
+    item = ITEMS.read(list(values.values()))
+    expected = ALL if without is ALL else set(without.split())
+    assert (list_skipped_vendors(item), item.is_first) == (expected, True)
 
 
-@given(
-    st.sampled_from(list(VENDOR_STEPS)),
-    st.sampled_from([SkipReason.REFUSED, SkipReason.LATER, SkipReason.OFF]),
-)
-def test_whoever_is_lacked_is_found_in_the_sentence_that_tells_of_it(vendor, lack):
-    told = SkippedStep(
-        step=VENDOR_STEPS[vendor], cause=lack, reason=f"{vendor} was not asked"
-    ).message
-    assert vendor in list_skipped_vendors(unit(lacks=told))
+@pytest.mark.parametrize("vendor", VENDOR_STEPS)
+def test_who_did_without_a_vendor_did_without_those_asked_later(vendor):
+    names = list(VENDOR_STEPS)
+    skipped = SkippedStep(step=VENDOR_STEPS[vendor], cause=SkipReason.LATER, connector=vendor)
+    assert list_skipped_vendors(unit(lacks=skipped)) == set(names[names.index(vendor) :])
 
 
 def anew(last, *, depth=DEEP, later=timedelta(days=1)):
@@ -227,21 +217,21 @@ def test_what_was_refused_is_asked_anew_however_deep_the_look_and_what_was_heard
 
 
 def test_a_look_that_had_to_be_shallow_is_made_up_for_by_a_deep_one_only():
-    cut = unit(lacks="crawl: a deep look did not fit into what is left; this one is shallow")
+    cut = unit(lacks=NOT_DEEP)
     assert (anew(cut), anew(cut, depth=SHALLOW)) == (ALL, frozenset())
 
 
 def test_who_was_chosen_and_never_looked_at_is_asked_as_it_would_have_been():
-    waiting = WorkItem(company=CompanyId("c"), rank=0, depth=DEEP, reason=NEVER_SCORED)
+    waiting = WorkItem(company=CompanyId("c"), rank=0, depth=DEEP, is_first=True)
     assert anew(waiting) == ALL
     assert anew(None, depth=SHALLOW) == frozenset()
-    scored = WorkItem(company=CompanyId("c"), rank=0, depth=DEEP, reason="last seen never")
+    scored = WorkItem(company=CompanyId("c"), rank=0, depth=DEEP)
     assert anew(scored) == frozenset()
 
 
 def test_tonights_need_lies_where_the_share_of_those_who_ask_anew_puts_it():
     nights = [
-        [unit(f"c{n}", because="last seen never") for n in range(30)],
+        [unit(f"c{n}", first=False) for n in range(30)],
         [unit(f"c{n}", lusha_calls=1) for n in range(30)],
     ]
     took = measure_usage(nights, "lusha")

@@ -84,7 +84,7 @@ async def reworded(here, model, score=SCORE, *, run="r1", ours=lambda: True):
         units=SimpleNamespace(is_owner=ours),
     )
     after = await enricher.reword_rationale(score, RULE, book)
-    assert book.skipped_steps == []  # which is what would be owed
+    assert book.skipped == []  # which is what would be owed
     return after, book.build_result()
 
 

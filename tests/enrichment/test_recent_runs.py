@@ -11,7 +11,7 @@ from stoker.backends.sqlite import MemoryBackend, SqliteBackend
 from stoker.base.types import Depth, Step, TenantId
 from stoker.enrichment.forecast import VendorCapacity, add_first_lookup_shares
 from stoker.enrichment.history import MAX_NIGHTS, list_recent_lookups
-from stoker.enrichment.model import KIND, WorkItem, WorkState
+from stoker.enrichment.model import KIND, SkippedStep, SkipReason, WorkItem, WorkState
 from stoker.runs.model import Manifest, Run, RunKey, RunState
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -27,7 +27,7 @@ async def had(
     kind=KIND,
     ends=WorkState.DONE,
     step=Step.CRAWL,
-    reasons=(),
+    skipped=(),
 ):
     """Write down a run of so many companies as it would have been."""
     run = Run(key=RunKey(NOW + day * DAY, 1), kind=kind)
@@ -43,7 +43,7 @@ async def had(
     )
     for unit in taken:
         spent = {"cost": {"tavily/calls": day}, "seconds": {step.value: 0.5}}
-        ended = replace(unit, state=ends, ended_at=run.at, reasons=reasons, **spent)
+        ended = replace(unit, state=ends, ended_at=run.at, skipped=skipped, **spent)
         assert await store.nights.finish_item(run.name, ended, None)
     if state is not RunState.RUNNING:
         manifest = Manifest(counts={"selected": looks})
@@ -148,11 +148,11 @@ def test_the_last_lookups_of_all_companies_are_read_in_one_call(at_store):
 
 
 def test_who_was_looked_at_lately_does_not_ask_anew_and_who_was_refused_asks_those(at_store):
-    refused = "contacts: lusha was not asked: it is full"
+    refused = SkippedStep(step=Step.CONTACTS, cause=SkipReason.REFUSED, connector="lusha")
 
     async def scenario(store):
         await had(store, 1, looks=2)
-        await had(store, 2, looks=1, ends=WorkState.DEGRADED, reasons=(refused,))
+        await had(store, 2, looks=1, ends=WorkState.DEGRADED, skipped=(refused,))
         units = [
             WorkItem(company=CompanyId(f"c{place}"), rank=place, depth=Depth.DEEP)
             for place in range(4)

@@ -2,28 +2,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.base.types import Step, is_storable
-from stoker.enrichment.model import WorkState
+from stoker.base.types import Depth, Step, is_storable
+from stoker.enrichment.model import SkippedStep, SkipReason, WorkItem, WorkState
 from stoker.enrichment.step_log import (
     MAX_REASON_LENGTH,
     RETRY_NOTE,
-    SkippedStep,
-    SkipReason,
+    LookupLog,
     choose_end_state,
     format_steps_to_retry,
-    list_reasons,
     parse_steps_to_retry,
     replace_url_with_vendor,
 )
+from stoker.testing import FakeClock
 
 steps = st.sampled_from(list(Step))
-shortfalls = st.lists(
-    st.builds(SkippedStep, step=steps, cause=st.sampled_from(list(SkipReason)), reason=st.text())
-)
+shortfalls = st.lists(st.builds(SkippedStep, step=steps, cause=st.sampled_from(list(SkipReason))))
 
 
 def lacks(*kinds):
-    return [SkippedStep(step=Step.VERIFY, cause=kind, reason="so") for kind in kinds]
+    return [SkippedStep(step=Step.VERIFY, cause=kind) for kind in kinds]
 
 
 @pytest.mark.parametrize(
@@ -64,9 +61,12 @@ def test_who_is_found_late_is_verified_late(note, steps):
     assert parse_steps_to_retry({RETRY_NOTE: note}) == steps
 
 
-@given(shortfalls)
-def test_reasons_are_bounded_and_every_store_can_keep_them(found):
-    reasons = list_reasons(found)
+@given(st.lists(st.text()))
+def test_reasons_are_bounded_and_every_store_can_keep_them(texts):
+    log = LookupLog(WorkItem(company="T1", rank=0, depth=Depth.DEEP), clock=FakeClock())
+    for text in texts:
+        log.record_skip(Step.VERIFY, SkipReason.LATER, "zerobounce", text)
+    reasons = log.build_result().reasons
     assert len(set(reasons)) == len(reasons)
     assert all(is_storable(reason) and len(reason) <= MAX_REASON_LENGTH for reason in reasons)
 

@@ -131,9 +131,12 @@ def dump(path: Path) -> dict[str, set[tuple[object, ...]]]:
 
 
 def changed_rows(before: dict[str, set[tuple[object, ...]]], path: Path) -> int:
-    """Return how many of the rows from before are gone or different now."""
-    after = dump(path)
-    return sum(len(rows ^ after.get(table, set())) for table, rows in before.items())
+    """Return how many of the rows from before are gone or different now; columns may be added."""
+    after, changed = dump(path), 0
+    for table, rows in before.items():
+        width = len(next(iter(rows), ()))
+        changed += len(rows ^ {row[:width] for row in after.get(table, set())})
+    return changed
 
 
 def schema(path: Path) -> list[tuple[object, ...]]:

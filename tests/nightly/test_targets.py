@@ -173,6 +173,7 @@ def test_everybody_chosen_can_be_told_why():
         "scored, but without contacts",
         "last seen 2026-11-16, heat 0.90",
     ]
+    assert [unit.is_first for unit in selection.items] == [True, False, False]
 
 
 def test_a_night_of_fewer_than_no_places_is_refused():

@@ -21,6 +21,7 @@ _STEPS = (
     "runs asked to stop",
     "deletion of what old runs leave",
     "ledger checkpoints, deletion of old money",
+    "steps that lookups skipped",
 )
 
 _ROOMS = (

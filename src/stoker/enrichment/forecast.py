@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 from stoker.base.types import Depth, Step
 from stoker.enrichment.history import (
-    VENDOR_STEPS,
     LookupKind,
     MeasuredUsage,
     compute_first_lookup_shares,
     list_vendors_to_ask,
 )
-from stoker.enrichment.model import WorkItem
+from stoker.enrichment.model import VENDOR_STEPS, WorkItem
 
 if TYPE_CHECKING:
     from stoker.context import TenantStores

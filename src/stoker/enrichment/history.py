@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 from statistics import median
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from stoker.base.types import Depth, Step
-from stoker.enrichment.model import KIND, WorkItem, WorkState, is_lookup
+from stoker.base.types import Depth
+from stoker.enrichment.model import KIND, VENDOR_STEPS, WorkItem, WorkState, is_lookup
 from stoker.runs.model import RunState
 
 if TYPE_CHECKING:
@@ -25,19 +24,6 @@ if TYPE_CHECKING:
 MAX_LOOKUPS_PER_NIGHT = 30  # lookups that count as evidence, however many more there were
 
 ANSWER_LIFETIME = timedelta(days=30)  # about as long as answers are good
-
-NEVER_SCORED = "never scored"  # a reason of `nightly.targets`: nothing is known yet
-
-VENDOR_STEPS: Mapping[str, Step] = MappingProxyType(
-    {
-        "crawl": Step.CRAWL,
-        "tavily": Step.EXTRACT,
-        "openai": Step.EXTRACT,
-        "lusha": Step.CONTACTS,
-        "zerobounce": Step.VERIFY,
-    }
-)
-"""The vendors a lookup asks, in this order, and in which step."""
 
 
 class LookupKind(StrEnum):
@@ -96,7 +82,7 @@ def list_vendors_to_ask(last: WorkItem | None, *, depth: Depth, now: datetime) -
     if last is None:
         return deep
     if last.ended_at is None or not is_lookup(last):
-        return deep if NEVER_SCORED in last.reason else frozenset()
+        return deep if last.is_first else frozenset()
     if now - last.ended_at >= ANSWER_LIFETIME:
         return deep
     lacking = list_skipped_vendors(last)
@@ -107,20 +93,18 @@ def list_vendors_to_ask(last: WorkItem | None, *, depth: Depth, now: datetime) -
 
 
 def list_skipped_vendors(unit: WorkItem) -> frozenset[str]:
-    """Return the vendors that an item did without, read from its first reason.
+    """Return the vendors that an item did without, by the first step that it skipped.
 
     When a vendor refused, all later ones are skipped too: what they are asked follows from it.
     """
-    if unit.state not in (WorkState.DEGRADED, WorkState.UNKNOWN):
+    if unit.state not in (WorkState.DEGRADED, WorkState.UNKNOWN) or not unit.skipped:
         return frozenset()
-    options = list(VENDOR_STEPS)
-    step, _, because = (unit.reasons[0] if unit.reasons else "").partition(": ")
-    named = [name for name in options if because.startswith(f"{name} ")]
-    of_step = [name for name, taken_in in VENDOR_STEPS.items() if taken_in == step]
-    if not of_step:
-        return frozenset(named or options)  # a later step, which asks one of them once more
-    first = next((name for name in named if name in of_step), of_step[0])
-    return frozenset(options[options.index(first) :])
+    vendors, first = list(VENDOR_STEPS), unit.skipped[0]
+    of_step = [name for name, step in VENDOR_STEPS.items() if step is first.step]
+    if not of_step:  # a later step, which asks one of them once more
+        return frozenset([first.connector] if first.connector else vendors)
+    begin = first.connector if first.connector in of_step else of_step[0]
+    return frozenset(vendors[vendors.index(begin) :])
 
 
 def compute_first_lookup_shares(
@@ -158,7 +142,7 @@ def _group_by_kind(nights: Sequence[Sequence[WorkItem]]) -> list[dict[LookupKind
 def _choose_kind(item: WorkItem, earlier: WorkItem | None) -> LookupKind:
     if item.depth is Depth.SHALLOW:
         return LookupKind.SHALLOW
-    first = earlier is None and NEVER_SCORED in item.reason
+    first = earlier is None and item.is_first
     return LookupKind.FIRST if first else LookupKind.AGAIN
 
 

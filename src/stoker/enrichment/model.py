@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from stoker.accounts.model import CompanyId
@@ -33,6 +34,18 @@ COMPANY_STEPS = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS, Step.VERIFY, Step.SCOR
 
 LOOKUP_STEPS = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS)
 """The steps that look something up: a run with any of them pays pull units."""
+
+
+VENDOR_STEPS: Mapping[str, Step] = MappingProxyType(
+    {
+        "crawl": Step.CRAWL,
+        "tavily": Step.EXTRACT,
+        "openai": Step.EXTRACT,
+        "lusha": Step.CONTACTS,
+        "zerobounce": Step.VERIFY,
+    }
+)
+"""The vendors a lookup asks, in this order, and in which step."""
 
 
 def has_lookup_step(steps: Iterable[Step]) -> bool:
@@ -60,6 +73,25 @@ class WorkState(StrEnum):
 END_STATES = frozenset(WorkState) - {WorkState.WAITING, WorkState.CLAIMED}
 
 
+class SkipReason(StrEnum):
+    """Why a step was skipped: what a later run may do about it."""
+
+    REFUSED = "refused"  # a cap or a stop: as soon as there is room again
+    LATER = "later"  # a vendor's bad day: another time
+    OFF = "off"  # when a person has acted
+    NEVER = "never"  # it will not work, so nothing is left to do
+    UNKNOWN = "unknown"  # it may have been paid for: another day, or after a person decided
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedStep:
+    """A step that a lookup did without, or a part of it."""
+
+    step: Step
+    cause: SkipReason
+    connector: str = ""  # that gave no answer; empty in rows of earlier versions that do not say
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
     """One company's night."""
@@ -71,7 +103,9 @@ class WorkItem:
     owner: str = ""
     claimed_until: datetime | None = None  # how long its owner has it without a sign of life
     reason: str = ""  # why it was chosen, and at this depth
+    is_first: bool = False  # nothing was known of the company when it was chosen
     reasons: tuple[str, ...] = ()  # what was left out or went wrong, in sentences
+    skipped: tuple[SkippedStep, ...] = ()  # in the order of the steps
     cost: Mapping[str, int] = field(default_factory=dict)  # by connector and unit: tavily/calls
     saved: Mapping[str, int] = field(default_factory=dict)  # answers that cost nothing again
     seconds: Mapping[str, float] = field(default_factory=dict)  # by step

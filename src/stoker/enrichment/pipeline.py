@@ -21,14 +21,12 @@ from stoker.base.types import Depth, Step, clean_text
 from stoker.budgets.charges import Refusal
 from stoker.context import TenantStores
 from stoker.enrichment.enrich import CompanyEnricher, Enrichment
-from stoker.enrichment.model import WorkItem, WorkState, has_lookup_step
+from stoker.enrichment.model import SkipReason, WorkItem, WorkState, has_lookup_step
 from stoker.enrichment.pull_units import CRAWL, LookupPayments
 from stoker.enrichment.step_log import (
     MAX_REASON_LENGTH,
     RETRY_NOTE,
     LookupLog,
-    SkippedStep,
-    SkipReason,
     format_steps_to_retry,
     parse_steps_to_retry,
 )
@@ -115,9 +113,7 @@ class CompanyPipeline:
                 return lookup
             if lookup.depth is not unit.depth:
                 because = "a deep look did not fit into what is left; this one is shallow"
-                log.skipped_steps.append(
-                    SkippedStep(step=Step.CRAWL, cause=SkipReason.REFUSED, reason=because)
-                )
+                log.record_skip(Step.CRAWL, SkipReason.REFUSED, CRAWL, because)
             enrichment = await self._enricher.enrich(
                 before, lookup.depth, log, searched=lookup.pages
             )
@@ -181,10 +177,8 @@ class CompanyPipeline:
         return PaidLookup(depth=payment.depth, pages=(), has_target=False)
 
     def _finish_item(self, log: LookupLog) -> WorkItem:
-        resets = [each.resets_at for each in log.skipped_steps if each.resets_at is not None]
-        self.cap_resets_at = min(
-            [*resets, *([self.cap_resets_at] if self.cap_resets_at else [])], default=None
-        )
+        resets = [at for at in (self.cap_resets_at, log.cap_resets_at) if at is not None]
+        self.cap_resets_at = min(resets, default=None)
         return log.build_result()
 
     async def _add_verdicts(self, enrichment: Enrichment, log: LookupLog) -> Enrichment:
@@ -208,7 +202,7 @@ class CompanyPipeline:
         looked_at: datetime | None,
     ) -> CompanyRecord:
         owed = format_steps_to_retry(
-            log.skipped_steps, before=parse_steps_to_retry(before.notes), steps=self._steps
+            log.skipped, before=parse_steps_to_retry(before.notes), steps=self._steps
         )
         with log.time_step(Step.SCORE):
             record = CompanyRecord(
@@ -242,7 +236,7 @@ class CompanyPipeline:
 def _is_nothing_known(enrichment: Enrichment, before: CompanyRecord, log: LookupLog) -> bool:
     """Return whether no vendor could be asked, so that a score would mean nothing yet."""
     silent = not enrichment.company.website and not enrichment.findings and before.score is None
-    return silent and any(each.cause is not SkipReason.NEVER for each in log.skipped_steps)
+    return silent and any(each.cause is not SkipReason.NEVER for each in log.skipped)
 
 
 def _add_size(company: Company, findings: tuple[Fact, ...]) -> Company:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stoker.base.errors import PermanentError
-from stoker.base.types import Depth
+from stoker.base.types import Depth, Json, Step
 from stoker.db.table import (
+    FLAG,
     INT,
     JSON_OBJECT,
     JSON_TEXTS,
@@ -15,8 +18,15 @@ from stoker.db.table import (
     Index,
     Table,
     enum,
+    json_of,
 )
-from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.model import (
+    VENDOR_STEPS,
+    SkippedStep,
+    SkipReason,
+    WorkItem,
+    WorkState,
+)
 
 
 def _check_rank(item: WorkItem) -> None:
@@ -24,9 +34,41 @@ def _check_rank(item: WorkItem) -> None:
         raise PermanentError(f"a place is 0 or more, not {item.rank}; nothing was written")
 
 
+def _skipped_to_json(skipped: tuple[SkippedStep, ...]) -> Json:
+    return [[each.step.value, each.cause.value, each.connector] for each in skipped]
+
+
+def _read_skipped(rows: list[list[str]]) -> tuple[SkippedStep, ...]:
+    return tuple(
+        SkippedStep(step=Step(step), cause=SkipReason(cause), connector=connector)
+        for step, cause, connector in rows
+    )
+
+
+def _build_item(
+    *, skipped: tuple[SkippedStep, ...] | None, is_first: bool | None, **fields: Any
+) -> WorkItem:
+    """Build an item. A row of an earlier version has these two facts only in its sentences."""
+    if skipped is None:
+        skipped = _parse_skipped(fields["state"], fields["reasons"])
+    if is_first is None:
+        is_first = "never scored" in fields["reason"]
+    return WorkItem(skipped=skipped, is_first=is_first, **fields)
+
+
+def _parse_skipped(state: WorkState, reasons: tuple[str, ...]) -> tuple[SkippedStep, ...]:
+    if state not in (WorkState.DEGRADED, WorkState.UNKNOWN):
+        return ()
+    named, _, text = (reasons[0] if reasons else "").partition(": ")
+    step = Step(named) if named in list(Step) else Step.SCORE
+    connector = next((name for name in VENDOR_STEPS if text.startswith(f"{name} ")), "")
+    cause = SkipReason.UNKNOWN if state is WorkState.UNKNOWN else SkipReason.LATER
+    return (SkippedStep(step=step, cause=cause, connector=connector),)
+
+
 ITEMS = Table(
     "company_enrichment_runs",
-    WorkItem,
+    _build_item,
     Column("run", KEY, parent=True),
     Column("company_id", KEY, field="company"),
     Column("place", INT, field="rank"),
@@ -40,6 +82,8 @@ ITEMS = Table(
     Column("saved", JSON_OBJECT),
     Column("seconds", JSON_OBJECT),
     Column("ended_at", TIME, null=True),
+    Column("skipped", json_of(_skipped_to_json, _read_skipped), null=True, since=13),
+    Column("first_lookup", FLAG, field="is_first", null=True, since=13),
     key=["run", "company_id"],
     unique=["run, place"],
     indexes=[

@@ -10,15 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum
 from typing import TypeVar
 
 from stoker.base.clock import Clock
 from stoker.base.types import Step, clean_text
 from stoker.budgets.charges import Refusal
-from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.model import SkippedStep, SkipReason, WorkItem, WorkState
 from stoker.vendors.model import CacheableAnswer, VendorAnswer, VendorFailure
 
 AnswerT = TypeVar("AnswerT", bound=CacheableAnswer)
@@ -37,57 +36,27 @@ _DEPENDENT_STEPS = {  # what a step finds is taken further by these, however lat
 }
 
 
-class SkipReason(StrEnum):
-    """Why something was left out: what a later night may do about it."""
-
-    REFUSED = "refused"  # a cap or a stop: as soon as there is room again
-    LATER = "later"  # a vendor's bad day: another time
-    OFF = "off"  # when a person has acted
-    NEVER = "never"  # it will not work, so nothing is owed
-    UNKNOWN = "unknown"  # it may have been paid for: another day, or after a person decided
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkippedStep:
-    """One thing a company's night did without."""
-
-    step: Step
-    cause: SkipReason
-    reason: str
-    resets_at: datetime | None = None  # when there is room again, if a cap refused it
-
-    @property
-    def message(self) -> str:
-        """Say it as it stands among an item's reasons."""
-        return clean_text(f"{self.step}: {self.reason}")[:MAX_REASON_LENGTH]
-
-
 def replace_url_with_vendor(because: str, *, vendor: str) -> str:
     """Return why a vendor gave no answer, the vendor named instead of where it was asked."""
     return _LEADING_URL.sub(vendor, because)
 
 
-def choose_end_state(shortfalls: Iterable[SkippedStep]) -> WorkState:
+def choose_end_state(skipped: Iterable[SkippedStep]) -> WorkState:
     """Return how an item ended that did without these."""
-    lacks = {each.cause for each in shortfalls}
+    lacks = {each.cause for each in skipped}
     if SkipReason.UNKNOWN in lacks:
         return WorkState.UNKNOWN
     return WorkState.DEGRADED if lacks - {SkipReason.NEVER} else WorkState.DONE
 
 
-def list_reasons(shortfalls: Iterable[SkippedStep]) -> tuple[str, ...]:
-    """Return the sentences, each once."""
-    return tuple(dict.fromkeys(each.message for each in shortfalls))[:MAX_REASONS]
-
-
 def format_steps_to_retry(
-    shortfalls: Iterable[SkippedStep], *, before: Collection[Step], steps: Collection[Step]
+    skipped: Iterable[SkippedStep], *, before: Collection[Step], steps: Collection[Step]
 ) -> str:
     """Return which steps a later night should make up for, as a note keeps it.
 
     `before` is what was owed already; of that, what tonight's `steps` do not include still is.
     """
-    owed = {each.step for each in shortfalls if each.cause is not SkipReason.NEVER}
+    owed = {each.step for each in skipped if each.cause is not SkipReason.NEVER}
     owed |= {step for step in before if step not in steps}
     return ",".join(step for step in Step if step in owed)
 
@@ -108,7 +77,9 @@ class LookupLog:
         self._cost: Counter[str] = Counter()
         self._saved: Counter[str] = Counter()
         self._seconds: dict[str, float] = {}
-        self.skipped_steps: list[SkippedStep] = []
+        self.skipped: list[SkippedStep] = []
+        self.cap_resets_at: datetime | None = None  # when the first full cap has room again
+        self._reasons: list[str] = []  # of the skipped steps
         self._notes: list[str] = []
 
     @property
@@ -146,15 +117,19 @@ class LookupLog:
             self._cost[f"{connector}/{item}"] += amount
 
     def record_failure(self, step: Step, connector: str, outcome: Refusal | VendorFailure) -> None:
-        """Write down that a step goes on without a vendor's answer."""
+        """Record that a step continues without a vendor's answer."""
+        reason = format_missing_answer(connector, outcome)
         if isinstance(outcome, Refusal):
-            lack, resets_at = SkipReason.REFUSED, outcome.resets_at
+            self.record_skip(step, SkipReason.REFUSED, connector, reason)
+            resets = [at for at in (self.cap_resets_at, outcome.resets_at) if at is not None]
+            self.cap_resets_at = min(resets, default=None)
         else:
-            lack, resets_at = SkipReason(outcome.kind.value), None
-        because = format_missing_answer(connector, outcome)
-        self.skipped_steps.append(
-            SkippedStep(step=step, cause=lack, reason=because, resets_at=resets_at)
-        )
+            self.record_skip(step, SkipReason(outcome.kind.value), connector, reason)
+
+    def record_skip(self, step: Step, cause: SkipReason, connector: str, reason: str) -> None:
+        """Record that a step, or a part of it, was skipped."""
+        self.skipped.append(SkippedStep(step=step, cause=cause, connector=connector))
+        self._reasons.append(clean_text(f"{step}: {reason}")[:MAX_REASON_LENGTH])
 
     def add_note(self, sentence: str) -> None:
         """Write down something worth knowing that makes the night no worse."""
@@ -162,11 +137,12 @@ class LookupLog:
 
     def build_result(self) -> WorkItem:
         """Return the item as it ended, by what is written here."""
-        remarks = tuple(dict.fromkeys(self._notes))
+        reasons = list(dict.fromkeys(self._reasons))[:MAX_REASONS]
         return replace(
             self.item,
-            state=choose_end_state(self.skipped_steps),
-            reasons=(*list_reasons(self.skipped_steps), *remarks),
+            state=choose_end_state(self.skipped),
+            reasons=(*reasons, *dict.fromkeys(self._notes)),
+            skipped=tuple(dict.fromkeys(self.skipped)),
             cost=dict(self._cost),
             saved=dict(self._saved),
             seconds={name: round(took, 4) for name, took in self._seconds.items()},

@@ -57,7 +57,7 @@ UPDATE company_enrichment_runs SET state = 'waiting', owner = '', until_at = NUL
 FINISH_ITEM = """
 UPDATE company_enrichment_runs SET depth = :depth, state = :state, until_at = NULL,
     because = :because, reasons = :reasons, cost = :cost, saved = :saved, seconds = :seconds,
-    ended_at = :ended_at
+    ended_at = :ended_at, skipped = :skipped
 WHERE tenant_id = :tenant AND run = :run AND company_id = :company_id AND owner = :owner
     AND state IN ('waiting', 'taken')
 """
@@ -149,7 +149,7 @@ class WorkStore:
         """
         check_item_end(unit, dossier)
         values = ITEMS.values(unit) | {"run": validate_key(run, what="a run's name")}
-        del values["place"], values["until_at"]
+        del values["place"], values["until_at"], values["first_lookup"]
 
         def finish(tx: Transaction) -> bool:
             if not tx.execute(FINISH_ITEM, **values):

@@ -149,6 +149,7 @@ def _renumber_items(found: Iterable[tuple[WorkItem, str]]) -> tuple[WorkItem, ..
             rank=place,
             depth=item.depth,
             reason=_format_origin(item, name),
+            is_first=item.is_first,
         )
         for place, (item, name) in enumerate(found)
     )

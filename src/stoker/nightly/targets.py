@@ -205,6 +205,7 @@ def _choose_affordable(
                 rank=len(items),
                 depth=depth,
                 reason=f"{format_choice_reason(candidate)}; {because}",
+                is_first=not candidate.scored,
             )
         )
     return tuple(items)
