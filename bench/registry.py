@@ -22,8 +22,9 @@ from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
 from stoker.registry.files import open_register_files
-from stoker.registry.load import RegistryLoader, RegistrySource
+from stoker.registry.releases import RegistryFile
 from stoker.registry.schema import ENTITIES, RAW_ENTITIES, SEEN
+from stoker.registry.service import RegistryLoader
 from stoker.sandbox.world.companies import World
 from stoker.sandbox.world.register import RELEASES, iterate_lines
 
@@ -44,7 +45,7 @@ async def imported(backend, path: Path, release: str):
     """Read one file through the product; return how it went and how long all of it took."""
     began = time.perf_counter()
     [file] = open_register_files(path)
-    source = RegistrySource(
+    source = RegistryFile(
         digest=file.digest,
         name=file.name,
         release=release,

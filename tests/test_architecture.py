@@ -37,7 +37,7 @@ ACT_TOO = {
     "files/durable", "files/export", "heat/import_signals", "http/client",
     "http/pool", "http/ssrf", "nightly/progress", "rate_limits/limiter",
     "rate_limits/rate_limit",
-    "registry/download", "registry/files", "registry/importing", "registry/load",
+    "registry/download", "registry/files",
     "runs/cancel_watcher", "runs/leases", "runs/parallel",
     "settings/load", "settings/sandbox",
     "simulation/chart", "simulation/world",

@@ -7,12 +7,12 @@ from stdnum.sg import uen as numbers
 
 from register_rows import number
 from stoker.base.errors import ConfigError
+from stoker.registry.acra import find_uen_problem
 from stoker.registry.model import PARTS
 from stoker.registry.releases import (
     find_part,
     find_part_in_name,
     find_release_in_name,
-    find_uen_problem,
     parse_release,
 )
 

@@ -9,12 +9,11 @@ from contracts.backends import BACKENDS
 from register_rows import row, text
 from stoker.base.events import RegisterRead
 from stoker.base.reasons import Reason
-from stoker.registry import load as registering
 from stoker.registry.acra import RejectedRow
 from stoker.registry.files import open_register_files
-from stoker.registry.load import RegistryLoader, RegistrySource
 from stoker.registry.model import PARTS
-from stoker.registry.releases import INCOMPLETE, LoadRefusal
+from stoker.registry.releases import INCOMPLETE, LoadRefusal, RegistryFile
+from stoker.registry.service import BATCH_SIZE, MAX_REJECTS, RegistryLoader
 from stoker.testing import EventRecorder, FakeClock
 
 ONE, TWO = "2025-09-30", "2025-12-31"
@@ -35,7 +34,7 @@ class Office:
         path.write_bytes(text(rows).encode() + raw)
         [file] = open_register_files(path)
         made = list(file.iter_rows())
-        return RegistrySource(
+        return RegistryFile(
             digest=file.digest,
             name=path.name,
             release=release,
@@ -206,17 +205,17 @@ def test_parts_with_the_same_content_are_loads_of_their_own(office):
 
 
 def test_a_reading_that_broke_off_is_taken_up_and_every_row_is_in_once(on_office):
-    count = 3 * registering.BATCH_SIZE
+    count = 3 * BATCH_SIZE
 
     async def scenario(office):
         whole = office.source(rows(count))
         made = list(whole.rows())
 
         def breaking():
-            yield from made[: 2 * registering.BATCH_SIZE + 7]
+            yield from made[: 2 * BATCH_SIZE + 7]
             raise OSError("the disk has gone")
 
-        broken = RegistrySource(
+        broken = RegistryFile(
             digest=whole.digest,
             name=whole.name,
             release=ONE,
@@ -235,21 +234,21 @@ def test_a_reading_that_broke_off_is_taken_up_and_every_row_is_in_once(on_office
     assert left.ended_at is None
     assert not done.is_repeat
     assert (done.load.count.same, done.load.count.new) == (
-        2 * registering.BATCH_SIZE,
-        registering.BATCH_SIZE,
+        2 * BATCH_SIZE,
+        BATCH_SIZE,
     )
     assert counts == {"live": count}
 
 
 def test_progress_is_told_batch_by_batch_and_the_end_as_an_event(office):
-    count = registering.BATCH_SIZE + 10
+    count = BATCH_SIZE + 10
 
     async def scenario(office):
         await office.read(rows(count))
         return office.told, office.heard.of_type(RegisterRead)
 
     told, [event] = office(scenario)
-    assert told == [registering.BATCH_SIZE, count]
+    assert told == [BATCH_SIZE, count]
     assert (event.rows, event.new, event.part) == (count, count, "Q")
     assert str(count) in event.message()
 
@@ -269,10 +268,10 @@ def test_doubts_are_counted_by_kind_and_their_rows_are_kept(office):
 
 
 def test_of_a_file_full_of_nonsense_only_so_many_rows_are_kept_but_all_are_counted(office):
-    many = registering.MAX_REJECTS + 500
+    many = MAX_REJECTS + 500
 
     async def scenario(office):
-        source = RegistrySource(
+        source = RegistryFile(
             digest="d",
             name="nonsense.csv",
             release=ONE,
@@ -284,4 +283,4 @@ def test_of_a_file_full_of_nonsense_only_so_many_rows_are_kept_but_all_are_count
         read = await reading.load_file(source)
         return read.load.count.rejected, len(await office.store.list_rejects(limit=2 * many))
 
-    assert office(scenario) == (many, registering.MAX_REJECTS)
+    assert office(scenario) == (many, MAX_REJECTS)

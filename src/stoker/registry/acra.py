@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
 
+from stdnum.sg import uen as numbers
+
 from stoker.base.errors import PermanentError
 from stoker.base.types import clean_text
 from stoker.files.tables import MAX_COLUMNS, normalize_column
 from stoker.registry.model import Entity
-from stoker.registry.releases import find_uen_problem
 
 EMPTY_VALUE = "na"  # what the register writes where there is nothing; a name may well be NA
 MAX_CELL_LENGTH = 5_000  # characters; the longest real one, an activity, has some hundred
@@ -34,6 +35,9 @@ REQUIRED_COLUMNS = (
 
 _FORMER = re.compile(r"former_entity_name([0-9]{1,3})")
 _UEN = re.compile(r"[A-Z0-9]{8,12}")
+_BUSINESS = re.compile(r"[0-9]{8}[A-Z]")
+_COMPANY = re.compile(r"[0-9]{9}[A-Z]")
+_OTHER = re.compile(r"[RST][0-9]{2}([A-HJ-NP-X]{2})[0-9]{4}[A-Z]")
 _DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[T ].*)?")
 
 _CLOSED = (
@@ -69,6 +73,9 @@ class ParsedRow:
 
     entity: Entity
     doubts: tuple[str, ...] = ()
+
+
+RegisterRow = ParsedRow | RejectedRow
 
 
 class AcraColumns:
@@ -113,19 +120,37 @@ class AcraColumns:
         return _build_entity(raw, self._former)
 
 
-def is_live_status(status: str) -> bool | None:
-    """Say whether an entity of this status is in business; None for a status we do not know.
+def find_uen_problem(uen: str) -> str:
+    """Return what is odd about an entity's number, or nothing.
 
-    Who is about to be struck off or is being wound up is not.
+    The year in it is not looked at: only a clock could say which years are too late.
     """
-    said = status.casefold()
-    if said == "live" or said.startswith("live "):
+    if _BUSINESS.fullmatch(uen):
+        wanted = numbers.calc_business_check_digit(uen[:-1])
+    elif _COMPANY.fullmatch(uen):
+        wanted = numbers.calc_local_company_check_digit(uen[:-1])
+    elif found := _OTHER.fullmatch(uen):
+        if found[1] not in numbers.OTHER_UEN_ENTITY_TYPES:
+            return "number of a kind not known"
+        wanted = numbers.calc_other_check_digit(uen[:-1])
+    else:
+        return "number of a shape not known"
+    return "" if uen[-1] == wanted else "number whose check letter is wrong"
+
+
+def is_live_status(status: str) -> bool | None:
+    """Return whether an entity of this status is in business, or None for an unknown status.
+
+    One that is about to be struck off or is being wound up is not.
+    """
+    words = status.casefold()
+    if words == "live" or words.startswith("live "):
         return True
-    return False if said.startswith(_CLOSED) else None
+    return False if words.startswith(_CLOSED) else None
 
 
 def _build_entity(raw: Mapping[str, str], former: Sequence[str]) -> ParsedRow | str:
-    said = raw.get
+    get = raw.get
     for name in ("uen", "entity_name", "entity_type_description", "entity_status_description"):
         if name not in raw:
             return f"it has no {name}"
@@ -139,28 +164,28 @@ def _build_entity(raw: Mapping[str, str], former: Sequence[str]) -> ParsedRow | 
         doubts.append(doubt)
     if (alive := is_live_status(status)) is None:
         doubts.append("status not known, taken as closed")
-    registered = said("registration_incorporation_date", "")
+    registered = get("registration_incorporation_date", "")
     if (day := _parse_day(registered)) is None and registered:
         doubts.append("date that is none")
-    officers = said("no_of_officers", "")
+    officers = get("no_of_officers", "")
     if officers and not _parse_count(officers):
         doubts.append("number of officers that is none")
-    primary, secondary = said("primary_ssic_code", ""), said("secondary_ssic_code", "")
+    primary, secondary = get("primary_ssic_code", ""), get("secondary_ssic_code", "")
     if (primary and not _parse_code(primary)) or (secondary and not _parse_code(secondary)):
         doubts.append("industry that is no code")
     entity = Entity(
         uen=uen,
         name=raw["entity_name"],
         kind=raw["entity_type_description"],
-        company_type=said("company_type_description", ""),
+        company_type=get("company_type_description", ""),
         status=status,
         live=bool(alive),
         registered_on=day,
         ssic=_parse_code(primary),
         ssic_secondary=_parse_code(secondary),
-        activity=said("primary_user_described_activity", ""),
+        activity=get("primary_user_described_activity", ""),
         street=_format_street(raw),
-        postal_code=_parse_postal_code(said("postal_code", "")),
+        postal_code=_parse_postal_code(get("postal_code", "")),
         officers=int(officers) if _parse_count(officers) else None,
         former_names=tuple(dict.fromkeys(raw[name] for name in former if name in raw)),
         raw=raw,
@@ -170,8 +195,8 @@ def _build_entity(raw: Mapping[str, str], former: Sequence[str]) -> ParsedRow | 
 
 
 def _compute_digest(raw: Mapping[str, str]) -> str:
-    said = "\x1e".join([f"{name}\x1f{cell}" for name, cell in raw.items()])
-    return sha256(said.encode()).hexdigest()[:32]
+    text = "\x1e".join([f"{name}\x1f{cell}" for name, cell in raw.items()])
+    return sha256(text.encode()).hexdigest()[:32]
 
 
 def _parse_day(text: str) -> date | None:

@@ -1,19 +1,11 @@
-"""`stoker registry`: what is in the register of companies, how it came there, what did not.
-
-Looking changes nothing and makes nothing. Reading files is `registry_import`'s, classifications
-of industries are `registry_codes`'.
-
-`stoker registry ssic`: classifications of industries, read from files people have.
-
-`stoker registry import`: what can be asked for, and how it is told what came of it.
-
-How files come here and are read is `registry_reading`'s.
-"""
+"""`stoker registry`: import the register of companies and classifications, and show them."""
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -33,13 +25,17 @@ from stoker.registry.ssic import VERSIONS
 from stoker.settings.sandbox import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Iterator
 
+    from stoker.base.events import Event, Observer
     from stoker.base.types import Json
     from stoker.cli.output import CommandContext
-    from stoker.registry.importing import ImportOptions, ImportOutcome
-    from stoker.registry.load import LoadResult
-    from stoker.registry.model import Entity, IndustryCode, Load, Reject
+    from stoker.registry.files import CheckedFile
+    from stoker.registry.model import Entity, Load
+    from stoker.registry.service import ImportOptions, LoadResult, RegistryImport
+    from stoker.registry.store import RegistryStore
+
+    _Result = TypeVar("_Result")
 
 _MAX_ERRORS_SHOWN = 10
 
@@ -69,7 +65,7 @@ def import_codes(asked: CommandContext, file: Path, version: str, as_json: bool)
     from stoker.registry.files import read_industry_codes
 
     read = read_industry_codes(asked.directory / file, version=version)
-    run_async(_save_codes(asked, version, read.codes))
+    _use_store(asked, lambda store: store.load_codes(version, read.codes), writes=True)
     for line, because in read.refused[:_MAX_ERRORS_SHOWN]:
         print_error(f"line {line} was left out: {because}")
     if as_json:
@@ -90,12 +86,11 @@ def show_codes(asked: CommandContext, industry: str, version: str, as_json: bool
     from stoker.registry.ssic import has_prefix, list_prefixes
 
     begins = list_prefixes(industry, version=version)
-    known = [
-        each for each in run_async(_list_codes(asked, version)) if has_prefix(each.code, begins)
-    ]
+    codes = _use_store(asked, lambda store: store.list_codes(version))
+    known = [each for each in codes if has_prefix(each.code, begins)]
     if as_json:
-        codes = [{"code": e.code, "title": e.title, "level": e.level} for e in known]
-        print_json({"industry": industry, "begins": list(begins), "codes": codes})
+        rows = [{"code": e.code, "title": e.title, "level": e.level} for e in known]
+        print_json({"industry": industry, "begins": list(begins), "codes": rows})
         return
     print_text(f"{industry}: codes that begin with {', '.join(begins)}")
     empty = f"no titles of {version} are here; read them with: stoker registry ssic import FILE"
@@ -104,14 +99,17 @@ def show_codes(asked: CommandContext, industry: str, version: str, as_json: bool
     )
 
 
-async def _save_codes(asked: CommandContext, version: str, codes: list[IndustryCode]) -> None:
-    async with asked.open_app() as app:
-        await app.backend.registry().load_codes(version, codes)
+def _use_store(
+    asked: CommandContext,
+    work: Callable[[RegistryStore], Awaitable[_Result]],
+    *,
+    writes: bool = False,
+) -> _Result:
+    async def use() -> _Result:
+        async with asked.open_app(only_to_read=not writes) as app:
+            return await work(app.backend.registry())
 
-
-async def _list_codes(asked: CommandContext, version: str) -> list[IndustryCode]:
-    async with asked.open_app(only_to_read=True) as app:
-        return await app.backend.registry().list_codes(version)
+    return run_async(use())
 
 
 @click.command("import")
@@ -154,8 +152,8 @@ def import_files(
     The same file again changes nothing. Rows that cannot be read are kept with the reason: see
     `stoker registry rejects`. Exit code 4 when a file was refused; the others are read.
     """
-    from stoker.registry.importing import ImportOptions, ImportOutcome
     from stoker.registry.releases import find_part, parse_release
+    from stoker.registry.service import ImportOptions
 
     if bool(files) == download:
         raise ConfigError("give files to read, or --download to get them from data.gov.sg")
@@ -165,39 +163,68 @@ def import_files(
         raise ConfigError("--release is for files; what is downloaded says its release itself")
     if letters is not None and not download:
         raise ConfigError("--letters goes with --download; files are named one by one")
-    wanted = ImportOptions(
+    options = ImportOptions(
         release=None if release is None else parse_release(release),
         part=None if part is None else find_part(part),
         again=reread,
         force=allow_older,
     )
-    outcome = ImportOutcome()
-    try:
-        run_async(
-            _import_all(asked.use_sandbox(sandbox), files, _parse_parts(letters), wanted, outcome)
-        )
-    finally:
-        # Also after an error: files before it are in, and stay in.
-        _print_import(outcome, as_json=as_json)
-    if sandbox is not None and outcome.read and not as_json:
-        _print_sandbox_note(asked.use_sandbox(sandbox))
-    return Exit.FAILED if outcome.refused else Exit.OK
+    asked = asked.use_sandbox(sandbox)
+    done = run_async(_import_all(asked, files, _parse_parts(letters), options, as_json=as_json))
+    if sandbox is not None and done.read and not as_json:
+        _print_sandbox_note(asked)
+    return Exit.FAILED if done.refused else Exit.OK
 
 
 async def _import_all(
     asked: CommandContext,
     files: tuple[str, ...],
     parts: list[str],
-    wanted: ImportOptions,
-    outcome: ImportOutcome,
-) -> None:
-    from stoker.registry.importing import read_files, read_published
+    options: ImportOptions,
+    *,
+    as_json: bool,
+) -> RegistryImport:
+    from stoker.registry.service import RegistryImport
 
     async with asked.open_app() as app:
-        if files:
-            await read_files(app, files, wanted, outcome, directory=asked.directory)
-        else:
-            await read_published(app, parts, wanted, outcome)
+        done = RegistryImport(
+            app=app,
+            options=options,
+            on_refusal=print_error,
+            show_progress=_show_progress,
+            observer=_quiet_observer(app.observer),
+        )
+        try:
+            if files:
+                await done.read_files(files, directory=asked.directory)
+            else:
+                await done.read_published(parts)
+        finally:
+            # Also after an error: files before it are in, and stay in.
+            _print_import(done, as_json=as_json)
+    return done
+
+
+@contextmanager
+def _show_progress(file: CheckedFile) -> Iterator[Callable[[int], None]]:
+    with click.progressbar(
+        length=file.lines, label=file.name, file=sys.stderr, hidden=not sys.stderr.isatty()
+    ) as bar:
+        yield lambda rows: bar.update(rows - bar.pos)
+
+
+def _quiet_observer(observer: Observer) -> Observer:
+    """Drop the log's line of a file where the summary says the same on one terminal."""
+    from stoker.base.events import RegisterRead
+
+    if not (sys.stderr.isatty() and sys.stdout.isatty()):
+        return observer
+
+    def observed(event: Event) -> None:
+        if not isinstance(event, RegisterRead):
+            observer(event)
+
+    return observed
 
 
 def _parse_parts(letters: str | None) -> list[str]:
@@ -213,12 +240,12 @@ def _parse_parts(letters: str | None) -> list[str]:
     return [part for part in dict.fromkeys(parts) if part is not None]
 
 
-def _print_import(outcome: ImportOutcome, *, as_json: bool) -> None:
+def _print_import(done: RegistryImport, *, as_json: bool) -> None:
     if as_json:
-        refused: list[Json] = [dict(each) for each in outcome.refused]
-        print_json({"files": [_to_import_json(each) for each in outcome.read], "refused": refused})
+        refused: list[Json] = [dict(each) for each in done.refused]
+        print_json({"files": [_to_import_json(each) for each in done.read], "refused": refused})
         return
-    for each in outcome.read:
+    for each in done.read:
         load, count = each.load, each.load.count
         if each.is_repeat:
             print_text(f"{load.source}: read before, on {load.ended_at:%Y-%m-%d}; nothing to do")
@@ -231,7 +258,7 @@ def _print_import(outcome: ImportOutcome, *, as_json: bool) -> None:
         )
         for doubt, many in each.doubts.items():
             print_text(f"  {many:,} rows kept with a {doubt}")
-    if any(each.load.count.rejected for each in outcome.read):
+    if any(each.load.count.rejected for each in done.read):
         print_text("why rows were rejected: stoker registry rejects")
 
 
@@ -243,7 +270,6 @@ def _print_sandbox_note(asked: CommandContext) -> None:
 
 
 def _to_import_json(each: LoadResult) -> Json:
-
     return {
         **to_load_json(each.load),
         "before": each.is_repeat,
@@ -253,8 +279,6 @@ def _to_import_json(each: LoadResult) -> Json:
 
 
 _COUNT_FIELDS = ("state", "status", "kind", "division")
-
-_TITLE_VERSIONS = ("2020", "2025")  # the register still speaks the older edition; it comes first
 
 
 @click.group()
@@ -277,7 +301,12 @@ registry.add_command(hide_command(ssic), "ssic")
 @pass_context
 def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> None:
     """Count the entities there are, and list the newest loads."""
-    counts, newest = run_async(_read_status(asked, by, loads))
+
+    async def read(store: RegistryStore) -> tuple[dict[str, int], list[Load]]:
+        newest = await store.list_loads(limit=loads) if loads else []
+        return await store.count_entities(by=by), newest
+
+    counts, newest = _use_store(asked, read)
     if as_json:
         print_json(
             {"by": by, "counts": dict(counts), "loads": [to_load_json(each) for each in newest]}
@@ -286,7 +315,8 @@ def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> None:
     if not counts and not newest:
         print_text("the register is empty; read it with: stoker registry import --download")
         return
-    print_table((by, "entities"), [(word, f"{many:,}") for word, many in _sort_by_count(counts)])
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    print_table((by, "entities"), [(word, f"{many:,}") for word, many in ranked])
     print_text()
     print_table(
         ("release", "part", "began", "ended", "new", "changed", "same", "rejected", "gone", "from"),
@@ -316,7 +346,7 @@ def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> None:
 @pass_context
 def rejects(asked: CommandContext, after: int, limit: int, as_json: bool) -> None:
     """List rows that could not be read, oldest first, each with the reason."""
-    found = run_async(_list_rejects(asked, after, limit))
+    found = _use_store(asked, lambda store: store.list_rejects(after=after, limit=limit))
     if as_json:
         print_json(
             [
@@ -346,7 +376,7 @@ def rejects(asked: CommandContext, after: int, limit: int, as_json: bool) -> Non
 @pass_context
 def show(asked: CommandContext, uen: str, as_json: bool) -> Exit:
     """Show one entity by its number (UEN). Exit code 1 when the register has none such."""
-    entity, title = run_async(_find_entity(asked, uen.strip().upper()))
+    entity, title = _use_store(asked, lambda store: _find_entity(store, uen.strip().upper()))
     if as_json:
         print_json(None if entity is None else to_entity_json(entity, title))
     elif entity is None:
@@ -358,31 +388,14 @@ def show(asked: CommandContext, uen: str, as_json: bool) -> Exit:
     return Exit.PROBLEMS if entity is None else Exit.OK
 
 
-async def _read_status(
-    asked: CommandContext, by: str, loads: int
-) -> tuple[Mapping[str, int], list[Load]]:
-    async with asked.open_app(only_to_read=True) as app:
-        store = app.backend.registry()
-        return await store.count_entities(by=by), await store.list_loads(
-            limit=loads
-        ) if loads else []
-
-
-async def _list_rejects(asked: CommandContext, after: int, limit: int) -> list[Reject]:
-    async with asked.open_app(only_to_read=True) as app:
-        return await app.backend.registry().list_rejects(after=after, limit=limit)
-
-
-async def _find_entity(asked: CommandContext, uen: str) -> tuple[Entity | None, str]:
-    async with asked.open_app(only_to_read=True) as app:
-        store = app.backend.registry()
-        if not uen or (entity := await store.find_entity(uen)) is None:
-            return None, ""
-        for version in _TITLE_VERSIONS:
-            titles = {code.code: code.title for code in await store.list_codes(version)}
-            if entity.ssic in titles:
-                return entity, titles[entity.ssic]
-        return entity, ""
+async def _find_entity(store: RegistryStore, uen: str) -> tuple[Entity | None, str]:
+    if not uen or (entity := await store.find_entity(uen)) is None:
+        return None, ""
+    for version in VERSIONS:  # the register still uses the older edition; it comes first
+        titles = {code.code: code.title for code in await store.list_codes(version)}
+        if entity.ssic in titles:
+            return entity, titles[entity.ssic]
+    return entity, ""
 
 
 def to_load_json(load: Load) -> dict[str, Json]:
@@ -427,10 +440,6 @@ def to_entity_json(entity: Entity, title: str) -> Json:
         "gone_at": None if gone is None else gone.isoformat(),
         "raw": dict(entity.raw),
     }
-
-
-def _sort_by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _print_entity(entity: Entity, title: str) -> None:

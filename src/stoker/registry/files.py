@@ -19,7 +19,7 @@ from typing import Protocol
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.types import clean_text
 from stoker.files.tables import MAX_LINE_BYTES, CsvRow, read_csv
-from stoker.registry.acra import AcraColumns, ParsedRow, RejectedRow
+from stoker.registry.acra import AcraColumns, ParsedRow, RegisterRow, RejectedRow
 from stoker.registry.model import IndustryCode
 from stoker.registry.releases import find_part
 from stoker.registry.ssic import CodeColumns
@@ -93,7 +93,7 @@ class CheckedFile:
     def name(self) -> str:
         return f"{self.path.name}:{self.member}" if self.member else self.path.name
 
-    def iter_rows(self) -> Iterator[ParsedRow | RejectedRow]:
+    def iter_rows(self) -> Iterator[RegisterRow]:
         """Yield every row as an entity or as what could not be read.
 
         Raises TransientError at the end when the file is no longer what was looked through.
@@ -248,7 +248,7 @@ def _is_truncated(unended: bytes, width: int) -> bool:
     return unended.count(b",") + 1 < width
 
 
-def _parse_record(columns: AcraColumns, record: CsvRow) -> ParsedRow | RejectedRow:
+def _parse_record(columns: AcraColumns, record: CsvRow) -> RegisterRow:
     reading = record.wrong or columns.parse_row(record.cells)
     if isinstance(reading, str):
         return RejectedRow(record.line, reading, clean_text(record.text).strip())

@@ -1,26 +1,20 @@
 """Names of register files, parts and releases; which file is loaded, skipped or refused.
 
-Decided from earlier loads before a row is written. An odd entity number is only a doubt: new
-kinds of entities bring new numbers. A part counts only under its publisher's name, because an
-entity missing from all parts together counts as gone.
+Decided from earlier loads before a row is written. A part counts only under its publisher's name,
+because an entity missing from all parts together counts as gone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from stdnum.sg import uen as numbers
-
 from stoker.base.errors import ConfigError
 from stoker.base.reasons import Reason
+from stoker.registry.acra import RegisterRow
 from stoker.registry.model import PARTS, Load
-
-_BUSINESS = re.compile(r"[0-9]{8}[A-Z]")
-_COMPANY = re.compile(r"[0-9]{9}[A-Z]")
-_OTHER = re.compile(r"[RST][0-9]{2}([A-HJ-NP-X]{2})[0-9]{4}[A-Z]")
 
 _PART = re.compile(
     r"(?:.{0,200}[^a-z])?acra ?information ?on ?corporate ?entities[^a-z0-9]{0,50}"
@@ -29,24 +23,6 @@ _PART = re.compile(
 )
 
 _DATE = re.compile(r"(?<![0-9])(20[0-9]{2})-?(0[1-9]|1[0-2])-?([0-2][0-9]|3[01])(?![0-9])")
-
-
-def find_uen_problem(uen: str) -> str:
-    """Return what is odd about an entity's number, or nothing.
-
-    The year in it is not looked at: only a clock could say which years are too late.
-    """
-    if _BUSINESS.fullmatch(uen):
-        wanted = numbers.calc_business_check_digit(uen[:-1])
-    elif _COMPANY.fullmatch(uen):
-        wanted = numbers.calc_local_company_check_digit(uen[:-1])
-    elif found := _OTHER.fullmatch(uen):
-        if found[1] not in numbers.OTHER_UEN_ENTITY_TYPES:
-            return "number of a kind not known"
-        wanted = numbers.calc_other_check_digit(uen[:-1])
-    else:
-        return "number of a shape not known"
-    return "" if uen[-1] == wanted else "number whose check letter is wrong"
 
 
 def find_part_in_name(name: str) -> str | None:
@@ -84,13 +60,14 @@ INCOMPLETE = ", incomplete"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryFile:
-    """A file that could be read: what is in it, as far as its name and a look through it tell."""
+    """A file that could be read, and its rows."""
 
     digest: str
     name: str
     release: str
     part: str
     lines: int
+    rows: Callable[[], Iterator[RegisterRow]] = lambda: iter(())
 
     @property
     def load_id(self) -> str:

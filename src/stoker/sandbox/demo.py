@@ -21,7 +21,15 @@ import click
 from stoker.accounts.icp import IcpRule
 from stoker.base.errors import ConfigError, TransientError
 from stoker.base.types import TenantId
-from stoker.cli.output import Exit, json_option, print_json, print_table, print_text, run_async
+from stoker.cli.output import (
+    Exit,
+    json_option,
+    print_error,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
 
 if TYPE_CHECKING:
     from stoker.accounts.model import CompanyRecord
@@ -208,21 +216,20 @@ async def _run_demo(settings: Settings, kept: Path | None, *, as_json: bool) -> 
 
 async def _set_up_tenants(app: Context) -> int:
     """Load the fake register and save each tenant's ICP rule; return the register's size."""
-    from stoker.registry.importing import ImportOptions, ImportOutcome, read_files
+    from stoker.registry.service import ImportOptions, RegistryImport
 
-    outcome = ImportOutcome()
-    await read_files(
-        app,
-        ["http://sandbox.test/registry.csv"],
-        ImportOptions(release=_REGISTER_DATE),
-        outcome,
-        directory=Path(),
+    register = RegistryImport(
+        app=app,
+        options=ImportOptions(release=_REGISTER_DATE),
+        on_refusal=print_error,
+        observer=app.observer,
     )
-    if not outcome.read:
+    await register.read_files(["http://sandbox.test/registry.csv"], directory=Path())
+    if not register.read:
         raise ConfigError("the fake register could not be read; see the errors above")
     for tenant, rule in TENANT_RULES.items():
         await app.backend.tenant(tenant).accounts.save_rule(rule)
-    return sum(each.load.count.rows_read for each in outcome.read)
+    return sum(each.load.count.rows_read for each in register.read)
 
 
 async def _read_charges(app: Context) -> dict[str, dict[str, int]]:
