@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.events import Observer, RegisterRead
+from stoker.http.client import build_http_client
 from stoker.registry.acra import ParsedRow, RegisterRow, RejectedRow
-from stoker.registry.download import fetch_file
+from stoker.registry.download import build_portal, fetch_file
 from stoker.registry.files import CheckedFile, open_register_files
 from stoker.registry.model import Load, LoadCount, Reject
 from stoker.registry.releases import (
@@ -40,7 +41,7 @@ from stoker.registry.releases import (
 from stoker.registry.store import RegistryStore
 
 if TYPE_CHECKING:
-    from stoker.app import App
+    from stoker.context import Context
 
 BATCH_SIZE = 2_000  # rows in one transaction
 MAX_REJECTS = 10_000  # stored of one file; the rest is counted
@@ -183,7 +184,7 @@ class RegistryImport:
     Calls `on_refusal` with a sentence as soon as a file is refused.
     """
 
-    app: App
+    app: Context
     options: ImportOptions
     on_refusal: Callable[[str], None] = lambda _: None
     show_progress: Callable[[CheckedFile], AbstractContextManager[Progress]] = _show_nothing
@@ -207,7 +208,7 @@ class RegistryImport:
 
         A part of this release that was read to its end before is not downloaded.
         """
-        portal = self.app.connectors.portal()
+        portal = self.app.get(build_portal)
         published = {each.part: each for each in await portal.list_files()}
         chosen = choose_downloads(
             {part: each.release for part, each in published.items()},
@@ -271,7 +272,7 @@ class RegistryImport:
             await asyncio.to_thread(_copy_stdin, path)
             return path
         if name.startswith(("http://", "https://")):
-            await fetch_file(self.app.connectors.http(), name, to=path)
+            await fetch_file(self.app.get(build_http_client), name, to=path)
             return path
         return directory / name
 
