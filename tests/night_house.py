@@ -12,7 +12,7 @@ from stoker.app import open_app, read_settings, system_clock
 from stoker.base.types import TenantId
 from stoker.budgets.caps import CapChange
 from stoker.enrichment.runner import run_now
-from stoker.heat.sweep import build_heat_sweep
+from stoker.heat.service import build_heat_sweep
 from stoker.nightly.setup import build_nightly_run
 from stoker.pulls.service import build_pull_run
 from stoker.registry.model import Entity, Load

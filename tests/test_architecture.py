@@ -34,7 +34,7 @@ ACT_TOO = {
     "discovery/boards", "discovery/export", "discovery/job_files",
     "discovery/reader", "discovery/run", "discovery/settings", "enrichment/enrich",
     "enrichment/workers",
-    "files/durable", "files/export", "heat/import_signals", "http/client",
+    "files/durable", "files/export", "http/client",
     "http/pool", "http/ssrf", "nightly/progress", "rate_limits/limiter",
     "rate_limits/rate_limit",
     "registry/download", "registry/files",

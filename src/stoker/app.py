@@ -209,7 +209,7 @@ def _list_tasks(
 ) -> list[Task]:
     """Return maintenance and discoveries of all, then nights, sweeps and pulls of some tenants."""
     from stoker.discovery.service import build_discovery_run, build_posting_files
-    from stoker.heat.sweep import build_sweep_task
+    from stoker.heat.service import build_sweep_task
     from stoker.maintenance.service import build_maintenance
     from stoker.nightly.setup import build_nightly_run, build_nightly_task
     from stoker.pulls.service import build_pull_task

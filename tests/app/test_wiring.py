@@ -15,7 +15,7 @@ from stoker.base.types import TenantId
 from stoker.budgets.charges import SpendRequest
 from stoker.budgets.model import Paid
 from stoker.budgets.service import build_budget, build_reset_rule
-from stoker.heat.sweep import build_sweep_task
+from stoker.heat.service import build_sweep_task
 from stoker.maintenance.service import build_maintenance
 from stoker.nightly.setup import build_nightly_run, build_nightly_task
 from stoker.pulls.service import build_pull_run

@@ -20,7 +20,7 @@ from stoker.base.clock import SystemClock
 from stoker.base.types import Step, TenantId
 from stoker.crawl.visit import parse_site
 from stoker.enrichment.runner import run_now
-from stoker.heat.sweep import build_heat_sweep
+from stoker.heat.service import build_heat_sweep
 from stoker.nightly.setup import build_nightly_run
 from stoker.pulls.service import build_pull_run
 from stoker.runs.model import RunState

@@ -9,11 +9,10 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.files.tables import TableRow
 from stoker.heat.heat import score_heat
-from stoker.heat.import_signals import import_signals
 from stoker.heat.model import Signal, SignalKind, Tier
+from stoker.heat.service import HeatSweep, import_signals
 from stoker.heat.settings import HeatRule, TierRule
 from stoker.heat.signals import MIN_POSTURE
-from stoker.heat.sweep import HeatSweep
 from stoker.testing import FakeClock
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)

@@ -31,7 +31,7 @@ from stoker.enrichment.step_log import (
     parse_steps_to_retry,
 )
 from stoker.enrichment.workers import WorkQueue
-from stoker.heat.learn import LookupFeedback
+from stoker.heat.service import LookupFeedback
 from stoker.leads.scoring import score_lead
 from stoker.leads.settings import ScoreRule
 from stoker.vendors.email_batches import EmailBatcher

@@ -1,7 +1,4 @@
-"""`stoker heat top|show|sweep`: which accounts are hot, because of what, and all reckoned anew.
-
-`stoker signals import`: what happened at accounts, from a file of somebody else's.
-"""
+"""`stoker heat top|show|sweep` and `stoker signals import`: how hot accounts are, and why."""
 
 from __future__ import annotations
 
@@ -35,8 +32,8 @@ if TYPE_CHECKING:
     from stoker.accounts.model import CompanyId
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
-    from stoker.heat.import_signals import ImportResult
     from stoker.heat.model import AccountHeat, Signal
+    from stoker.heat.service import ImportResult
     from stoker.runs.model import Run
 
 MAX_ERRORS_PRINTED = 20
@@ -44,7 +41,7 @@ MAX_ERRORS_PRINTED = 20
 
 @click.group()
 def signals() -> None:
-    """Tell Stoker what happened at accounts."""
+    """Import what happened at accounts."""
 
 
 @signals.command("import")
@@ -57,8 +54,8 @@ def import_file(
 ) -> Exit | None:
     """Read signals from FILE: CSV, or JSON lines when it ends in .jsonl.
 
-    Columns: account and at; strength (0 to 1, 1 if not said), source and id if known. The same row
-    twice counts once, so a file may be read again. Every row that is no signal is told.
+    Columns: account and at; strength (0 to 1, 1 if missing), source and id if known. The same row
+    twice counts once, so a file may be read again. Every row that is no signal is listed.
     """
     whose, done = run_async(_import_signals(asked, file, tenant))
     if as_json:
@@ -89,7 +86,7 @@ async def _import_signals(
     asked: CommandContext, file: Path, named: str | None
 ) -> tuple[TenantId, ImportResult]:
     from stoker.calendar.timezones import get_zone
-    from stoker.heat.import_signals import import_signals, read_signal_rows
+    from stoker.heat.service import import_signals, read_signal_rows
 
     async with asked.open_app() as app:
         tenant = choose_tenant(app.settings, named)
@@ -113,7 +110,7 @@ _NO_HEAT = (
 
 @click.group()
 def heat() -> None:
-    """Say which accounts are hot, and because of what."""
+    """Show which accounts are hot, and why."""
 
 
 @heat.command()
@@ -185,7 +182,7 @@ def show(asked: CommandContext, account: str, as_json: bool) -> None:
     tenant, company, found, signals = run_async(_read_account(asked, account))
     if found is None:
         raise ConfigError(
-            f"{company} has no heat for {tenant} yet; reckon it with: stoker heat sweep"
+            f"{company} has no heat for {tenant} yet; compute it with: stoker heat sweep"
         )
     if as_json:
         print_json(
@@ -231,7 +228,7 @@ async def _read_account(
 @json_option
 @pass_context
 def sweep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exit:
-    """Reckon every heat anew, and give accounts that fit and have none yet one.
+    """Recompute every heat, and add accounts that match the ICP rule.
 
     `stoker schedule run` does it every hour (heat.sweep_minutes).
     """
@@ -264,7 +261,7 @@ def sweep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exi
 
 async def _run_sweeps(asked: CommandContext, named: tuple[str, ...]) -> list[tuple[TenantId, Run]]:
     from stoker.enrichment.runner import run_now
-    from stoker.heat.sweep import build_heat_sweep
+    from stoker.heat.service import build_heat_sweep
 
     async with asked.open_app() as app:
         return [

@@ -28,7 +28,7 @@ from stoker.enrichment.pipeline import CompanyPipeline, EnrichmentRule
 from stoker.enrichment.pull_units import LookupPayments
 from stoker.enrichment.summary import RunSummary, format_lateness, summarize_run
 from stoker.enrichment.workers import HEARTBEAT_INTERVAL, WorkerPool, WorkQueue
-from stoker.heat.learn import LookupFeedback
+from stoker.heat.service import LookupFeedback
 from stoker.nightly.plan import NightlyOptions, NightlyPlan
 from stoker.runs.model import Run, RunKey, RunState, choose_run_time
 from stoker.runs.service import RunHandle, RunResult

@@ -20,7 +20,7 @@ from stoker.crm.odoo import open_crm
 from stoker.enrichment.forecast import VendorCapacity, compute_capacity
 from stoker.enrichment.history import list_recent_lookups, measure_usage
 from stoker.enrichment.model import CompanyVendors
-from stoker.heat.learn import LookupFeedback
+from stoker.heat.service import LookupFeedback
 from stoker.leads.rationale import build_rationales
 from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlanner
 from stoker.nightly.service import NightlyRun
