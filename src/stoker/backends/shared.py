@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.budgets.shared_store import OperatorStore
+from stoker.budgets.limits_store import OperatorStore
 from stoker.db.database import Database
 from stoker.rate_limits.store import RateStore
 
@@ -18,4 +18,4 @@ class SharedStore(RateStore, OperatorStore):
 
     def __init__(self, database: Database, *, operators: Database) -> None:
         RateStore.__init__(self, database)
-        OperatorStore.__init__(self, database, operators=operators)
+        OperatorStore.__init__(self, operators)

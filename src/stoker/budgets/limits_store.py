@@ -1,7 +1,6 @@
-"""Store a tenant's cap changes, stops and totals in SQL.
+"""Store cap changes, stops and totals in SQL, a tenant's own and those that tenants share.
 
-A reservation reads all of them in one query; every change writes its ledger entry in the same
-transaction. Reservations are in `store`.
+A reservation reads all of them in one query. Reservations are in `store`.
 """
 
 from __future__ import annotations
@@ -12,14 +11,16 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from stoker.base.types import to_utc
+from stoker.base.types import OPERATORS, to_utc
 from stoker.budgets.caps import Cap, CapChange, list_added_caps
 from stoker.budgets.charges import BudgetState, Charge, SpendRequest, Totals, cap_applies
 from stoker.budgets.ledger_entries import build_cap_entry, build_resume_entry, build_stop_entry
 from stoker.budgets.model import CapUsage, Stop
 from stoker.budgets.schema import (
     CAP_CHANGES,
+    SHARED_CAP_CHANGES,
     SHARED_STOPS,
+    SHARED_USAGE,
     STOPS,
     USAGE,
     validate_change,
@@ -28,6 +29,7 @@ from stoker.budgets.schema import (
 from stoker.budgets.windows import (
     WindowKind,
     compute_name_range,
+    find_window_start,
     is_old_window,
     parse_window,
 )
@@ -36,10 +38,10 @@ from stoker.db.database import (
     Transaction,
     Value,
     from_db_time,
+    to_db_time,
     wrap_row_errors,
 )
-from stoker.db.table import Table
-from stoker.ledger.store import append_checked
+from stoker.ledger.store import LedgerStore, append_checked, find_last_time
 
 # Everything a reservation rests on, in one question: on a server each one is a round trip.
 SELECT_BUDGET_STATE = """
@@ -82,27 +84,39 @@ SELECT_SHARED_TOTALS = """
 SELECT settled, reserved FROM shared_budgets WHERE cap = :cap AND window_name = :window
 """
 
-DELETE_STOP = "DELETE FROM stops WHERE tenant_id = :tenant AND connector = :connector"
-
 LAST_ENTRY_TIME = "the moment of the last ledger entry"
+
+# Updating this row makes operators wait for each other; no slot has this name.
+LOCK_OPERATORS = """
+INSERT INTO places (name, owner, until_at) VALUES (:name, '', :now)
+ON CONFLICT (name, owner) DO UPDATE SET until_at = places.until_at
+"""
 
 
 class LimitStore:
-    """The part of a `BudgetStore` that is about limits, stops and totals."""
+    """Limits, stops and totals: one tenant's own, or with `shared` those of all tenants.
 
-    def __init__(self, database: Database) -> None:
+    Every change writes its ledger entry in the same transaction, never dated earlier than the entry
+    before it.
+    """
+
+    def __init__(self, database: Database, *, shared: bool = False) -> None:
         self._database = database
+        self._shared = shared
+        self._usage = SHARED_USAGE if shared else USAGE
+        self._changes = SHARED_CAP_CHANGES if shared else CAP_CHANGES
+        self._stops = SHARED_STOPS if shared else STOPS
 
     async def list_usage(self) -> list[CapUsage]:
-        """Return what every cap of this tenant has used, window by window, sorted.
+        """Return what every cap has used, window by window, sorted.
 
-        Shared caps are not among them.
+        A tenant's own caps, or for operators the shared ones.
         """
         return await self._database.read(
-            lambda tx: USAGE.find(tx, "window_name <> '' ORDER BY cap, window_name")
+            lambda tx: self._usage.find(tx, "window_name <> '' ORDER BY cap, window_name")
         )
 
-    async def delete_old_usage(self, *, now: datetime, limit: int = 10_000) -> int:
+    async def delete_old_usage(self, *, now: datetime, limit: int = 1000) -> int:
         """Delete at most `limit` totals of windows that nothing can be charged to any more.
 
         As `windows.is_old_window`; those with something reserved stay. Returns how many.
@@ -110,33 +124,46 @@ class LimitStore:
         now = to_utc(now)
 
         def delete(tx: Transaction) -> int:
-            return delete_old_totals(tx, USAGE, now=find_prune_time(tx, now), limit=limit)
+            used = self._usage.find(tx, "window_name <> '' ORDER BY cap, window_name")
+            starts = [find_window_start(usage.window) for usage in used]
+            # No later than the newest window: a clock that runs ahead deletes nothing.
+            end = min(now, max(filter(None, starts), default=now))
+            old = [
+                usage
+                for usage in used
+                if not usage.used.reserved and is_old_window(usage.window, now=end)
+            ]
+            where = "cap = :cap AND window_name = :window AND reserved = 0"
+            return sum(
+                self._usage.delete(tx, where, cap=usage.cap, window=usage.window)
+                for usage in old[:limit]
+            )
 
         return await self._database.write(delete)
 
     async def change_cap(self, change: CapChange, *, now: datetime) -> None:
         """Write a change to a cap, with a ledger entry. Fields that are None keep their value."""
-        change, now = validate_change(change, shared=False), to_utc(now)
+        change, now = validate_change(change, shared=self._shared), to_utc(now)
 
-        def say(tx: Transaction) -> None:
-            CAP_CHANGES.save(tx, [change])
-            moment = read_budget_state(tx).to_ledger_time(now)
+        def write(tx: Transaction) -> None:
+            moment = self._lock_and_get_time(tx, now)
+            self._changes.save(tx, [change])
             append_checked(tx, [build_cap_entry(change, now=moment)])
 
-        await self._database.write(say)
+        await self._database.write(write)
 
     async def list_cap_changes(self) -> dict[str, CapChange]:
         """Return the changes to caps, by cap."""
-        changes = await self._database.read(lambda tx: CAP_CHANGES.find(tx, "TRUE"))
+        changes = await self._database.read(lambda tx: self._changes.find(tx, "TRUE"))
         return {change.cap: change for change in changes}
 
     async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
-        """Grant this tenant nothing more, on a connector or (empty) on any. safe to repeat."""
+        """Grant nothing more, on a connector or (empty) on any. Safe to repeat."""
         connector, now = validate_stop(connector, reason=reason), to_utc(now)
 
         def stop(tx: Transaction) -> None:
-            since = read_budget_state(tx).to_ledger_time(now)
-            if STOPS.insert_new(tx, [Stop(connector=connector, since=since, reason=reason)]):
+            since = self._lock_and_get_time(tx, now)
+            if self._stops.insert_new(tx, [Stop(connector=connector, since=since, reason=reason)]):
                 append_checked(tx, [build_stop_entry(connector, reason=reason, now=since)])
 
         await self._database.write(stop)
@@ -146,51 +173,42 @@ class LimitStore:
         connector, now = validate_stop(connector), to_utc(now)
 
         def resume(tx: Transaction) -> bool:
-            if not tx.execute(DELETE_STOP, connector=connector):
+            moment = self._lock_and_get_time(tx, now)
+            if not self._stops.delete(tx, "connector = :connector", connector=connector):
                 return False
-            moment = read_budget_state(tx).to_ledger_time(now)
             append_checked(tx, [build_resume_entry(connector, now=moment)])
             return True
 
         return await self._database.write(resume)
 
     async def list_stops(self) -> list[Stop]:
-        """Return the stops in force for this tenant, those for all tenants included."""
+        """Return the stops in force: those for all tenants, then this tenant's own."""
 
-        def look(tx: Transaction) -> list[Stop]:
-            own = STOPS.find(tx, "TRUE ORDER BY connector")
-            return SHARED_STOPS.find(tx, "TRUE ORDER BY connector") + [
-                replace(stop, tenant=tx.tenant) for stop in own
-            ]
+        def read(tx: Transaction) -> list[Stop]:
+            stops = SHARED_STOPS.find(tx, "TRUE ORDER BY connector")
+            if not self._shared:
+                own = STOPS.find(tx, "TRUE ORDER BY connector")
+                stops += [replace(stop, tenant=tx.tenant) for stop in own]
+            return stops
 
-        return await self._database.read(look)
+        return await self._database.read(read)
+
+    def _lock_and_get_time(self, tx: Transaction, now: datetime) -> datetime:
+        if self._shared:
+            # Or one order could be dated earlier than the entry before it.
+            tx.execute(LOCK_OPERATORS, name=OPERATORS, now=to_db_time(now))
+        return BudgetState(latest=find_last_time(tx)).to_ledger_time(now)
 
 
-def find_prune_time(tx: Transaction, now: datetime) -> datetime:
-    """Return the earlier of the clock and the last entry: a clock that runs ahead deletes nothing.
+class OperatorStore(LimitStore):
+    """What operators set for all tenants, with a ledger of its own.
 
-    A tenant without entries has nothing to delete.
+    `operators` is the database session with that ledger; shared tables are reached through it too.
     """
-    latest = read_budget_state(tx).latest
-    return now if latest is None else min(now, latest)
 
-
-def delete_old_totals(tx: Transaction, table: Table[CapUsage], *, now: datetime, limit: int) -> int:
-    """Delete totals of old windows in which nothing is reserved; return how many."""
-    where = "tenant_id = ? AND " if table.tenant else ""
-    query = f"DELETE FROM {table.name} WHERE {where}cap = ? AND window_name = ? AND reserved = 0"
-    owner = (tx.tenant,) if table.tenant else ()
-    old = [
-        (*owner, usage.cap, usage.window)
-        for usage in table.find(tx, "reserved = 0 ORDER BY cap, window_name")
-        if is_old_window(usage.window, now=now)
-    ]
-    return tx.execute_many(query, old[:limit]) if old else 0
-
-
-def read_budget_state(tx: Transaction) -> BudgetState:
-    """Return a tenant's budget state, without its windows."""
-    return _to_budget_state(tx.query(SELECT_BUDGET_STATE, key=""))[0]
+    def __init__(self, operators: Database) -> None:
+        super().__init__(operators, shared=True)
+        self.ledger = LedgerStore(operators)
 
 
 def read_request_state(

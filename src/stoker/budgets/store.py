@@ -31,9 +31,7 @@ from stoker.budgets.ledger_entries import (
 from stoker.budgets.limits_store import (
     LAST_ENTRY_TIME,
     LimitStore,
-    find_prune_time,
     lock_window_creation,
-    read_budget_state,
     read_request_state,
     read_totals,
 )
@@ -60,7 +58,7 @@ from stoker.db.database import (
     to_db_time,
     wrap_row_errors,
 )
-from stoker.ledger.store import append_checked
+from stoker.ledger.store import append_checked, find_last_time
 
 # A lease that was lengthened meanwhile is a change too: its owner is alive.
 UPDATE_RESERVATION = f"""
@@ -272,7 +270,7 @@ class BudgetStore(LimitStore):
         owner, until, now = validate_owner(owner), to_utc(until), to_utc(now)
 
         def renew(tx: Transaction) -> int:
-            end = read_budget_state(tx).compute_lease_end(until, now=now)
+            end = BudgetState(latest=find_last_time(tx)).compute_lease_end(until, now=now)
             return tx.execute(RENEW_LEASES, owner=owner, until=to_db_time(end))
 
         return await self._database.write(renew)
@@ -286,7 +284,7 @@ class BudgetStore(LimitStore):
         now = to_utc(now)
 
         def expire(tx: Transaction, **_: bool) -> list[Reservation]:
-            moment = read_budget_state(tx).to_ledger_time(now)
+            moment = BudgetState(latest=find_last_time(tx)).to_ledger_time(now)
             moves = []
             for row in tx.query(SELECT_EXPIRED, now=to_db_time(moment)):
                 try:
@@ -348,7 +346,9 @@ class BudgetStore(LimitStore):
         now = to_utc(now)
 
         def delete(tx: Transaction) -> int:
-            before = to_db_time(find_prune_time(tx, now) - RETENTION)
+            # No later than the last entry: a clock that runs ahead deletes nothing.
+            end = min(now, find_last_time(tx) or now)
+            before = to_db_time(end - RETENTION)
             return tx.execute(DELETE_CLOSED_RESERVATIONS, before=before, limit=limit)
 
         return await self._database.write(delete)

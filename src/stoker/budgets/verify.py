@@ -37,7 +37,7 @@ from stoker.ledger.chain import (
 from stoker.ledger.read import PAGE_SIZE, read_pages
 
 if TYPE_CHECKING:
-    from stoker.budgets.shared_store import OperatorStore
+    from stoker.budgets.limits_store import OperatorStore
     from stoker.budgets.store import BudgetStore
     from stoker.ledger.store import LedgerStore
 

@@ -389,6 +389,11 @@ class Table(Generic[Row]):
             for row in tx.query(batch, **some, **values)
         ]
 
+    def delete(self, tx: Transaction, where: str, **values: Value) -> int:
+        """Delete the tenant's rows for which a condition holds; return how many."""
+        tenant = "tenant_id = :tenant AND " if self.tenant else ""
+        return tx.execute(f"DELETE FROM {self.name} WHERE {tenant}{where}", **values)
+
     def insert_new(self, tx: Transaction, rows: Iterable[Row], *parents: Value) -> int:
         """Insert the rows whose keys are not there yet; return how many."""
         return self._write(tx, f"{self.insert} ON CONFLICT DO NOTHING", rows, parents)

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from datetime import datetime
 
-from stoker.db.database import Database, Transaction
+from stoker.db.database import Database, Transaction, from_db_time, wrap_row_errors
 from stoker.ledger import chain as ledger
-from stoker.ledger.chain import LedgerEntry, NewEntry, VerifiedLedger, validate_new_entry
+from stoker.ledger.chain import (
+    Checkpoint,
+    LedgerEntry,
+    NewEntry,
+    VerifiedLedger,
+    validate_new_entry,
+)
 from stoker.ledger.schema import CHECKPOINTS, ENTRIES
 
 SELECT_LAST = "SELECT seq, digest FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1"
 
 
-class _LastLink(NamedTuple):
-    seq: int
-    digest: str
+SELECT_LAST_TIME = "SELECT at FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1"
+
+
+def find_last_time(tx: Transaction) -> datetime | None:
+    """Return the time of the tenant's last entry."""
+    rows = tx.query(SELECT_LAST_TIME)
+    with wrap_row_errors("the time of the last ledger entry"):
+        return from_db_time(rows[0][0]) if rows else None
 
 
 class LedgerStore:
@@ -62,7 +73,7 @@ def append_checked(tx: Transaction, notes: Sequence[NewEntry]) -> list[LedgerEnt
     # The first to insert the next seq goes on; the others wait for its commit and look
     # again. Where transactions already wait for each other (SQLite), the first try succeeds.
     while True:
-        last = [_LastLink(*row) for row in tx.query(SELECT_LAST)]
+        last = [Checkpoint(*row) for row in tx.query(SELECT_LAST)]
         first, *rest = ledger.chain_entries(notes, after=last[0] if last else None)
         if ENTRIES.insert_new(tx, [first]):
             if rest:

@@ -58,7 +58,7 @@ class RateStore:
     """Rates and slots in the tables `rates` and `places`."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self._rates = database
 
     async def acquire_call(self, key: str, rate: Rate, *, now: datetime) -> RateDecision:
         """Return whether a call may go now, and count it if so. Atomic across workers.
@@ -81,7 +81,7 @@ class RateStore:
                 if taken:
                     return decision
 
-        return await self._database.write(take)
+        return await self._rates.write(take)
 
     async def delay_until(self, key: str, *, until: datetime) -> None:
         """Allow no call under this key before then; it never allows one sooner.
@@ -90,7 +90,7 @@ class RateStore:
         would come early. A time further off than `acquire_call` accepts is ignored.
         """
         key, next_at = validate_name(key, what="a rate's key"), to_db_time(until)
-        await self._database.write(lambda tx: tx.execute(DELAY_RATE, key=key, next_at=next_at))
+        await self._rates.write(lambda tx: tx.execute(DELAY_RATE, key=key, next_at=next_at))
 
     async def find_next_at(self, key: str) -> datetime | None:
         """Return what is remembered of a key for `rate_limit.check_rate`, using nothing up.
@@ -98,7 +98,7 @@ class RateStore:
         None when nothing ever went under it.
         """
         key = validate_name(key, what="a rate's key")
-        return await self._database.read(lambda tx: _find_next_at(tx, key))
+        return await self._rates.read(lambda tx: _find_next_at(tx, key))
 
     async def acquire_slot(
         self, name: str, *, places: int, owner: str, until: datetime, now: datetime
@@ -119,12 +119,12 @@ class RateStore:
             tx.execute(UPSERT_SLOT, name=name, owner=owner, until=end)
             return True
 
-        return await self._database.write(take)
+        return await self._rates.write(take)
 
     async def release_slot(self, name: str, *, owner: str) -> None:
         """Release the owner's slot. Safe to repeat."""
         name, owner = validate_name(name, what="a slot's name"), validate_owner(owner)
-        await self._database.write(lambda tx: tx.execute(DELETE_SLOT, name=name, owner=owner))
+        await self._rates.write(lambda tx: tx.execute(DELETE_SLOT, name=name, owner=owner))
 
     async def delete_idle(self, *, now: datetime, limit: int = 10_000) -> int:
         """Delete rates that held back no call for a day, at most `limit`, and expired slots."""
@@ -134,7 +134,7 @@ class RateStore:
             slots = tx.execute(DELETE_OLD_SLOTS, before=before)
             return slots + tx.execute(DELETE_IDLE_RATES, before=before, limit=limit)
 
-        return await self._database.write(delete)
+        return await self._rates.write(delete)
 
 
 def _find_next_at(tx: Transaction, key: str) -> datetime | None:
