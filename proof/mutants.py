@@ -30,8 +30,11 @@ MODULES = {  # each money module, and the tests that must notice its mutants
     "budgets.caps": ("budgets/test_caps.py", "budgets/test_default_caps.py"),
     "budgets.windows": ("budgets/test_windows.py",),
     "budgets.reservations": ("budgets/test_reservations.py", "budgets/test_total_changes.py"),
-    "budgets.ledger_entries": ("budgets/test_ledger_entries.py",),
-    "budgets.replay": ("budgets/test_replay.py", "budgets/test_operator_settings.py"),
+    "budgets.ledger_entries": (
+        "budgets/test_ledger_entries.py",
+        "budgets/test_replay.py",
+        "budgets/test_operator_settings.py",
+    ),
     "budgets.charges": ("budgets/test_charges.py", "budgets/test_gate.py"),
     "budgets.statements": ("budgets/test_statements.py", "budgets/test_run_cost.py"),
     "rate_limits.rate_limit": ("rate_limits/test_rate.py", "rate_limits/test_rate_limit.py"),

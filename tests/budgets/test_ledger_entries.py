@@ -8,7 +8,6 @@ from stoker.budgets.caps import CapChange
 from stoker.budgets.charges import Charge, Refusal, SpendRequest
 from stoker.budgets.ledger_entries import (
     build_cap_entry,
-    build_decision_entry,
     build_refused_entry,
     build_reserved_entry,
     build_resume_entry,
@@ -227,18 +226,6 @@ def test_a_stop_and_its_end_are_noted_by_connector_or_a_star_for_all(connector, 
     assert build_stop_entry(connector, reason="", now=NOW).reason == "no reason was given"
 
 
-@pytest.mark.parametrize(("chosen", "kind"), [(True, "CHOSEN"), (False, "NOT_CHOSEN")])
-def test_a_decision_is_noted_with_its_numbers_and_the_part_chance_had(chosen, kind):
-    said = {"reason": "TOO_COLD", "sentence": "it is cold", "numbers": {"heat": 0.1}, "now": NOW}
-
-    plain = build_decision_entry("acme", chosen=chosen, **said)
-    drawn = build_decision_entry("acme", chosen=chosen, probability=0.0, seed=0, **said)
-
-    data = {"account": "acme", "code": "TOO_COLD", "numbers": {"heat": 0.1}}
-    assert plain == NewEntry(at=NOW, kind=kind, subject="acme", reason="it is cold", data=data)
-    assert drawn.data == {**data, "probability": 0.0, "seed": 0}
-
-
 def test_every_note_about_money_is_kept_letter_for_letter_by_every_store():
     shared = replace(HOLD, charges=(charge(SHARED, shared=True),))
     notes = [
@@ -249,7 +236,6 @@ def test_every_note_about_money_is_kept_letter_for_letter_by_every_store():
         build_cap_entry(CapChange(cap=CAP, limit=3), now=NOW),
         build_stop_entry("", reason="", now=NOW),
         build_resume_entry("", now=NOW),
-        build_decision_entry("a", chosen=True, reason="R", sentence="s", numbers={}, now=NOW),
     ]
 
     assert [validate_new_entry(note) for note in notes] == notes

@@ -18,9 +18,8 @@ from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import Refusal, SpendRequest, Totals
 from stoker.budgets.limits_store import LOCK_CAP
-from stoker.budgets.postgres_writes import write_changes_on_server
 from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
-from stoker.budgets.store import BudgetStore
+from stoker.budgets.store import BudgetStore, write_changes_on_server
 from stoker.budgets.verify import verify_ledger
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.db.database import WriteConflict

@@ -8,8 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.budgets.caps import CapChange, merge_changes
-from stoker.budgets.ledger_entries import build_cap_entry, build_resume_entry, build_stop_entry
-from stoker.budgets.replay import OperatorSettings, find_operator_mismatches
+from stoker.budgets.ledger_entries import (
+    OperatorSettings,
+    build_cap_entry,
+    build_resume_entry,
+    build_stop_entry,
+    find_operator_mismatches,
+)
 from stoker.ledger.chain import NewEntry, chain_entries
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)

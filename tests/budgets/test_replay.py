@@ -8,20 +8,15 @@ from hypothesis import strategies as st
 from stoker.budgets.caps import CapChange
 from stoker.budgets.charges import Charge, Refusal, SpendRequest, Totals
 from stoker.budgets.ledger_entries import (
+    Replay,
+    ReplayedReservation,
     build_cap_entry,
-    build_decision_entry,
     build_refused_entry,
     build_reserved_entry,
     build_resume_entry,
     build_status_entry,
     build_stop_entry,
-)
-from stoker.budgets.replay import (
-    Replay,
-    ReplayedReservation,
     find_differences,
-    rebuild_open_reservations,
-    rebuild_totals,
 )
 from stoker.budgets.reservations import (
     OPEN_STATUSES,
@@ -33,6 +28,7 @@ from stoker.budgets.reservations import (
     release_reservation,
     settle_reservation,
 )
+from stoker.budgets.windows import RETENTION
 from stoker.ledger.chain import NewEntry, chain_entries, validate_new_entry
 
 NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
@@ -69,6 +65,13 @@ def hold(key="k1", amount=3, *, at_once=True, window="w1"):
 
 def ledger(*notes):
     return chain_entries([validate_new_entry(note) for note in notes], after=None)
+
+
+def replayed(*pages):
+    replay = Replay()
+    for entries in pages:
+        replay.read(entries)
+    return replay
 
 
 def story(first, *steps):
@@ -127,19 +130,15 @@ NOTHING = {(CAP, "w1"): Totals(), (MONEY, "w1"): Totals()}
 )
 def test_each_step_of_a_promise_counts_as_it_did_when_it_was_taken(steps, totals):
     notes, here = story(hold(at_once=False), *steps)
-    entries = ledger(*notes)
-
-    assert rebuild_totals(entries) == totals
-    assert rebuild_totals(entries, shared=True) == {(SHARED, "w1"): totals[CAP, "w1"]}
-    assert set(rebuild_open_reservations(entries)) == (
-        {"k1"} if here.status in OPEN_STATUSES else set()
-    )
+    replay = replayed(ledger(*notes))
+    assert replay.own == totals
+    assert replay.shared == {(SHARED, "w1"): totals[CAP, "w1"]}
+    assert set(replay.open) == ({"k1"} if here.status in OPEN_STATUSES else set())
 
 
-def test_an_open_promise_is_told_with_where_it_stands_and_what_it_takes():
+def test_an_open_reservation_has_its_status_and_what_it_takes():
     notes, _ = story(hold(at_once=False), mark_sent, aside)
-
-    assert rebuild_open_reservations(ledger(*notes)) == {
+    assert replayed(ledger(*notes)).open == {
         "k1": ReplayedReservation(
             key="k1",
             status=ReservationStatus.UNCERTAIN,
@@ -147,8 +146,8 @@ def test_an_open_promise_is_told_with_where_it_stands_and_what_it_takes():
             shared={(SHARED, "w1"): 3},
         )
     }
-    assert rebuild_open_reservations(ledger(*notes[:2]))["k1"].status is ReservationStatus.SENT
-    assert rebuild_open_reservations(ledger(*notes[:1]))["k1"].status is ReservationStatus.RESERVED
+    statuses = [replayed(ledger(*notes[:n])).open["k1"].status for n in (1, 2)]
+    assert statuses == [ReservationStatus.RESERVED, ReservationStatus.SENT]
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["w1", "w2"])), max_size=8))
@@ -159,7 +158,7 @@ def test_promises_add_up_window_by_window(asked):
             for n, (amount, window) in enumerate(asked)
         )
     )
-    totals = rebuild_totals(entries)
+    totals = replayed(entries).own
 
     for window in ("w1", "w2"):
         expected = sum(amount for amount, where in asked if where == window)
@@ -174,15 +173,8 @@ def test_a_ledger_read_in_pages_gives_what_it_gives_whole(data):
         notes += story(hold(f"k{n}", at_once=False), *steps)[0]
     entries = ledger(*notes)
     cut = data.draw(st.integers(0, len(entries)))
-    replay = Replay()
-
-    replay.read(entries[:cut])
-    replay.read(entries[cut:])
-
-    assert replay.own == rebuild_totals(entries)
-    assert replay.shared == rebuild_totals(entries, shared=True)
-    assert replay.open == rebuild_open_reservations(entries)
-    assert replay.faults == []
+    assert replayed(entries[:cut], entries[cut:]) == replayed(entries)
+    assert replayed(entries).faults == []
 
 
 def test_entries_about_other_things_count_for_nothing():
@@ -194,71 +186,64 @@ def test_entries_about_other_things_count_for_nothing():
         build_cap_entry(CapChange(cap=CAP, limit=3), now=NOW),
         build_stop_entry("", reason="", now=NOW),
         build_resume_entry("", now=NOW),
-        build_decision_entry("a", chosen=True, reason="R", sentence="s", numbers={}, now=NOW),
         NewEntry(at=NOW, kind="HELD", subject="k1", reason="no such entry is ever written"),
     )
-    replay = Replay()
-
-    replay.read(entries)
-
+    replay = replayed(entries)
     assert (replay.own, replay.shared, replay.open, replay.faults) == ({}, {}, {}, [])
 
 
-def test_a_promise_written_twice_counts_once_and_is_told():
-    [note], _ = story(hold())
-    replay = Replay()
-
-    replay.read(ledger(note, note))
-
-    assert replay.own == PROMISED
-    assert replay.faults == ["entry 2 reserves k1 a second time"]
+OPEN, BACK = story(hold())[0], story(hold(), back)[0]
+SETTLED, LATE = story(hold(), paid(credits=2))[0], story(hold(), back, paid(credits=2))[0]
+COST_2 = {**NOTHING, (CAP, "w1"): Totals(settled=2)}
 
 
-def test_a_key_that_was_closed_is_not_good_for_another_promise():
-    notes, _ = story(hold(), back)
-    replay = Replay()
+@pytest.mark.parametrize(
+    ("notes", "totals", "faults"),
+    [
+        (OPEN * 2, PROMISED, ["2 reserves k1 a second time"]),
+        ([*BACK, *OPEN], NOTHING, ["3 reserves k1 a second time"]),
+        ([*SETTLED, *OPEN], COST_2, ["3 reserves k1 a second time"]),
+        ([SETTLED[1], *OPEN], PROMISED, ["1 says SETTLED of k1, which was never reserved"]),
+        ([*SETTLED, SETTLED[1]], COST_2, ["3 says SETTLED of k1, which was closed before"]),
+        *(
+            (
+                [*BACK, replace(BACK[1], kind=kind)],
+                NOTHING,
+                [f"3 says {kind} of k1, which was closed before"],
+            )
+            for kind in ("SENT", "RELEASED", "EXPIRED")
+        ),
+        (
+            [*LATE[:2], replace(LATE[2], data={}), LATE[2], LATE[2]],
+            COST_2,
+            [
+                "3 does not say what was charged",
+                "5 says SETTLED of k1, which was closed before",
+            ],
+        ),
+    ],
+)
+def test_an_entry_that_contradicts_earlier_ones_counts_for_nothing_and_is_named(
+    notes, totals, faults
+):
+    replay = replayed(ledger(*notes))
+    assert replay.own == totals
+    assert replay.faults == [f"entry {fault}" for fault in faults]
 
-    replay.read(ledger(*notes, notes[0]))
 
+def test_a_key_is_good_again_once_its_reservation_may_have_been_deleted():
+    for age, faults in ((RETENTION, 0), (RETENTION - timedelta(seconds=1), 1)):
+        again = replace(OPEN[0], at=NOW + age)
+        replay = replayed(ledger(*BACK, again, replace(SETTLED[1], at=NOW + age)))
+        assert len(replay.faults) == faults
+        assert replay.own == COST_2
+
+
+def test_a_partial_replay_passes_over_what_began_before_it():
+    replay = Replay(partial=True)
+    replay.read(ledger(SETTLED[1], *BACK, BACK[1])[0:])
     assert replay.own == NOTHING
-    assert replay.faults == ["entry 3 reserves k1 a second time"]
-
-
-def test_a_settlement_of_nothing_or_of_what_was_closed_counts_for_nothing_and_is_told():
-    notes, _ = story(hold(), paid(credits=2))
-    replay = Replay()
-
-    replay.read(ledger(notes[1], *notes, notes[1]))
-
-    assert replay.own[CAP, "w1"] == Totals(settled=2)
-    assert replay.faults == [
-        "entry 1 says SETTLED of k1, which was never reserved",
-        "entry 4 says SETTLED of k1, which was closed before",
-    ]
-
-
-@pytest.mark.parametrize("kind", ["SENT", "RELEASED", "EXPIRED"])
-def test_what_was_given_back_is_neither_sent_nor_given_back_again(kind):
-    notes, _ = story(hold(), back)
-    replay = Replay()
-
-    replay.read(ledger(*notes, replace(notes[1], kind=kind)))
-
-    assert (replay.own, replay.open) == (NOTHING, {})
-    assert replay.faults == [f"entry 3 says {kind} of k1, which was closed before"]
-
-
-def test_a_late_settlement_that_cannot_be_read_counts_for_nothing_and_a_sound_one_still_does():
-    notes, _ = story(hold(), back, paid(credits=2))
-    replay = Replay()
-
-    replay.read(ledger(*notes[:2], replace(notes[2], data={}), notes[2], notes[2]))
-
-    assert replay.own[CAP, "w1"] == Totals(settled=2)
-    assert replay.faults == [
-        "entry 3 does not say what was charged",
-        "entry 5 says SETTLED of k1, which was closed before",
-    ]
+    assert replay.faults == ["entry 4 says RELEASED of k1, which was closed before"]
 
 
 BROKEN = [
@@ -278,10 +263,7 @@ BROKEN = [
 @pytest.mark.parametrize("data", BROKEN)
 def test_a_promise_that_cannot_be_read_counts_for_nothing_and_is_told(data):
     [note], _ = story(hold())
-    replay = Replay()
-
-    replay.read(ledger(replace(note, data=data)))
-
+    replay = replayed(ledger(replace(note, data=data)))
     assert (replay.own, replay.shared, replay.open) == ({}, {}, {})
     assert replay.faults == ["entry 1 does not say what was charged"]
 
@@ -291,10 +273,7 @@ def test_a_promise_that_cannot_be_read_counts_for_nothing_and_is_told(data):
 )
 def test_a_settlement_that_cannot_be_read_leaves_the_promise_standing(data):
     notes, _ = story(hold(), paid(credits=2))
-    replay = Replay()
-
-    replay.read(ledger(notes[0], replace(notes[1], data=data)))
-
+    replay = replayed(ledger(notes[0], replace(notes[1], data=data)))
     assert replay.own == PROMISED
     assert set(replay.open) == {"k1"}
     assert replay.faults == ["entry 2 does not say what was charged"]

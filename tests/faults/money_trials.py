@@ -20,8 +20,8 @@ from faults.money_twins import noted, prepared, spent
 from faults.money_work import LARGEST, LEASE, Order, caps, store
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
+from stoker.budgets.ledger_entries import Replay
 from stoker.budgets.model import CapUsage
-from stoker.budgets.replay import Replay
 from stoker.budgets.reservations import ReservationStatus
 from stoker.budgets.verify import find_shared_mismatches, verify_ledger
 from stoker.context import TenantStores

@@ -10,7 +10,6 @@ import pytest
 from stoker.app import open_app, read_settings
 from stoker.base.types import TenantId
 from stoker.budgets.charges import SpendRequest
-from stoker.budgets.ledger_entries import build_decision_entry
 from stoker.budgets.service import build_reset_rule, list_caps
 from stoker.cli.main import main
 from stoker.ledger.chain import NewEntry
@@ -25,13 +24,13 @@ async def write_history(app):
     """What a morning leaves behind: decisions long ago, promises, a refusal, a stop."""
     acme, bolt = app.backend.tenant(ACME), app.backend.tenant(BOLT)
     for number, account in enumerate(("one", "two", "three")):
-        note = build_decision_entry(
-            account,
-            chosen=account != "two",
-            reason="FRESH_ENOUGH" if account == "two" else "DUE",
-            sentence=f"{account} was looked at",
-            numbers={"heat": 0.5},
-            now=LONG_AGO + timedelta(minutes=number),
+        code = "FRESH_ENOUGH" if account == "two" else "DUE"
+        note = NewEntry(
+            at=LONG_AGO + timedelta(minutes=number),
+            kind="NOT_CHOSEN" if account == "two" else "CHOSEN",
+            subject=account,
+            reason=f"{account} was looked at",
+            data={"account": account, "code": code, "numbers": {"heat": 0.5}},
         )
         await acme.ledger.append([note])
     now = app.clock.now()

@@ -5,7 +5,6 @@ import pytest
 from stoker.budgets.caps import CapChange
 from stoker.budgets.ledger_entries import (
     build_cap_entry,
-    build_decision_entry,
     build_resume_entry,
     build_stop_entry,
 )
@@ -39,7 +38,13 @@ RAISED = entry(
     )
 )
 CHOSEN = entry(
-    build_decision_entry("a1", chosen=True, reason="DUE", sentence="it is due", numbers={}, now=NOW)
+    NewEntry(
+        at=NOW,
+        kind="CHOSEN",
+        subject="a1",
+        reason="it is due",
+        data={"account": "a1", "code": "DUE"},
+    )
 )
 ODD_CAP = entry(NewEntry(at=NOW, kind="CAP_CHANGED", subject="lusha", reason=""))
 PLAIN = entry(NewEntry(at=NOW, kind="NOTED", subject="lusha", reason="", data={"run": None}))

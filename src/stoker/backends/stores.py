@@ -75,13 +75,10 @@ def build_tenant_stores(
         return LedgerStore(database)
 
     def money() -> BudgetStore:
-        from stoker.budgets.store import BudgetStore
+        from stoker.budgets.store import BudgetStore, write_changes, write_changes_on_server
 
-        if not on_server:
-            return BudgetStore(database)
-        from stoker.budgets.postgres_writes import write_changes_on_server
-
-        return BudgetStore(database, write=write_changes_on_server)
+        write = write_changes_on_server if on_server else write_changes
+        return BudgetStore(database, write=write)
 
     def pages() -> PageStore:
         from stoker.crawl.store import PageStore

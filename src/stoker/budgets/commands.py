@@ -15,9 +15,7 @@ from stoker.base.formats import format_amounts, format_count, format_duration, f
 from stoker.base.types import TenantId
 from stoker.budgets import operator
 from stoker.budgets.caps import Cap, Scope, validate_amount, validate_unit
-from stoker.budgets.reservations import Reservation, ReservationStatus, compute_overrun
-from stoker.budgets.statements import CapBalance
-from stoker.budgets.views import (
+from stoker.budgets.operator import (
     ALL_TENANTS,
     format_cap,
     format_cap_amount,
@@ -30,6 +28,8 @@ from stoker.budgets.views import (
     to_reservation_json,
     to_stop_json,
 )
+from stoker.budgets.reservations import Reservation, ReservationStatus, compute_overrun
+from stoker.budgets.statements import CapBalance
 from stoker.cli.options import (
     DefaultGroup,
     choose_tenant,

@@ -41,7 +41,7 @@ from stoker.db.database import (
     to_db_time,
     wrap_row_errors,
 )
-from stoker.ledger.store import LedgerStore, append_checked, find_last_time
+from stoker.ledger.store import LAST_ENTRY_TIME, LedgerStore, append_checked, find_last_time
 
 # Everything a reservation rests on, in one question: on a server each one is a round trip.
 SELECT_BUDGET_STATE = """
@@ -83,8 +83,6 @@ WHERE tenant_id = :tenant AND cap = :cap AND window_name = :window
 SELECT_SHARED_TOTALS = """
 SELECT settled, reserved FROM shared_budgets WHERE cap = :cap AND window_name = :window
 """
-
-LAST_ENTRY_TIME = "the moment of the last ledger entry"
 
 # Updating this row makes operators wait for each other; no slot has this name.
 LOCK_OPERATORS = """

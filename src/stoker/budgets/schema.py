@@ -170,7 +170,7 @@ STOPS, SHARED_STOPS = (
     for name, tenant in (("stops", True), ("shared_stops", False))
 )
 
-# It runs as whoever calls it, so row security binds it. Entries are numbered and chained as
+# It runs as its caller, so row security binds it. Entries are numbered and chained as
 # `ledger.chain` says.
 _WRITE_MOVES = f"""
 CREATE FUNCTION stoker.write_moves(asked json) RETURNS void LANGUAGE plpgsql

@@ -16,13 +16,13 @@ from stoker.base.clock import CLOCK_TOLERANCE
 from stoker.base.errors import TransientError
 from stoker.budgets.caps import CapChange
 from stoker.budgets.charges import CapWindow, Totals
-from stoker.budgets.model import CapUsage
-from stoker.budgets.replay import (
+from stoker.budgets.ledger_entries import (
     OperatorSettings,
     Replay,
     find_differences,
     find_operator_mismatches,
 )
+from stoker.budgets.model import CapUsage
 from stoker.budgets.reservations import OPEN_STATUSES, Reservation
 from stoker.budgets.windows import find_window_start, is_old_window
 from stoker.context import TenantStores

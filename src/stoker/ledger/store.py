@@ -21,11 +21,13 @@ SELECT_LAST = "SELECT seq, digest FROM ledger WHERE tenant_id = :tenant ORDER BY
 
 SELECT_LAST_TIME = "SELECT at FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1"
 
+LAST_ENTRY_TIME = "the moment of the last ledger entry"
+
 
 def find_last_time(tx: Transaction) -> datetime | None:
     """Return the time of the tenant's last entry."""
     rows = tx.query(SELECT_LAST_TIME)
-    with wrap_row_errors("the time of the last ledger entry"):
+    with wrap_row_errors(LAST_ENTRY_TIME):
         return from_db_time(rows[0][0]) if rows else None
 
 

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from stoker.base.formats import format_duration
-from stoker.budgets.views import format_resume_command, format_stop, to_stop_json
+from stoker.budgets.operator import format_resume_command, format_stop, to_stop_json
 from stoker.cli.output import print_table, print_text
 from stoker.enrichment.model import END_STATES, KIND
 from stoker.runs.model import RunState

@@ -154,7 +154,7 @@ def _format_cause(unfinished: UnfinishedReport, item: WorkItem) -> str:
 
 def _print_unfinished(unfinished: UnfinishedReport, tenant: TenantId) -> None:
     """Print what was paid for it so far, and how to have it looked up all the same."""
-    from stoker.budgets.views import format_resume_command
+    from stoker.budgets.operator import format_resume_command
     from stoker.nightly.report import format_cost
 
     settled, unknown = format_cost(unfinished.spent.settled), format_cost(unfinished.spent.unknown)
@@ -274,7 +274,7 @@ def _to_work_json(report: CompanyReport) -> Json:
         "seconds": dict(item.seconds),
     }
     if unfinished is not None:
-        from stoker.budgets.views import format_resume_command
+        from stoker.budgets.operator import format_resume_command
 
         view |= {
             "cost": dict(unfinished.spent.settled),
