@@ -17,7 +17,7 @@ from stoker.cli.output import (
     print_text,
 )
 from stoker.runs.model import RunState
-from stoker.runs.parallel import run_for_tenants
+from stoker.runs.service import run_for_tenants
 
 HOSTILE = "[red]\x1b[31mLtd[/red] :smile: https://example.test [link=x]y[/link]"
 ROWS = [("20260207_013000", 5, HOSTILE * 3, None), ("x", 12_345, "漢字" * 40, "")]

@@ -11,11 +11,10 @@ from stoker.budgets.reservations import OPEN_STATUSES
 from stoker.budgets.verify import verify_ledger
 from stoker.enrichment.summary import summarize_partial_run
 from stoker.nightly.setup import build_nightly_run
-from stoker.runs.cancel import request_cancel
-from stoker.runs.cancel_watcher import CancelWatcher
-from stoker.runs.leases import LeaseHolder, acquire_lease, release_lease
+from stoker.runs.cancel import CancelWatcher, request_cancel
+from stoker.runs.leases import LeaseHolder, acquire_lease, get_lease_name, release_lease
 from stoker.runs.model import RunState
-from stoker.runs.service import Runner, build_manifest, get_lease_name
+from stoker.runs.service import Runner, build_manifest
 from stoker.sandbox.server import Sandbox
 
 pytestmark = pytest.mark.faults

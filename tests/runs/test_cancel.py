@@ -18,11 +18,16 @@ from stoker.budgets.reservations import ReservationStatus
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.enrichment.model import WorkItem
 from stoker.enrichment.summary import summarize_partial_run
-from stoker.runs.cancel import request_cancel
-from stoker.runs.cancel_watcher import CancelWatcher
-from stoker.runs.leases import MAX_CLOCK_SKEW, LeaseHolder, acquire_lease, release_lease
+from stoker.runs.cancel import CancelWatcher, request_cancel
+from stoker.runs.leases import (
+    MAX_CLOCK_SKEW,
+    LeaseHolder,
+    acquire_lease,
+    get_lease_name,
+    release_lease,
+)
 from stoker.runs.model import CancelRequest, Manifest, RunState
-from stoker.runs.service import Runner, RunResult, get_lease_name
+from stoker.runs.service import Runner, RunResult
 from stoker.testing import EventRecorder, FakeClock
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

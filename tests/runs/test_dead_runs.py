@@ -7,9 +7,15 @@ import pytest
 from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.runs.cancel import close_dead_runs, list_dead_runs
-from stoker.runs.leases import MAX_CLOCK_SKEW, LeaseHolder, acquire_lease, release_lease
+from stoker.runs.leases import (
+    MAX_CLOCK_SKEW,
+    LeaseHolder,
+    acquire_lease,
+    get_lease_name,
+    release_lease,
+)
 from stoker.runs.model import PROCESS_DIED, CancelRequest, Run, RunKey, RunState
-from stoker.runs.service import Runner, get_lease_name
+from stoker.runs.service import Runner
 from stoker.testing import EventRecorder, FakeClock
 
 LENGTH = timedelta(seconds=30)

@@ -11,7 +11,6 @@ from stoker.runs.model import Run, RunKey, RunState
 from stoker.runs.retention import (
     compute_longest_window_start,
     decide_retention,
-    list_deletable_runs,
 )
 from stoker.runs.settings import RetentionRule
 
@@ -36,7 +35,8 @@ def run_of(days_ago, *, state=RunState.DONE, kind="discovery"):
 
 
 def gone(runs, rule, *, current=None, window_since=None):
-    return list_deletable_runs(runs, rule=rule, now=NOW, current=current, window_since=window_since)
+    decided = decide_retention(runs, rule=rule, now=NOW, current=current, window_since=window_since)
+    return [verdict.run for verdict in decided if verdict.is_deleted]
 
 
 def why(runs, rule, *, current=None, window_since=None):

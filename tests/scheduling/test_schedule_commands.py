@@ -13,9 +13,8 @@ from stoker.base.types import TenantId
 from stoker.cli.main import main
 from stoker.cli.output import CommandContext
 from stoker.ledger.chain import NewEntry
-from stoker.runs.leases import acquire_lease
+from stoker.runs.leases import acquire_lease, get_lease_name
 from stoker.runs.model import Run, RunKey
-from stoker.runs.service import get_lease_name
 from stoker.scheduling.commands import run_daemon
 from stoker.scheduling.model import OccurrenceResult, OccurrenceState
 

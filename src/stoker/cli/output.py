@@ -213,7 +213,7 @@ def to_run_exit(state: RunState) -> Exit:
 
 def choose_exit(states: Iterable[RunState], errors: Sequence[StokerError] = ()) -> Exit:
     """Return the exit code of several runs: that of the worst, or of what did not begin."""
-    from stoker.runs.parallel import find_worst_state
+    from stoker.runs.model import find_worst_state
 
     worst = to_run_exit(find_worst_state(states))
     return to_error_exit(errors[0]) if errors and worst in (Exit.OK, Exit.PARTIAL) else worst

@@ -134,18 +134,14 @@ class Maintenance:
         )
 
     async def _delete_expired(self, run: RunHandle, now: datetime) -> int:
-        """Forget answers, texts and signals that have been good for nothing for long enough."""
+        """Delete answers and signals that are of no use any more; return how many answers."""
         if not self.rule.enabled:
             return 0
-        before, forgotten = now - timedelta(days=self.rule.days), 0
-        while many := await run.store.answers.delete_answers(before=before):
-            forgotten += many
-        faded = min(before, now - self.signal_retention)
-        while await run.store.attention.delete_old_signals(before=faded):
-            pass
-        while await run.store.attention.delete_old_lookups(before=faded):
-            pass
-        return forgotten
+        before = now - timedelta(days=self.rule.days)
+        faded, heat = min(before, now - self.signal_retention), run.store.attention
+        await delete_in_batches(partial(heat.delete_old_signals, before=faded))
+        await delete_in_batches(partial(heat.delete_old_lookups, before=faded))
+        return await delete_in_batches(partial(run.store.answers.delete_answers, before=before))
 
     async def _delete_old_money(self, run: RunHandle, now: datetime) -> int:
         """Delete closed reservations, totals, rates and slots that no decision can need again.

@@ -191,7 +191,7 @@ async def run_nights(
     """Carry out tenants' nights side by side; return how they went, and whose did not begin."""
     from stoker.enrichment.runner import run_now
     from stoker.nightly.report import read_night_report
-    from stoker.runs.parallel import run_for_tenants
+    from stoker.runs.service import run_for_tenants
 
     with app.redirect_events(observer) as seen:
 

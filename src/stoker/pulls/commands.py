@@ -252,7 +252,7 @@ async def _run_tenants(
     from stoker.enrichment.runner import run_now
     from stoker.nightly.report import read_night_report
     from stoker.pulls.service import build_pull_run
-    from stoker.runs.parallel import run_for_tenants
+    from stoker.runs.service import run_for_tenants
 
     async def run_tenant(tenant: TenantId) -> NightReport:
         run = await run_now(

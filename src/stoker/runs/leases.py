@@ -41,6 +41,11 @@ class Lease:
     task: str = ""  # what it is held for, to distinguish an overlap from a double start
 
 
+def get_lease_name(kind: str) -> str:
+    """Return the name of the lease under which runs of a kind are carried out."""
+    return f"run/{kind}"
+
+
 def acquire_lease(
     name: str, seen: Lease | None, *, owner: str, task: str, now: datetime, length: timedelta
 ) -> Lease:

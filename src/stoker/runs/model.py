@@ -8,7 +8,7 @@ the record again would lose it. A missing key has its default, so old records ca
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -36,6 +36,15 @@ class RunState(StrEnum):
     PARTIAL = "PARTIAL"  # a cap or a deadline stopped part of it; the reason says which
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
+
+
+STATES_WORST_FIRST = (RunState.FAILED, RunState.CANCELLED, RunState.PARTIAL, RunState.DONE)
+
+
+def find_worst_state(states: Iterable[RunState]) -> RunState:
+    """Return the state a script should act on; DONE when there were no runs."""
+    found = set(states)
+    return next((state for state in STATES_WORST_FIRST if state in found), RunState.DONE)
 
 
 @dataclass(frozen=True, slots=True)

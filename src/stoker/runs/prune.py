@@ -1,19 +1,68 @@
-"""Delete old runs with their plans."""
+"""Delete old runs with their plans and work items."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
 from stoker.base.events import RunsPruned
 from stoker.context import TenantStores
-from stoker.runs import retention
+from stoker.db.database import delete_in_batches
 from stoker.runs.model import StorageSize
-from stoker.runs.retention import RetentionDecision
+from stoker.runs.retention import (
+    RetentionDecision,
+    compute_longest_window_start,
+    decide_retention,
+)
 from stoker.runs.service import RunHandle
 from stoker.runs.settings import RetentionRule
 
 ALL_PLANS = 1_000_000  # more than any retention keeps
+
+
+async def prune_runs(
+    store: TenantStores,
+    *,
+    rule: RetentionRule,
+    zone: str,
+    now: datetime,
+    current: datetime | None = None,
+    dry_run: bool = False,
+) -> tuple[list[RetentionDecision], StorageSize]:
+    """Delete the runs that a rule releases, or only measure them; return each run's decision.
+
+    The `current` run, which asks for this, stays.
+    """
+    decisions = decide_retention(
+        await store.runs.list_runs(),
+        rule=rule,
+        now=now,
+        current=current,
+        window_since=compute_longest_window_start(now, zone),
+    )
+    going = [each.run.at for each in decisions if each.is_deleted]
+    if dry_run:
+        return decisions, await store.runs.measure_runs(going)
+    return decisions, await delete_old_runs(store, going)
+
+
+async def apply_retention(
+    run: RunHandle, *, rule: RetentionRule, zone: str, now: datetime
+) -> StorageSize:
+    """Delete the runs that a rule releases, never the current one; return and report their size."""
+    _, size = await prune_runs(run.store, rule=rule, zone=zone, now=now, current=run.key.at)
+    if size.runs:
+        run.observer(
+            RunsPruned(
+                at=now,
+                tenant=run.store.tenant,
+                runs=size.runs,
+                rows=size.rows,
+                bytes=size.bytes,
+            )
+        )
+    return size
 
 
 async def delete_old_runs(store: TenantStores, ats: Sequence[datetime]) -> StorageSize:
@@ -28,48 +77,6 @@ async def delete_old_runs(store: TenantStores, ats: Sequence[datetime]) -> Stora
     there = {run.name for run in await store.runs.list_runs()} if planned or worked else set()
     await store.attention.delete_plans([run for run in planned if run not in there])
     for run in worked:
-        while run not in there and await store.nights.delete_items(run):
-            pass
-    return size
-
-
-async def prune_runs(
-    store: TenantStores, *, rule: RetentionRule, zone: str, now: datetime, dry_run: bool
-) -> tuple[list[RetentionDecision], StorageSize]:
-    """Delete the runs that a rule releases, or only measure them; return each run's decision."""
-    decisions = retention.decide_retention(
-        await store.runs.list_runs(),
-        rule=rule,
-        now=now,
-        current=None,
-        window_since=retention.compute_longest_window_start(now, zone),
-    )
-    going = [each.run.at for each in decisions if each.is_deleted]
-    if dry_run:
-        return decisions, await store.runs.measure_runs(going)
-    return decisions, await delete_old_runs(store, going)
-
-
-async def apply_retention(
-    run: RunHandle, *, rule: RetentionRule, zone: str, now: datetime
-) -> StorageSize:
-    """Delete the runs that a rule releases, never the current one; return their size."""
-    going = retention.list_deletable_runs(
-        await run.store.runs.list_runs(),
-        rule=rule,
-        now=now,
-        current=run.key.at,
-        window_since=retention.compute_longest_window_start(now, zone),
-    )
-    size = await delete_old_runs(run.store, [old.at for old in going])
-    if size.runs:
-        run.observer(
-            RunsPruned(
-                at=now,
-                tenant=run.store.tenant,
-                runs=size.runs,
-                rows=size.rows,
-                bytes=size.bytes,
-            )
-        )
+        if run not in there:
+            await delete_in_batches(partial(store.nights.delete_items, run))
     return size

@@ -6,22 +6,22 @@ Whatever the work does, crashes included, becomes an end with a reason.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from stoker.base.cancellation import finish_despite_cancel
 from stoker.base.clock import Clock
 from stoker.base.errors import ConflictError, StokerError, UncertainError
 from stoker.base.events import Observer, RunAskedToStop, RunEnded, RunGivenUp, RunStarted, StepEnded
 from stoker.base.retry import retry
-from stoker.base.types import Json, clean_text
+from stoker.base.types import Json, TenantId, clean_text
 from stoker.budgets.caps import list_custom_limits
 from stoker.context import TenantStores
-from stoker.runs.cancel_watcher import CancelWatcher
-from stoker.runs.leases import Lease, LeaseHolder, compute_expiry
+from stoker.runs.cancel import CancelWatcher
+from stoker.runs.leases import Lease, LeaseHolder, compute_expiry, get_lease_name
 from stoker.runs.model import (
     PROCESS_DIED,
     CancelRequest,
@@ -41,6 +41,8 @@ MAX_NAME_ATTEMPTS = 60  # seconds to look ahead for a free timestamp before givi
 
 # Between attempts to write how a run ended; a database restarts in less than all of it.
 CLOSE_RETRY_DELAYS = tuple(timedelta(seconds=wait) for wait in (1, 2, 4, 8))
+
+_Result = TypeVar("_Result")
 
 STOPPED = "stopped before it was finished"
 
@@ -87,9 +89,9 @@ class RunHandle:
     stop_accepting_work: Callable[[], None] | None = None  # None: it can only be cut off
 
     @contextmanager
-    def on_cancel(self, begin_nothing_new: Callable[[], None]) -> Iterator[None]:
+    def on_cancel(self, stop_accepting_work: Callable[[], None]) -> Iterator[None]:
         """While inside, call this function when the run is cancelled; the work then ends."""
-        self.stop_accepting_work = begin_nothing_new
+        self.stop_accepting_work = stop_accepting_work
         try:
             yield
         finally:
@@ -216,7 +218,7 @@ class Runner:
         )
         doing = asyncio.ensure_future(work(opened))
 
-        def begin_nothing_new(by: str) -> bool:
+        def stop_accepting_work(by: str) -> bool:
             self.observer(
                 RunAskedToStop(at=self.clock.now(), tenant=store.tenant, run=run.name, by=by)
             )
@@ -228,8 +230,8 @@ class Runner:
         try:
             request = await self.cancel_watcher.run_until_cancelled(
                 doing,
-                asked=lambda: store.runs.find_cancel_request(run.at),
-                begin_nothing_new=begin_nothing_new,
+                find_request=lambda: store.runs.find_cancel_request(run.at),
+                stop_accepting_work=stop_accepting_work,
             )
             if request is None or not doing.cancelled():
                 ending = await self._get_result(doing, opened, run)
@@ -355,11 +357,6 @@ class Runner:
         return ended
 
 
-def get_lease_name(kind: str) -> str:
-    """Return the name of the lease under which runs of a kind are carried out."""
-    return f"run/{kind}"
-
-
 async def _build_busy_error(store: TenantStores, kind: str) -> ConflictError:
     seen = await store.schedule.find_lease(get_lease_name(kind))
     gone = ""
@@ -413,3 +410,33 @@ def build_manifest(own: Settings) -> Manifest:
     return Manifest(
         config_hash=compute_config_hash(snapshot), config=snapshot, caps=own.list_cap_values()
     )
+
+
+async def run_for_tenants(
+    tenants: Sequence[TenantId],
+    work: Callable[[TenantId], Awaitable[_Result]],
+    *,
+    concurrency: int,
+) -> tuple[list[_Result], list[tuple[TenantId, StokerError]]]:
+    """Run the work for each tenant, at most `concurrency` at once.
+
+    Returns the results, and the tenants whose work raised: one tenant's error does not stop the
+    others. Any other exception, and cancellation, ends all.
+    """
+    slots = asyncio.Semaphore(concurrency)
+
+    async def run(tenant: TenantId) -> _Result | StokerError:
+        async with slots:
+            try:
+                return await work(tenant)
+            except StokerError as error:
+                return error
+
+    ended = await asyncio.gather(*(run(tenant) for tenant in tenants))
+    done = [each for each in ended if not isinstance(each, StokerError)]
+    failed = [
+        (tenant, each)
+        for tenant, each in zip(tenants, ended, strict=True)
+        if isinstance(each, StokerError)
+    ]
+    return done, failed

@@ -24,9 +24,9 @@ from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.calendar import recurrence as cadence
 from stoker.calendar.recurrence import CatchUp, DueOccurrences, Interval, Schedule
 from stoker.context import Backend, TenantContext, TenantStores
-from stoker.runs.leases import Lease, is_expired
+from stoker.runs.leases import Lease, get_lease_name, is_expired
 from stoker.runs.model import Manifest, Run, RunState
-from stoker.runs.service import RunJob, Runner, RunResult, build_manifest, get_lease_name
+from stoker.runs.service import RunJob, Runner, RunResult, build_manifest
 from stoker.scheduling.model import (
     MAX_DEATHS,
     OccurrenceResult,
