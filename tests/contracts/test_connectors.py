@@ -74,7 +74,7 @@ async def on_bench(subject, work, **how):
         return await work(bench)
 
 
-def nothing_leaks(*things):
+def assert_no_leak(*things):
     for thing in things:
         said = [str(thing), repr(thing)]
         if isinstance(thing, BaseException):
@@ -142,7 +142,7 @@ async def test_every_status_becomes_what_the_caller_does_next(subject):
             assert str(seen[status]).startswith(f"{subject.called or subject.vendor} ")
         else:
             assert isinstance(seen[status], Paid)
-        nothing_leaks(seen[status])
+        assert_no_leak(seen[status])
 
 
 async def test_whatever_goes_wrong_on_the_wire_ends_in_time_and_in_a_kind(subject):
@@ -163,7 +163,7 @@ async def test_whatever_goes_wrong_on_the_wire_ends_in_time_and_in_a_kind(subjec
             assert type(outcome) is (TransientError if safe else UncertainError), fault
         else:
             assert isinstance(outcome, Paid)
-        nothing_leaks(outcome)
+        assert_no_leak(outcome)
     assert isinstance(at_last, Paid)
 
 
@@ -205,9 +205,9 @@ class Parrot:
         return {host: lambda *_: self for host in HOSTS}
 
 
-def bounded(outcome, price):
+def assert_bounded(outcome, price):
     """An answer or one of the kinds; and no number in it that could not be settled."""
-    nothing_leaks(outcome if isinstance(outcome, StokerError) else "")
+    assert_no_leak(outcome if isinstance(outcome, StokerError) else "")
     if isinstance(outcome, Paid):
         assert outcome.cost.keys() == price.keys()
         assert all(validate_amount(number) <= 10_000_000 for number in outcome.cost.values())
@@ -224,62 +224,61 @@ async def test_odd_answers_end_in_a_kind_and_lose_nobody_a_thing(subject, status
         price = bench.connector.price(bench.questions[0])
         for body in ODD:
             parrot.says = body
-            bounded(await bench.ask(), price)
+            assert_bounded(await bench.ask(), price)
 
     await on_bench(subject, work, vendors=parrot.everywhere())
 
 
 numbers = st.integers(-5, 10**30) | st.floats(allow_nan=False, allow_infinity=False)
 leaves = st.none() | st.booleans() | numbers | st.text(max_size=8)
-known = st.sampled_from(
-    [
-        "results",
-        "usage",
-        "credits",
-        "billing",
-        "creditsCharged",
-        "id",
-        "emails",
-        "email",
-        "url",
-        "title",
-        "content",
-        "score",
-        "has",
-        "employeeCount",
-        "exact",
-        "min",
-        "max",
-        "error",
-        "code",
-        "email_batch",
-        "errors",
-        "address",
-        "status",
-        "sub_status",
-        "failed_results",
-        "jobTitle",
-        "firstName",
-        "lastName",
-        "yearFounded",
-        "raw_content",
-        "ids",
-        "messages",
-        "record",
-        "type",
-        "name",
-        "data",
-        "collectionMetadata",
-        "lastUpdatedAt",
-        "datasetMetadata",
-        "datasetId",
-        "jobs",
-        "absolute_url",
-        "hostedUrl",
-        "jobUrl",
-        "location",
-    ]
-)
+FIELD_NAMES = [
+    "results",
+    "usage",
+    "credits",
+    "billing",
+    "creditsCharged",
+    "id",
+    "emails",
+    "email",
+    "url",
+    "title",
+    "content",
+    "score",
+    "has",
+    "employeeCount",
+    "exact",
+    "min",
+    "max",
+    "error",
+    "code",
+    "email_batch",
+    "errors",
+    "address",
+    "status",
+    "sub_status",
+    "failed_results",
+    "jobTitle",
+    "firstName",
+    "lastName",
+    "yearFounded",
+    "raw_content",
+    "ids",
+    "messages",
+    "record",
+    "type",
+    "name",
+    "data",
+    "collectionMetadata",
+    "lastUpdatedAt",
+    "datasetMetadata",
+    "datasetId",
+    "jobs",
+    "absolute_url",
+    "hostedUrl",
+    "jobUrl",
+    "location",
+]
+known = st.sampled_from(FIELD_NAMES)
 answers = st.recursive(
     leaves,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(known, inner, max_size=6),
@@ -312,7 +311,7 @@ def test_no_shape_of_answer_breaks_a_connector():
 
     async def told(benches):
         for bench in benches:
-            bounded(await bench.ask(), bench.connector.price(bench.questions[0]))
+            assert_bounded(await bench.ask(), bench.connector.price(bench.questions[0]))
 
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
@@ -340,7 +339,7 @@ async def test_the_key_is_shown_nowhere(subject, caplog):
 
     with caplog.at_level(logging.DEBUG):
         shown = await on_bench(subject, work)
-    nothing_leaks(*shown, caplog.text)
+    assert_no_leak(*shown, caplog.text)
 
 
 async def test_a_wrong_key_is_for_a_person_to_mend_and_costs_nothing(subject):
@@ -373,4 +372,4 @@ async def test_a_check_never_raises_never_costs_and_says_how_it_is(subject):
     assert all(health.detail for health in unwell)
     if subject.raises and not subject.public:
         assert not any(health.ok for health in unwell)
-    nothing_leaks(well, *unwell)
+    assert_no_leak(well, *unwell)

@@ -6,11 +6,22 @@ from datetime import timezone
 
 from contracts.backends import ACME, UMBRELLA, refused
 from contracts.knowledge import HOUR, NOW
-from contracts.listing_sequences import LEVER, listing, source
 from stoker.base.errors import ConfigError
 from stoker.base.types import EnrichedJob, Job, JobId
+from stoker.discovery.enrichment import enrich_job
 from stoker.discovery.model import Listing, Validators
-from stoker.discovery.sources import SourceState
+from stoker.discovery.sources import SourceRecord, SourceState
+
+LEVER = "lever:acme"
+
+
+def listing(nth=1, *, title="Senior Python Engineer", **more):
+    job = Job.create(source="lever", url=f"https://a.test/{nth}", title=title, **more)
+    return Listing(job=job, enriched=enrich_job(job))
+
+
+def source(name=LEVER, **more):
+    return SourceRecord(**{"name": name, "state": SourceState.READ, "tried_at": NOW, **more})
 
 
 def in_id_order(*listings):

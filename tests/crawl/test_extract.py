@@ -137,7 +137,8 @@ def test_no_bytes_make_it_raise():
     for _ in range(100):
         garbage = bytes(draw.randrange(256) for _ in range(draw.randrange(600)))
         where = draw.randrange(len(HOME))
-        extract_facts([page(HOME.encode()[:where] + garbage + HOME.encode()[where:])])
+        facts = extract_facts([page(HOME.encode()[:where] + garbage + HOME.encode()[where:])])
+        assert facts is not None
 
 
 @pytest.mark.parametrize(

@@ -275,8 +275,8 @@ async def test_a_damaged_file_says_so(path):
 
 async def test_a_directory_is_not_a_database(tmp_path):
     async with opened(tmp_path, migrate=False) as backend:
-        await sentence(ConfigError, backend.migrate(), naming=tmp_path)
-        await sentence(ConfigError, backend.tenant(ACME).runs.list_runs(), naming=tmp_path)
+        assert await sentence(ConfigError, backend.migrate(), naming=tmp_path)
+        assert await sentence(ConfigError, backend.tenant(ACME).runs.list_runs(), naming=tmp_path)
 
 
 async def test_directories_are_made_when_the_file_is(tmp_path):
@@ -289,7 +289,7 @@ async def test_a_directory_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
 
     async with opened(tmp_path / "file" / "stoker.db", migrate=False) as backend:
-        await sentence(ConfigError, backend.migrate(), naming=tmp_path / "file")
+        assert await sentence(ConfigError, backend.migrate(), naming=tmp_path / "file")
 
 
 async def test_only_migrating_makes_a_file(path):
@@ -329,7 +329,7 @@ def ordinary_user():
         os.seteuid(0)
 
 
-async def _reads_but_does_not_write(path):
+async def assert_read_only(path):
     async with opened(path, migrate=False) as backend:
         store = backend.tenant(ACME)
         for _ in range(2):
@@ -349,7 +349,7 @@ async def test_what_may_only_be_read_is_read(room, file, directory):
     path.chmod(file)
     room.chmod(directory)
     with ordinary_user():
-        await _reads_but_does_not_write(path)
+        await assert_read_only(path)
     room.chmod(0o755)
     assert len(await entries(path)) == 3
 
@@ -360,7 +360,7 @@ async def test_a_read_only_disk_is_read(tmp_path):
     with memory_disk(tmp_path / "disk", size="4m") as disk:
         await noted(disk / "stoker.db", 3)
         make_read_only(disk)
-        await _reads_but_does_not_write(disk / "stoker.db")
+        await assert_read_only(disk / "stoker.db")
 
 
 async def test_writes_left_in_the_log_of_a_read_only_place_are_not_silently_missed(room):

@@ -29,9 +29,10 @@ def test_of_hand_overs_side_by_side_one_works_and_the_others_say_so(tmp_path, re
 
 @pytest.mark.parametrize(("twin", "says"), [("written first", "was lost"), ("blind", " times")])
 def test_who_writes_down_first_or_does_not_look_back_is_caught(rng, tmp_path, twin, says):
-    for nth in range(5):
+    broken = []
+    for nth in range(5):  # on a busy machine a kill may miss the moment
         (tmp_path / str(nth)).mkdir()
-        tally = killed(rng, 2, tmp_path / str(nth), state="store", twin=twin)
-        if any(says in told for told in tally.broken):
-            return
-    pytest.fail("five times nothing was noticed")
+        broken += killed(rng, 2, tmp_path / str(nth), state="store", twin=twin).broken
+        if any(says in each for each in broken):
+            break
+    assert any(says in each for each in broken)

@@ -41,7 +41,7 @@ def after(*some, known=(), tiers=None):
     return learn_change_rates(some, known=before, tiers=tiers or {}, rule=RULE)
 
 
-def close(one, other):
+def assert_close(one, other):
     assert one.keys() == other.keys()
     for account, belief in one.items():
         for facet, twin in zip(belief[1:], other[account][1:], strict=True):
@@ -91,7 +91,7 @@ def test_the_order_in_which_looks_are_told_makes_no_difference(some, rng):
 def test_looks_told_in_two_goes_teach_what_they_teach_at_once(some, place):
     in_time = sorted(some, key=lambda each: (each.at, each.key))
     first = after(*in_time[:place])
-    close(first | after(*in_time[place:], known=first.values()), after(*some))
+    assert_close(first | after(*in_time[place:], known=first.values()), after(*some))
 
 
 @given(looks())

@@ -164,7 +164,9 @@ async def test_a_daemon_learns_of_tenants_that_are_added_while_it_runs(tmp_path)
     await until("bolt")
     stopping.set()
     await daemon
+    runs = [await store.tenant(TenantId(name)).runs.list_runs() for name in ("acme", "bolt")]
     await store.close()
+    assert all(runs)
 
 
 async def test_a_daemon_of_named_tenants_ends_once_all_of_them_are_switched_off(tmp_path):
