@@ -90,14 +90,12 @@ def build_backend(settings: Settings) -> Backend:
         if storage.postgres_url is None:
             raise ConfigError("storage.backend is postgres; set storage.postgres_url too")
         return PostgresBackend(storage.postgres_url.reveal())
-    from stoker.backends.sqlite import SqliteBackend
-
     if storage.backend == "json":
         from stoker.backends.json import JsonBackend
 
-        return JsonBackend(
-            storage.json_dir, schedule=SqliteBackend(storage.json_dir / "schedule.db")
-        )
+        return JsonBackend(storage.json_dir)
+    from stoker.backends.sqlite import SqliteBackend
+
     return SqliteBackend(storage.sqlite_path)
 
 

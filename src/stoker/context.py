@@ -7,7 +7,7 @@ passes the time. All moments are aware, and stores return them in UTC.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
@@ -54,27 +54,6 @@ class TenantStores:
     touches: TouchStore
     attention: HeatStore
     listings: ListingStore
-
-
-class LazyTenantStores(TenantStores):
-    """One tenant's stores, each built when it is first used: only its room is then imported."""
-
-    def __init__(
-        self,
-        *,
-        tenant: TenantId,
-        builders: Mapping[str, Callable[[], object]] | None = None,
-        **stores: object,
-    ) -> None:
-        # `dataclasses.replace` passes every store; a backend passes how to build them.
-        self.__dict__.update(stores, tenant=tenant, _builders=builders or {})
-
-    def __getattr__(self, name: str) -> Any:
-        builders = self.__dict__.get("_builders", {})
-        if name not in builders:
-            raise AttributeError(f"a tenant has no store {name!r}")
-        self.__dict__[name] = builders[name]()
-        return self.__dict__[name]
 
 
 class Backend(Protocol):

@@ -38,7 +38,7 @@ async def sqlite(home: Path) -> AsyncIterator[Backend]:
 
 @asynccontextmanager
 async def json(home: Path) -> AsyncIterator[Backend]:
-    backend = JsonBackend(home / "runs", schedule=SqliteBackend(home / "stoker.db"))
+    backend = JsonBackend(home / "runs", database=home / "stoker.db")
     try:
         await backend.migrate()
         yield backend

@@ -173,7 +173,7 @@ def sqlite(path: Path) -> Stored:
 def json_files(path: Path) -> Stored:
     """Runs in files, and the schedule in the database beside them."""
     return Stored(
-        lambda: JsonBackend(path / "runs", schedule=SqliteBackend(path / "stoker.db")),
+        lambda: JsonBackend(path / "runs", database=path / "stoker.db"),
     )
 
 

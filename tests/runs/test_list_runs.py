@@ -27,7 +27,7 @@ def sqlite(folder):
 
 
 def json_files(folder):
-    return JsonBackend(folder / "runs", schedule=sqlite(folder))
+    return JsonBackend(folder / "runs")
 
 
 async def fill(store):

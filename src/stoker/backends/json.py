@@ -1,7 +1,7 @@
 """Runs as files that people can read, compare and keep in version control.
 
 Reading never locks and never writes. Leases, slots and the ledger need transactions that span
-records, which files do not have, so a backend of files is given another backend for those.
+records, which files do not have, so those are in SQLite.
 """
 
 from __future__ import annotations
@@ -10,56 +10,33 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from stoker.backends.shared import SharedStore
+from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId, parse_tenant_id
-from stoker.context import Backend, TenantStores
+from stoker.context import TenantStores
 from stoker.db.database import Check
 from stoker.files.durable import Disk, translate_os_error
 from stoker.runs.json_store import LOCK_TIMEOUT, JsonRunStore
 
-if TYPE_CHECKING:
-    from stoker.accounts.store import TenantDirectory
-    from stoker.registry.store import RegistryStore
 
-
-class JsonBackend:
-    """A `Backend` with runs in files and everything else in the backend it is given."""
+class JsonBackend(SqliteBackend):
+    """A backend with runs in files and everything else in a SQLite file beside them."""
 
     def __init__(
-        self, directory: Path, *, schedule: Backend, patience: timedelta = LOCK_TIMEOUT
+        self, directory: Path, *, database: Path | None = None, patience: timedelta = LOCK_TIMEOUT
     ) -> None:
+        super().__init__(database or directory / "schedule.db")
         self._directory = directory
-        self._schedule = schedule
         self._lock_timeout = patience
         self._disk = Disk()
         self._runs: dict[TenantId, JsonRunStore] = {}
 
     def tenant(self, tenant: TenantId) -> TenantStores:
-        return replace(self._schedule.tenant(tenant), runs=self._get_runs(tenant))
-
-    def shared(self) -> SharedStore:
-        return self._schedule.shared()
-
-    def registry(self) -> RegistryStore:
-        return self._schedule.registry()
-
-    def directory(self) -> TenantDirectory:
-        return self._schedule.directory()
-
-    async def migrate(self) -> list[str]:
-        return await self._schedule.migrate()
-
-    async def schema_version(self) -> int:
-        return await self._schedule.schema_version()
+        return replace(super().tenant(tenant), runs=self._get_runs(tenant))
 
     async def checks(self) -> list[Check]:
-        return [*await asyncio.to_thread(self._run_checks), *await self._schedule.checks()]
-
-    async def close(self) -> None:
-        await self._schedule.close()
+        return [*await asyncio.to_thread(self._run_checks), *await super().checks()]
 
     def _get_runs(self, tenant: TenantId) -> JsonRunStore:
         if tenant not in self._runs:
@@ -71,13 +48,8 @@ class JsonBackend:
         try:
             folders = sorted(self._directory.iterdir()) if self._directory.exists() else []
         except OSError as error:
-            return [
-                Check(
-                    what="json files",
-                    ok=False,
-                    detail=str(translate_os_error(error, self._directory)),
-                )
-            ]
+            detail = str(translate_os_error(error, self._directory))
+            return [Check(what="json files", ok=False, detail=detail)]
         tenants = [name for folder in folders if (name := _find_tenant(folder))]
         troubles = [trouble for name in tenants for trouble in self._get_runs(name).list_problems()]
         if not troubles:
@@ -87,7 +59,7 @@ class JsonBackend:
 
 
 def _find_tenant(folder: Path) -> TenantId | None:
-    """Return whose runs a folder holds; None when it is somebody else's."""
+    """Return the tenant whose runs a folder holds; None when it holds something else."""
     try:
         return parse_tenant_id(folder.name) if (folder / "runs").is_dir() else None
     except ConfigError:

@@ -1,4 +1,4 @@
-"""Builds one tenant's SQL stores, each when it is first used.
+"""The stores of a SQL database, each imported and built when it is first used.
 
 A command that reads runs then imports the store of runs and no other room.
 """
@@ -6,41 +6,41 @@ A command that reads runs then imports the store of runs and no other room.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from stoker.base.types import TenantId, parse_tenant_id
-from stoker.context import LazyTenantStores, TenantStores
+from stoker.base.types import OPERATORS, TenantId, parse_tenant_id
+from stoker.context import TenantStores
 
 if TYPE_CHECKING:
-    from stoker.accounts.store import AccountStore
-    from stoker.budgets.store import BudgetStore
-    from stoker.crawl.store import PageStore
+    from stoker.accounts.store import TenantDirectory
+    from stoker.backends.shared import SharedStore
     from stoker.db.database import Database
-    from stoker.discovery.store import ListingStore
-    from stoker.enrichment.store import WorkStore
-    from stoker.heat.store import HeatStore
-    from stoker.ledger.store import LedgerStore
-    from stoker.runs.store import SqlRunStore
-    from stoker.scheduling.store import ScheduleStore
-    from stoker.touches.store import TouchStore
-    from stoker.vendors.answer_cache import AnswerStore
+    from stoker.registry.store import RegistryStore
 
+_TENANT_STORES = {  # by the name in `TenantStores`
+    "runs": "stoker.runs.store:SqlRunStore",
+    "schedule": "stoker.scheduling.store:ScheduleStore",
+    "ledger": "stoker.ledger.store:LedgerStore",
+    "money": "stoker.budgets.store:BudgetStore",
+    "pages": "stoker.crawl.store:PageStore",
+    "answers": "stoker.vendors.answer_cache:AnswerStore",
+    "accounts": "stoker.accounts.store:AccountStore",
+    "nights": "stoker.enrichment.store:WorkStore",
+    "touches": "stoker.touches.store:TouchStore",
+    "attention": "stoker.heat.store:HeatStore",
+    "listings": "stoker.discovery.store:ListingStore",
+}
+_POSTGRES_OPTIONS = {  # what such a store is built with when the database is Postgres
+    "money": {"write": "stoker.budgets.store:write_changes_on_server"},
+    "nights": {"skip_locked": "stoker.enrichment.store:SKIP_LOCKED"},
+}
+_SHARED = "stoker.backends.shared:SharedStore"
+_REGISTRY = "stoker.registry.store:RegistryStore"
+_DIRECTORY = "stoker.accounts.store:TenantDirectory"
 
-STORE_MODULES = (
-    "stoker.accounts.store",
-    "stoker.backends.shared",
-    "stoker.budgets.store",
-    "stoker.crawl.store",
-    "stoker.discovery.store",
-    "stoker.enrichment.store",
-    "stoker.heat.store",
-    "stoker.ledger.store",
-    "stoker.registry.store",
-    "stoker.runs.store",
-    "stoker.scheduling.store",
-    "stoker.touches.store",
-    "stoker.vendors.answer_cache",
-)
+STORE_MODULES = {
+    name.partition(":")[0] for name in (*_TENANT_STORES.values(), _SHARED, _REGISTRY, _DIRECTORY)
+}
 
 
 def import_stores() -> None:
@@ -53,79 +53,64 @@ def import_stores() -> None:
         import_module(name)
 
 
-def build_tenant_stores(
-    database: Database, tenant: TenantId, *, on_server: bool = False
-) -> TenantStores:
-    """Return one tenant's stores; `on_server` says that the database is Postgres."""
-    parse_tenant_id(tenant)
+class LazyTenantStores(TenantStores):
+    """One tenant's stores, each built when it is first used."""
 
-    def runs() -> SqlRunStore:
-        from stoker.runs.store import SqlRunStore
+    def __init__(
+        self,
+        *,
+        tenant: TenantId,
+        database: Database | None = None,
+        is_postgres: bool = False,
+        **stores: object,
+    ) -> None:
+        # `dataclasses.replace` passes every store; a backend passes the database instead.
+        self.__dict__.update(stores, tenant=tenant, _database=database, _is_postgres=is_postgres)
 
-        return SqlRunStore(database)
+    def __getattr__(self, name: str) -> Any:
+        if name not in _TENANT_STORES:
+            raise AttributeError(f"a tenant has no store {name!r}")
+        options = _POSTGRES_OPTIONS.get(name, {}) if self._is_postgres else {}
+        store = _load(_TENANT_STORES[name])(
+            self._database, **{option: _load(value) for option, value in options.items()}
+        )
+        self.__dict__[name] = store
+        return store
 
-    def schedule() -> ScheduleStore:
-        from stoker.scheduling.store import ScheduleStore
 
-        return ScheduleStore(database)
+class SqlStores:
+    """The stores of a SQL database, for a backend to inherit."""
 
-    def ledger() -> LedgerStore:
-        from stoker.ledger.store import LedgerStore
+    is_postgres: ClassVar[bool] = False
 
-        return LedgerStore(database)
+    def get_session(self, tenant: TenantId | None) -> Database:
+        """Return the database as one tenant sees it; for None, without any tenant's rows."""
+        raise NotImplementedError
 
-    def money() -> BudgetStore:
-        from stoker.budgets.store import BudgetStore, write_changes, write_changes_on_server
+    def tenant(self, tenant: TenantId) -> TenantStores:
+        """Return one tenant's stores."""
+        session = self.get_session(parse_tenant_id(tenant))
+        return LazyTenantStores(tenant=tenant, database=session, is_postgres=self.is_postgres)
 
-        write = write_changes_on_server if on_server else write_changes
-        return BudgetStore(database, write=write)
+    def shared(self) -> SharedStore:
+        """Return what tenants share."""
+        store: SharedStore = _load(_SHARED)(
+            self.get_session(None), operators=self.get_session(OPERATORS)
+        )
+        return store
 
-    def pages() -> PageStore:
-        from stoker.crawl.store import PageStore
+    def registry(self) -> RegistryStore:
+        """Return the register of companies."""
+        store: RegistryStore = _load(_REGISTRY)(self.get_session(None))
+        return store
 
-        return PageStore(database)
+    def directory(self) -> TenantDirectory:
+        """Return the list of tenants."""
+        store: TenantDirectory = _load(_DIRECTORY)(self.get_session(None))
+        return store
 
-    def answers() -> AnswerStore:
-        from stoker.vendors.answer_cache import AnswerStore
 
-        return AnswerStore(database)
-
-    def accounts() -> AccountStore:
-        from stoker.accounts.store import AccountStore
-
-        return AccountStore(database)
-
-    def nights() -> WorkStore:
-        from stoker.enrichment.store import SKIP_LOCKED, WorkStore
-
-        return WorkStore(database, skip_locked=SKIP_LOCKED if on_server else "")
-
-    def touches() -> TouchStore:
-        from stoker.touches.store import TouchStore
-
-        return TouchStore(database)
-
-    def attention() -> HeatStore:
-        from stoker.heat.store import HeatStore
-
-        return HeatStore(database)
-
-    def listings() -> ListingStore:
-        from stoker.discovery.store import ListingStore
-
-        return ListingStore(database)
-
-    builders = (
-        runs,
-        schedule,
-        ledger,
-        money,
-        pages,
-        answers,
-        accounts,
-        nights,
-        touches,
-        attention,
-        listings,
-    )
-    return LazyTenantStores(tenant=tenant, builders={build.__name__: build for build in builders})
+def _load(name: str) -> Any:
+    """Return what is at `module:name`."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
