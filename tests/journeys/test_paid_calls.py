@@ -171,8 +171,8 @@ async def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_worker(own):
     async def journey(workers, told):
         one, other = workers
         until = one.clock.now() + timedelta(seconds=0.4)
-        await one.get_limiter(ACME).delay_until("lusha", until)
-        async with other.get_limiter(BOLT).acquire_slot("lusha"):
+        await one.for_tenant(ACME).get(build_call_limiter).delay_until("lusha", until)
+        async with other.for_tenant(BOLT).get(build_call_limiter).acquire_slot("lusha"):
             return other.clock.now() >= until
 
     assert await run(own, journey)
