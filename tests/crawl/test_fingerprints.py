@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.crawl.page_text import compute_exact_fingerprint, compute_fingerprint
+from stoker.crawl.model import compute_exact_fingerprint, compute_fingerprint
 
 PAGE = "Acme Pte Ltd\nWe make anvils since 1999.\nFrom $120. Call +65 6123 4567."
 

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.crawl.model import VisitOutcome
-from stoker.crawl.page_text import (
+from stoker.crawl.model import (
     MIN_TEXT_LENGTH,
     PageType,
+    VisitOutcome,
     classify_page,
     find_page_end,
     find_status_end,

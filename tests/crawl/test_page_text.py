@@ -3,8 +3,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.crawl.model import Page, PageState
-from stoker.crawl.page_text import build_corpus
+from stoker.crawl.model import Page, PageState, build_corpus
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

@@ -25,8 +25,8 @@ from faults.tally import Tally
 from stoker.crawl.contacts import find_contacts
 from stoker.crawl.extract import find_technology
 from stoker.crawl.key_pages import MAX_SITEMAP_URLS, parse_sitemap
+from stoker.crawl.model import compute_fingerprint
 from stoker.crawl.page import MAX_LINKS, parse_page
-from stoker.crawl.page_text import compute_fingerprint
 from stoker.crawl.robots import parse_robots
 
 TESTS = Path(__file__).resolve().parents[1]

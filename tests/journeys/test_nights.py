@@ -11,7 +11,7 @@ from stoker.accounts.model import EmailStatus
 from stoker.base.events import CompanyEnded, NightPlanned
 from stoker.base.types import Depth, Step
 from stoker.budgets.verify import verify_ledger
-from stoker.crawl.page_text import build_corpus_key
+from stoker.crawl.model import build_corpus_key
 from stoker.enrichment.model import WorkState
 from stoker.runs.model import RunState
 

@@ -14,8 +14,7 @@ from weakref import WeakValueDictionary
 from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.retry import parse_retry_after
-from stoker.crawl.model import PageState, VisitOutcome
-from stoker.crawl.page_text import VisitEnd
+from stoker.crawl.model import PageState, VisitEnd, VisitOutcome
 from stoker.crawl.robots import (
     CLOSED_ROBOTS,
     MAX_ROBOTS_BYTES,

@@ -1,11 +1,21 @@
-"""Pages, visits and their outcomes."""
+"""Pages, what they say, visits and how they ended.
+
+Menus and footers are on every page of a site; a site's joined text has them once. It is strangers'
+text, never instructions. A fingerprint is equal when pages say the same, whatever their markup:
+tokens, clock times and counters do not count; words, prices, names and other numbers do.
+Challenges, logins, parked domains and empty shells are recognized by a few words and by how little
+else there is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from hashlib import blake2b
+from typing import Protocol
 
 from stoker.accounts.facts import Fact
 
@@ -74,3 +84,229 @@ class Excerpt:
     url: str
     text: str
     kind: str = "other"
+
+
+MIN_TEXT_LENGTH = 200  # characters; a site with less text in all is thin
+_MAX_WALL_LENGTH = 1_500  # characters; a longer page is no mere wall
+
+_CHALLENGE = re.compile(
+    r"just a moment|checking your browser|verify (?:that )?you are (?:a )?human|are you a robot"
+    r"|enable javascript and cookies|attention required|access denied|captcha|ddos protection"
+    r"|request blocked|unusual traffic"
+)
+
+_COOKIES = re.compile(
+    r"(?:accept|agree|consent).{0,40}cookies|cookies.{0,40}(?:accept|agree|to continue|to go on)"
+)
+
+_PARKED = re.compile(
+    r"domain (?:name )?(?:is |may be )?for sale|buy this domain|this domain is parked"
+    r"|domain parking|parked free|domain has expired"
+)
+
+_MISSING = re.compile(
+    r"\b404\b|not found|cannot find (?:that|the|this) page|page (?:does not|doesn.t) exist"
+    r"|no longer (?:exists|available)|page you (?:requested|are looking for)"
+)
+
+
+class PageType(StrEnum):
+    PAGE = "page"
+    CHALLENGE = "challenge"
+    LOGIN = "login"
+    COOKIE_WALL = "cookie_wall"
+    PARKED = "parked"
+    SHELL = "shell"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class VisitEnd:
+    """How a visit ended, with a sentence for the tenant."""
+
+    outcome: VisitOutcome
+    reason: str
+    unwanted: bool = False  # we were asked to stay away
+
+
+_VISIT_ENDS = {
+    PageType.CHALLENGE: VisitEnd(
+        VisitOutcome.BLOCKED, "the site asks visitors to prove they are human"
+    ),
+    PageType.LOGIN: VisitEnd(VisitOutcome.BLOCKED, "the site shows nothing before one logs in"),
+    PageType.COOKIE_WALL: VisitEnd(
+        VisitOutcome.BLOCKED, "the site shows nothing before one agrees to cookies"
+    ),
+    PageType.PARKED: VisitEnd(
+        VisitOutcome.GONE, "the domain is parked or for sale; no company is there"
+    ),
+    PageType.MISSING: VisitEnd(VisitOutcome.GONE, "the site says that there is no such page"),
+    PageType.SHELL: VisitEnd(
+        VisitOutcome.THIN,
+        "the site is an empty shell that only a browser running scripts would fill",
+    ),
+}
+
+
+def classify_page(
+    *, title: str, text: str, asks_for_password: bool, wants_script: bool
+) -> PageType:
+    if len(text) > _MAX_WALL_LENGTH:
+        return PageType.PAGE
+    words = f"{title}\n{text}".lower()
+    if _CHALLENGE.search(words):
+        return PageType.CHALLENGE
+    if _PARKED.search(words):
+        return PageType.PARKED
+    if len(text) > _MAX_WALL_LENGTH // 2:
+        return PageType.PAGE
+    if asks_for_password:
+        return PageType.LOGIN
+    if _MISSING.search(words) and len(text) < _MAX_WALL_LENGTH // 3:
+        return PageType.MISSING
+    if _COOKIES.search(words):
+        return PageType.COOKIE_WALL
+    return PageType.SHELL if wants_script and len(text) < MIN_TEXT_LENGTH else PageType.PAGE
+
+
+def find_page_end(nature: PageType) -> VisitEnd | None:
+    """Return how a visit with such a home page ends, or None if it goes on."""
+    return _VISIT_ENDS.get(nature)
+
+
+def find_status_end(status: int) -> VisitEnd | None:
+    """Return how a visit with this status of the home page ends, or None if it goes on."""
+    if status in (200, 203, 304):
+        return None
+    if status in (401, 402, 403, 407, 451):
+        return VisitEnd(VisitOutcome.BLOCKED, f"the site does not let us in (status {status})")
+    if status in (404, 410):
+        return VisitEnd(VisitOutcome.GONE, f"there is no home page (status {status})")
+    if status in (429, 503):
+        return VisitEnd(VisitOutcome.FAILED, f"the site asked us to come later (status {status})")
+    return VisitEnd(VisitOutcome.FAILED, f"the site answered with status {status}")
+
+
+def get_visit_end(*, read: int, changed: int, not_modified: int, letters: int) -> VisitEnd:
+    """Return how a visit ended that got past the home page.
+
+    `read` pages came whole, `changed` of them say something new, `not_modified` are as they were;
+    `letters` is how much all pages read say together.
+    """
+    if not changed and read + not_modified:
+        plural = "page says" if read + not_modified == 1 else "pages say"
+        return VisitEnd(
+            VisitOutcome.UNCHANGED, f"{read + not_modified} {plural} what was said last time"
+        )
+    if letters < MIN_TEXT_LENGTH and not not_modified:
+        return VisitEnd(VisitOutcome.THIN, f"the site says next to nothing ({letters} characters)")
+    if not read:
+        return VisitEnd(VisitOutcome.THIN, "no page of the site could be read")
+    return VisitEnd(VisitOutcome.READ, f"{read} pages were read, {changed} of them new or changed")
+
+
+_MAX_LINE_LENGTH = 2_000
+
+
+class PageText(Protocol):
+    """A page with a URL and text, read by us or by a vendor."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+
+def build_corpus_key(company: str) -> str:
+    """Return the cache key of a company's corpus; no vendor query has such a key."""
+    return f"corpus/{company}"
+
+
+def build_corpus(pages: Iterable[PageText], *, most: int) -> str:
+    """Return the pages' texts under their URLs, at most `most` characters.
+
+    A line of an earlier page is not repeated. Every page gets a fair share.
+    """
+    return "\n".join(part for _, part in choose_page_parts(pages, most=most))[:most]
+
+
+def choose_page_parts(pages: Iterable[PageText], *, most: int) -> list[tuple[PageText, str]]:
+    """Return each page with its part of the corpus; pages without a part are left out.
+
+    Use this to know which page says something: a page can forge headings.
+    """
+    blocks = [block for block in _split_blocks(pages) if block[2]]
+    left, parts = most, []
+    for place, (page, heading, lines) in enumerate(blocks):
+        fair = left // (len(blocks) - place)
+        part = _fit_lines(heading, lines, most=fair)
+        # The line break between two pages counts too.
+        left -= len(part) + 1
+        if part:
+            parts.append((page, part))
+    return parts
+
+
+def _split_blocks(pages: Iterable[PageText]) -> Iterable[tuple[PageText, str, list[str]]]:
+    heard: set[str] = set()
+    for page in pages:
+        lines = []
+        for line in page.text.split("\n"):
+            same = " ".join(line.lower().split())
+            if same and same not in heard:
+                heard.add(same)
+                lines.append(line.strip()[:_MAX_LINE_LENGTH])
+        yield page, f"[{page.kind}] {page.url}", lines
+
+
+def _fit_lines(heading: str, lines: list[str], *, most: int) -> str:
+    if len(heading) >= most:
+        return ""
+    return "\n".join([heading, *lines])[:most]
+
+
+_TOKENS = re.compile(r"\b(?=[0-9a-z-]{0,31}[0-9])[0-9a-f]{8}(?:-?[0-9a-f]{4}){2,8}[0-9a-f]{0,64}\b")
+
+_TIMESTAMPS = re.compile(
+    r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}[t ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?"
+    r"(?:z|[+-][0-9]{2}:?[0-9]{2})?\b"
+    r"|\b[0-9]{1,2}:[0-9]{2}:[0-9]{2}\b"
+    r"|(?:mon|tue|wed|thu|fri|sat|sun), [0-9]{1,2} [a-z]{3} [0-9]{4} [0-9:]{4,8}"
+)
+
+_COUNTERS = re.compile(
+    r"\b[0-9][0-9,.]{0,15}k? (?:views?|visits?|visitors?|online|likes?|shares?|followers?|hits"
+    r"|downloads?|reads?)\b"
+    r"|\b(?:views|visits|visitors|hits|online now|page generated in|rendered in)"
+    r":? [0-9][0-9,.]{0,15}(?: ?(?:ms|s|seconds))?\b"
+)
+
+_COPYRIGHT = re.compile(r"(?:©|\(c\)|copyright) ?[0-9]{4}(?: ?[-–] ?[0-9]{4})?")
+
+
+def get_stable_text(text: str) -> str:
+    """Return a page's text without what differs on every visit."""
+    words = " ".join(text.lower().split())
+    for noise in (_TOKENS, _TIMESTAMPS, _COUNTERS, _COPYRIGHT):
+        words = noise.sub("", words)
+    return " ".join(words.split())
+
+
+def compute_fingerprint(*texts: str) -> str:
+    """Return a short text that is equal for pages that say the same."""
+    digest = blake2b(digest_size=16)
+    for text in texts:
+        digest.update(get_stable_text(text).encode("utf-8", "replace") + b"\0")
+    return digest.hexdigest()
+
+
+def compute_exact_fingerprint(parts: Iterable[str]) -> str:
+    """Return a short text that is equal for equal parts in the same order."""
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part.encode("utf-8", "replace") + b"\0")
+    return digest.hexdigest()

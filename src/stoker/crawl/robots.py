@@ -16,7 +16,7 @@ from urllib.parse import quote
 from protego import Protego
 
 from stoker.base.types import clean_text
-from stoker.crawl.page_text import compute_exact_fingerprint
+from stoker.crawl.model import compute_exact_fingerprint
 
 _LITERAL_CHARACTERS = "A-Za-z0-9_.~/=-"  # literal in URLs and in rules alike
 

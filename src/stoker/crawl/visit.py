@@ -29,17 +29,20 @@ from stoker.crawl.key_pages import (
     parse_page_url,
     parse_sitemap,
 )
-from stoker.crawl.model import Page, PageState, SiteVisit, VisitOutcome
-from stoker.crawl.page import ParsedPage, parse_page
-from stoker.crawl.page_text import (
+from stoker.crawl.model import (
+    Page,
+    PageState,
     PageType,
+    SiteVisit,
     VisitEnd,
+    VisitOutcome,
     classify_page,
     compute_fingerprint,
     find_page_end,
     find_status_end,
     get_visit_end,
 )
+from stoker.crawl.page import ParsedPage, parse_page
 from stoker.http.client import Response
 from stoker.http.url import Url, parse_url
 

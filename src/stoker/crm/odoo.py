@@ -28,7 +28,7 @@ from stoker.crm.upsert import ACTIVE
 from stoker.http.api_client import check_health
 from stoker.http.client import HttpClient, Request, build_http_client
 from stoker.http.fields import is_sandbox_key, is_sandbox_url
-from stoker.vendors.unpaid import build_unpaid_calls
+from stoker.http.unpaid import build_unpaid_calls
 
 DEADLINE = timedelta(seconds=60)
 

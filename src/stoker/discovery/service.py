@@ -22,9 +22,9 @@ from stoker.discovery.run import DiscoveryRun
 from stoker.discovery.sources import SourceKind, SourceSpec, build_display_names, parse_source
 from stoker.enrichment.runner import build_runner, run_now
 from stoker.http.client import build_http_client
+from stoker.http.unpaid import build_unpaid_calls
 from stoker.runs.service import run_for_tenants
 from stoker.scheduling.service import Scheduler, build_task
-from stoker.vendors.unpaid import build_unpaid_calls
 
 if TYPE_CHECKING:
     from stoker.runs.model import Run

@@ -26,9 +26,12 @@ from stoker.base.errors import ConflictError, PermanentError
 from stoker.base.types import Depth, Step, clean_text
 from stoker.budgets.model import Connector
 from stoker.context import TenantStores
-from stoker.crawl.model import Excerpt, Page, SiteVisit, VisitOutcome
-from stoker.crawl.page_text import (
+from stoker.crawl.model import (
+    Excerpt,
+    Page,
     PageText,
+    SiteVisit,
+    VisitOutcome,
     build_corpus,
     build_corpus_key,
     compute_exact_fingerprint,

@@ -14,7 +14,7 @@ from stoker.base.errors import ConfigError
 from stoker.budgets.model import Stop
 from stoker.budgets.statements import RunCost
 from stoker.context import Backend, TenantStores
-from stoker.crawl.page_text import build_corpus_key
+from stoker.crawl.model import build_corpus_key
 from stoker.enrichment.model import WorkItem, WorkState
 from stoker.enrichment.pull_units import CRAWL
 from stoker.enrichment.summary import compute_run_cost

@@ -12,8 +12,7 @@ from stoker.accounts.facts import ExtractedFacts, Fact, FactField, Method, Rejec
 from stoker.base.errors import PermanentError
 from stoker.base.jsontools import get_line, get_list, has_list
 from stoker.base.types import Json, clean_text
-from stoker.crawl.model import Excerpt
-from stoker.crawl.page_text import PageText, choose_page_parts
+from stoker.crawl.model import Excerpt, PageText, choose_page_parts
 
 MAX_EXCERPTS = 50
 

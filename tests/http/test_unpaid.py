@@ -8,11 +8,11 @@ import pytest
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.types import TenantId
 from stoker.budgets.model import Stop
+from stoker.http.unpaid import UnpaidCalls
 from stoker.rate_limits.host_delays import LocalHostPacer
 from stoker.rate_limits.limiter import VendorLimit, VendorLimits
 from stoker.rate_limits.rate_limit import Rate
 from stoker.testing import FakeClock
-from stoker.vendors.unpaid import UnpaidCalls
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
