@@ -11,6 +11,7 @@ import asyncio
 import json
 import random
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -20,11 +21,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import lru_cache
+from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from faults.web_attacks import GOOD, INSIDE_V4, INSIDE_V6, attacks, fuzzed, named
-from faults.web_twins import CheckedFirst, Unguarded
 from faults.web_world import PUBLIC_V4, PUBLIC_V6, Names, Sites, Wire, inside, prepare
 from stoker.base.errors import PermanentError, StokerError
 from stoker.http.client import HttpClient, Request
@@ -115,6 +116,45 @@ class Ours:
         if await self.fetch(down) != b"public":
             wrong.append(f"not reached though public: {down}")
         return wrong
+
+
+class Unguarded:
+    """The naive twin: fetches any address, five redirects deep."""
+
+    async def fetch(self, url: str) -> bytes:
+        for _ in range(6):
+            head, body = await self._once(url)
+            where = [
+                line[9:].strip() for line in head.split("\r\n") if line.startswith("Location:")
+            ]
+            if not where:
+                return body
+            url = urljoin(url, where[0])
+        raise OSError("redirects without end")
+
+    async def _once(self, url: str) -> tuple[str, bytes]:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise OSError("not for us")
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
+        try:
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            writer.write(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode("latin-1", "ignore"))
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            return head, await reader.read(10)
+        finally:
+            writer.close()
+
+
+class CheckedFirst(Unguarded):
+    """The naive twin: checks a name, then fetches; between the two the answer may change."""
+
+    async def fetch(self, url: str) -> bytes:
+        host = urlsplit(url).hostname or ""
+        found = await asyncio.get_running_loop().getaddrinfo(host, 80, type=socket.SOCK_STREAM)
+        if any(ip_address(where[0].split("%")[0]).is_private for _, _, _, _, where in found):
+            raise OSError("private")
+        return await super().fetch(url)
 
 
 class Dialled:
