@@ -1,23 +1,25 @@
-"""Processes that reserve without a pause and write down when each reservation began and ended.
+"""The program whose processes reserve without a pause and write down when each call was made.
 
-Moments are on the machine's clock that only goes forward, which all its processes share.
+A line is when a reservation began and was answered, in nanoseconds of the clock that all processes
+of the machine share, and whether it was granted.
 """
 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import time
-from collections.abc import Callable, Iterator, MutableSequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from faults.forks import Forks, Order, serve
+from stoker.backends.postgres import PostgresBackend
+from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import Refusal, SpendRequest
-from stoker.budgets.store import BudgetStore
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.context import Backend
 
@@ -27,119 +29,78 @@ TASKS = 4
 
 
 class Asked(NamedTuple):
-    """One reservation: when it was begun and answered, in nanoseconds, and what was said."""
+    """One reservation."""
 
     began: int
     ended: int
     granted: bool
 
 
-def opened(kind: str, where: str) -> Backend:
+def open_backend(kind: str, where: str) -> Backend:
     """Return a backend of this kind; every process opens its own."""
     if kind == "postgres":
-        from stoker.backends.postgres import PostgresBackend
-
         return PostgresBackend(where, connections=TASKS)
-    from stoker.backends.sqlite import SqliteBackend
-
     return SqliteBackend(where)
 
 
 @contextmanager
 def spending(
-    kind: str, where: str, told: Path, *, processes: int, naive: bool = False
+    kind: str, where: str, room: Path, *, processes: int, naive: bool = False
 ) -> Iterator[Callable[[], list[int]]]:
-    """Let processes spend while inside; afterwards they have all written down what they did.
-
-    Yields a function that returns how many reservations each has made so far.
-    """
-    spawn = multiprocessing.get_context("spawn")
-    end, made = spawn.Event(), spawn.Array("q", processes, lock=False)
-    crowd = [
-        spawn.Process(
-            target=_spend,
-            args=(kind, where, str(told / f"{nth}"), TENANTS[nth % 2], naive, end, made, nth),
-        )
-        for nth in range(processes)
-    ]
-    for process in crowd:
-        process.start()
-    try:
-        while len(list(told.iterdir())) < processes:  # each says that it is at work
-            if not all(process.is_alive() for process in crowd):
-                raise RuntimeError("a process did not begin to spend")
+    """Let processes spend while inside; yield how many reservations each has made so far."""
+    files = [room / f"{nth}" for nth in range(processes)]
+    with Forks("faults.spenders") as forks:
+        pids = [
+            forks.start({"kind": kind, "where": where, "file": file, "nth": nth, "naive": naive})
+            for nth, file in enumerate(files)
+        ]
+        while not all(file.exists() for file in files):
             time.sleep(0.01)
-        yield lambda: list(made)
-    finally:
-        end.set()
-        for process in crowd:
-            process.join()
+        try:
+            yield lambda: [file.read_text().count("\n") for file in files]
+        finally:
+            (room / "end").touch()
+            assert [forks.wait(pid) for pid in pids] == [0] * processes
 
 
-def written(told: Path) -> list[Asked]:
-    """Return everything the processes wrote down, in the order in which it began."""
-    lines = [line.split() for each in told.iterdir() for line in each.read_text().splitlines()]
+def read_reservations(room: Path) -> list[Asked]:
+    """Return all reservations of all processes, in the order in which they began."""
+    lines = [line.split() for file in room.iterdir() for line in file.read_text().splitlines()]
     return sorted(Asked(int(began), int(ended), said == "yes") for began, ended, said in lines)
 
 
-def _spend(
-    kind: str,
-    where: str,
-    told: str,
-    tenant: TenantId,
-    naive: bool,
-    end: Any,
-    made: MutableSequence[int],
-    place: int,
-) -> None:
-    def count() -> None:
-        made[place] += 1
-
-    asyncio.run(_spending(kind, where, told, tenant, naive, end, count))
-
-
-async def _spending(
-    kind: str,
-    where: str,
-    told: str,
-    tenant: TenantId,
-    naive: bool,
-    end: Any,
-    count: Callable[[], None],
-) -> None:
-    backend = opened(kind, where)
-    money = backend.tenant(tenant).money
+async def spend(order: Order) -> None:
+    """Reserve until the room has a file called "end"."""
+    backend, file = open_backend(order["kind"], order["where"]), Path(order["file"])
+    money = backend.tenant(TENANTS[order["nth"] % 2]).money
     remembered = await money.list_stops()
-    found: list[Asked] = []
+
+    async def reserve(key: str) -> bool:
+        if order["naive"]:
+            await asyncio.sleep(0.001)
+            return not remembered  # the twin read the stops once, when it started
+        now = datetime.now(UTC)
+        answer = await money.reserve(
+            SpendRequest(key=key, connector="lusha", amounts={"credits": 1}),
+            caps=[CAP],
+            reset=ResetRule(),
+            owner=key,
+            until=now + timedelta(minutes=1),
+            now=now,
+        )
+        return not isinstance(answer, Refusal)
 
     async def task(nth: int) -> None:
         turn = 0
-        while not end.is_set():
+        while not (file.parent / "end").exists():
             began, turn = time.monotonic_ns(), turn + 1
-            if naive:
-                await asyncio.sleep(0.001)
-                granted = not remembered  # the twin: it looked once, when it started
-            else:
-                granted = await _reserved(money, f"{told}/{nth}/{turn}")
-            found.append(Asked(began, time.monotonic_ns(), granted))
-            count()
+            granted = await reserve(f"{file}/{nth}/{turn}")
+            lines.write(f"{began} {time.monotonic_ns()} {'yes' if granted else 'no'}\n")
 
-    tasks = asyncio.gather(*(task(nth) for nth in range(TASKS)))
-    await asyncio.to_thread(Path(told).touch)
-    await tasks
+    with file.open("w", buffering=1) as lines:
+        await asyncio.gather(*(task(nth) for nth in range(TASKS)))
     await backend.close()
-    lines = [f"{one.began} {one.ended} {'yes' if one.granted else 'no'}" for one in found]
-    await asyncio.to_thread(Path(told).write_text, "\n".join(lines))
 
 
-async def _reserved(money: BudgetStore, key: str) -> bool:
-    now = datetime.now(UTC)
-    answer = await money.reserve(
-        SpendRequest(key=key, connector="lusha", amounts={"credits": 1}),
-        caps=[CAP],
-        reset=ResetRule(),
-        owner=key,
-        until=now + timedelta(minutes=1),
-        now=now,
-    )
-    return not isinstance(answer, Refusal)
+if __name__ == "__main__":
+    serve(spend)

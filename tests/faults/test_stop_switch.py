@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 import pg
-from faults.spenders import TASKS, opened, spending, written
+from faults.spenders import TASKS, open_backend, read_reservations, spending
 
 pytestmark = pytest.mark.faults
 
@@ -23,7 +23,7 @@ def store(request, tmp_path):
         return "postgres", pg.fresh_database(request.getfixturevalue("postgres"))[1]
 
     async def migrated(path):
-        backend = opened("sqlite", path)
+        backend = open_backend("sqlite", path)
         await backend.migrate()
         await backend.close()
 
@@ -48,7 +48,7 @@ def has_more(before, after):
 
 async def stopped_and_resumed(store, made):
     """Stop and resume a few times; return when each stop was asked for, in force, and over."""
-    backend = opened(*store)
+    backend = open_backend(*store)
     shared, stops = backend.shared(), []
     for connector in STOPS:
         await more_made(made)
@@ -81,7 +81,7 @@ def test_nothing_that_is_begun_after_a_stop_returned_is_granted_in_any_process(
     with spending(*store, told, processes=PROCESSES) as made:
         stops = asyncio.run(stopped_and_resumed(store, made))
 
-    reservations = written(told)
+    reservations = read_reservations(told)
     broken, slowest = broken_and_slowest(reservations, stops)
     granted = sum(one.granted for one in reservations)
     line = (
@@ -102,5 +102,5 @@ def test_the_naive_twin_that_looked_for_stops_once_is_caught(store, tmp_path):
     with spending(*store, told, processes=2, naive=True) as made:
         stops = asyncio.run(stopped_and_resumed(store, made))
 
-    broken, _ = broken_and_slowest(written(told), stops)
+    broken, _ = broken_and_slowest(read_reservations(told), stops)
     assert broken
