@@ -1,7 +1,7 @@
 """How often accounts change, as far as looks have shown."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -9,16 +9,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stoker.base.errors import ConfigError
+from stoker.base.errors import ConfigError, PermanentError
 from stoker.heat.beliefs import (
     ChangeRates,
     build_prior,
     compute_missed_changes,
     compute_stale_chance,
     decay_to_prior,
+    learn_change_rates,
     update_rates,
 )
-from stoker.heat.model import Tier
+from stoker.heat.model import AccountChangeRate, DataLevel, LookupObservation, Tier
 from stoker.heat.settings import ChangeRateRule
 
 QUARTER = timedelta(days=90)
@@ -127,20 +128,12 @@ def test_half_of_what_was_learned_is_left_after_a_half_life():
     assert after.days[0] == pytest.approx(60.0)
 
 
-def capped(before, age):
-    """Forget by capping the evidence, without the pull toward the prior: the naive twin."""
-    days = before.days + age
-    share = np.minimum(1.0, 200.0 / days)
-    return ChangeRates(changes=before.changes * share, days=days * share)
-
-
-def test_a_quiet_year_silences_nobody_for_good_and_capping_the_evidence_would():
-    ours = naive = PRIOR
+def test_a_quiet_year_silences_no_account_for_good():
+    seen = PRIOR
     for _ in range(1000):
-        ours, naive = looked(ours, False, 7.0, elapsed=7.0), capped(naive, 7.0)
-    assert 1e-3 < rate(ours) < rate(PRIOR)
-    assert rate(naive) < 1e-6
-    assert rate(looked(ours, True, 7.0, elapsed=7.0)) > 2 * rate(ours)
+        seen = looked(seen, False, 7.0, elapsed=7.0)
+    assert 1e-3 < rate(seen) < rate(PRIOR)
+    assert rate(looked(seen, True, 7.0, elapsed=7.0)) > 2 * rate(seen)
 
 
 def test_the_chance_that_a_copy_is_out_of_date_is_the_share_that_changed_when_rates_are_drawn():
@@ -183,10 +176,118 @@ def test_a_rule_that_cannot_be_meant_is_refused(wrong):
         belief(0.0, 1.0)
 
 
-def test_no_accounts_are_no_trouble():
-    nobody = build_prior(ChangeRateRule(), np.zeros(0, np.int64))
-    none = np.zeros(0)
-    after = update_rates(
-        nobody, none.astype(bool), age=none, elapsed=none, prior=nobody, half_life=QUARTER
+NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
+DAY = timedelta(days=1)
+RULE = ChangeRateRule(weight=1.0)
+
+moments = st.datetimes(timezones=st.just(UTC))
+seen = st.sampled_from([None, False, True])
+accounts = st.sampled_from(["A", "B", "C"])
+
+
+@st.composite
+def looks(draw, max_size=8):
+    said = draw(st.lists(st.tuples(accounts, moments, seen, seen), max_size=max_size))
+    return [
+        LookupObservation(key=f"k{n}", account=account, at=at, surface=surface, deep=deep)
+        for n, (account, at, surface, deep) in enumerate(said)
+    ]
+
+
+def look(days, *, key="", account="A", surface=None, deep=None):
+    at = NOW + days * DAY
+    return LookupObservation(
+        key=key or f"{days}", account=account, at=at, surface=surface, deep=deep
     )
-    assert after.days.shape == (0,)
+
+
+def after(*some, known=(), tiers=None):
+    before = {belief.account: belief for belief in known}
+    return learn_change_rates(some, known=before, tiers=tiers or {}, rule=RULE)
+
+
+def assert_close(one, other):
+    assert one.keys() == other.keys()
+    for account, belief in one.items():
+        for facet, twin in zip(belief[1:], other[account][1:], strict=True):
+            if facet.changes is None:
+                assert twin == facet
+            else:
+                assert twin == (facet.seen_at, *map(pytest.approx, facet[1:]))
+
+
+def test_a_first_look_teaches_when_a_facet_was_seen_and_no_more():
+    found = after(look(0, surface=True))
+    assert found == {"A": AccountChangeRate("A", DataLevel(NOW))}
+
+
+def test_an_unchanged_facet_adds_its_days_to_what_is_believed_of_its_tier():
+    first = after(look(0, surface=False, deep=True))["A"]
+    known = after(look(3, surface=False), known=[first], tiers={"A": Tier.WARM})["A"]
+    assert known.surface == DataLevel(NOW + 3 * DAY, 1.0, pytest.approx(7.0 + 3.0))
+    assert known.deep == first.deep
+
+
+def test_an_account_without_a_tier_is_believed_to_be_cold():
+    twice = (look(0, surface=False), look(3, surface=False))
+    assert after(*twice) == after(*twice, tiers={"A": Tier.COLD})
+    assert after(*twice) != after(*twice, tiers={"A": Tier.HOT})
+
+
+def test_a_look_not_made_after_the_last_teaches_nothing():
+    known = after(look(0, surface=False), look(3, surface=True))["A"]
+    for late in (look(3, key="x", surface=True), look(1, surface=True), look(-9, surface=False)):
+        assert after(late, known=[known]) == {"A": known}
+
+
+def test_a_look_that_saw_nothing_changes_nothing():
+    known = after(look(0, surface=False), look(3, surface=True))["A"]
+    assert after(look(5), known=[known]) == {"A": known}
+    assert after(look(5)) == {"A": AccountChangeRate("A")}
+
+
+@given(looks(), st.randoms(use_true_random=False))
+def test_the_order_in_which_looks_are_told_makes_no_difference(some, rng):
+    mixed = rng.sample(some, len(some))
+    assert after(*mixed) == after(*some)
+
+
+@given(looks(), st.integers(0, 8))
+def test_looks_told_in_two_goes_teach_what_they_teach_at_once(some, place):
+    in_time = sorted(some, key=lambda each: (each.at, each.key))
+    first = after(*in_time[:place])
+    assert_close(first | after(*in_time[place:], known=first.values()), after(*some))
+
+
+@given(looks())
+def test_what_is_believed_is_always_a_belief(some):
+    for belief in after(*some).values():
+        for facet in belief[1:]:
+            assert (facet.changes is None) == (facet.days is None)
+            if facet.changes is not None:
+                assert 0.0 < facet.changes < float("inf")
+                assert 0.0 < facet.days < float("inf")
+
+
+@given(st.lists(st.tuples(moments, st.booleans()), min_size=2, max_size=6), moments)
+def test_a_change_never_makes_an_account_look_quieter_than_no_change(some, at):
+    before = after(
+        *(
+            LookupObservation(key=f"{n}", account="A", at=when, surface=changed)
+            for n, (when, changed) in enumerate(some)
+        )
+    ).values()
+    rates = []
+    for changed in (False, True):
+        last = LookupObservation(key="x", account="A", at=at, surface=changed)
+        facet = after(last, known=before)["A"].surface
+        rates.append(facet.changes / facet.days if facet.changes else None)
+    assert rates[0] == rates[1] or rates[0] < rates[1]
+
+
+def test_a_look_without_a_key_an_account_or_a_time_zone_is_refused():
+    for bad in ({"key": ""}, {"account": ""}):
+        with pytest.raises(PermanentError, match="a key and an account"):
+            LookupObservation(**{"key": "k", "account": "A", "at": NOW, **bad})
+    with pytest.raises(ConfigError, match="no time zone"):
+        LookupObservation(key="k", account="A", at=NOW.replace(tzinfo=None))

@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -15,12 +14,13 @@ from stoker.heat.heat import (
     add_signal,
     clamp_signal_date,
     compute_heat,
-    compute_scores,
+    compute_heats,
     new_account_heat,
     score_heat,
+    score_heats,
     set_posture,
 )
-from stoker.heat.model import HeatState, Signal, SignalKind, Tier, to_ticks
+from stoker.heat.model import HeatState, Signal, SignalKind, Tier
 from stoker.heat.settings import MAX_SIGNALS, HeatRule, TierRule
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
@@ -129,39 +129,6 @@ def test_what_is_kept_gives_what_reading_every_signal_again_would(signals):
     assert len(hot(signals).state.latest) <= MAX_SIGNALS
 
 
-def test_a_twin_that_forgets_to_fade_what_it_kept_is_caught():
-    old, new = signal(NOW - timedelta(days=14)), signal(NOW, 0.1)
-    twin = max(old.strength, new.strength)
-    assert hot([old, new]).factors.signal_recency == pytest.approx(0.25)
-    assert hot([old, new]).factors.signal_recency != twin
-
-
-@given(st.lists(signal_lists, min_size=1, max_size=6), rules)
-def test_columns_give_what_accounts_give_one_by_one(accounts, rule):
-    heats = [hot(signals, rule=rule) for signals in accounts]
-    states = [heat.state for heat in heats]
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    found, recency, volume = compute_scores(
-        np.array([state.posture for state in states]),
-        np.array([state.peak for state in states]),
-        np.array([state.mass for state in states]),
-        np.array([to_ticks(state.as_of or epoch) for state in states], np.int64),
-        now=NOW,
-        rule=rule,
-    )
-    assert found == pytest.approx([heat.score for heat in heats], abs=1e-14)
-    assert recency == pytest.approx([heat.factors.signal_recency for heat in heats], abs=1e-14)
-    assert volume == pytest.approx([heat.factors.signal_volume for heat in heats], abs=1e-14)
-
-
-def test_no_accounts_have_no_scores():
-    nothing = np.zeros(0)
-    found, _, _ = compute_scores(
-        nothing, nothing, nothing, np.zeros(0, np.int64), now=NOW, rule=RULE
-    )
-    assert len(found) == 0
-
-
 def test_a_half_life_halves_recency_and_two_signals_within_an_hour_are_hot():
     weak = signal(NOW - timedelta(days=7), 0.8)
     assert hot([weak], posture=0.0).factors.signal_recency == pytest.approx(0.4)
@@ -229,3 +196,19 @@ def test_a_signal_needs_an_id_an_account_and_a_time_within_reason():
         signal(at=datetime(9999, 1, 1, tzinfo=UTC))
     with pytest.raises(ConfigError, match="time zone"):
         signal(at=datetime(2026, 1, 1))  # noqa: DTZ001 - that is what is refused
+
+
+@given(st.lists(st.tuples(signal_lists, shares), max_size=5))
+def test_many_accounts_are_computed_as_each_would_be_alone(accounts):
+    heats = [new_account_heat(CompanyId(f"A{n}"), now=NOW) for n in range(len(accounts))]
+    signals = {heat.account: some for heat, (some, _) in zip(heats, accounts, strict=True)}
+    postures = {heat.account: posture for heat, (_, posture) in zip(heats, accounts, strict=True)}
+    together = compute_heats(
+        heats, signals=signals, postures=postures, now=NOW, rule=RULE, tiers=TIERS
+    )
+    alone = [
+        compute_heat(heat, some, posture=posture, now=NOW, rule=RULE, tiers=TIERS)
+        for heat, (some, posture) in zip(heats, accounts, strict=True)
+    ]
+    assert together == alone
+    assert score_heats(together, now=NOW, rule=RULE, tiers=TIERS) == together

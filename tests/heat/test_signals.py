@@ -1,5 +1,6 @@
 """Signals out of tables: each row a signal, or the reason why it is none."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -7,8 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
+from stoker.base.types import Depth
+from stoker.crawl.model import PageState, SiteVisit, VisitOutcome
 from stoker.heat.model import Signal, SignalKind
-from stoker.heat.signals import SIGNAL_COLUMNS, parse_signal
+from stoker.heat.signals import (
+    MIN_POSTURE,
+    SIGNAL_COLUMNS,
+    build_score_signal,
+    compute_posture,
+    observe_lookup,
+    parse_signal,
+)
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 ZONE = ZoneInfo("Asia/Singapore")
@@ -68,3 +79,115 @@ def test_no_row_breaks_it(row):
     assert isinstance(parse_signal(row, zone=ZONE, now=NOW), Signal | str)
     told = parse_signal({**GOOD, "source": row.get("source")}, zone=ZONE, now=NOW)
     assert isinstance(told, Signal)
+
+
+EARLIER = NOW - timedelta(days=3)
+COMPANY = Company(id=CompanyId("200012345K"), name="Acme", website="https://a.test")
+UNKNOWN = replace(COMPANY, website="")
+LOW = LeadScore(value=0.2, bucket=Bucket.LOW, features={}, feature_hash="x", rationale="so")
+HIGH = LeadScore(value=0.9, bucket=Bucket.HIGH, features={}, feature_hash="y", rationale="so")
+
+
+def page(changed_at):
+    return PageState(url="https://a.test/", status=200, seen_at=NOW, changed_at=changed_at)
+
+
+def visit(outcome, *pages):
+    return SiteVisit(site="https://a.test", outcome=outcome, reason="so", seen=pages)
+
+
+def taught(visited, *, depth=Depth.DEEP, before=None, after=None, **known):
+    before = before or CompanyRecord(company=COMPANY, looked_at=EARLIER, **known)
+    after = after or CompanyRecord(company=COMPANY, looked_at=NOW)
+    return observe_lookup(
+        look="run/k", depth=depth, visit=visited, before=before, after=after, at=NOW
+    )
+
+
+@pytest.mark.parametrize(
+    ("visited", "changed"),
+    [
+        (visit(VisitOutcome.READ, page(NOW), page(EARLIER)), True),
+        (visit(VisitOutcome.READ, page(EARLIER)), False),
+        (visit(VisitOutcome.THIN, page(NOW)), True),
+        (visit(VisitOutcome.UNCHANGED, page(EARLIER)), False),
+        (visit(VisitOutcome.BLOCKED), False),
+        (visit(VisitOutcome.FAILED), False),
+        (visit(VisitOutcome.GONE), False),
+        (None, False),
+    ],
+)
+def test_only_a_page_that_says_something_new_is_a_change(visited, changed):
+    told = taught(visited)
+    assert told.observed.surface is changed
+    assert [each.kind for each in told.signals] == [SignalKind.SITE_CHANGED] * changed
+
+
+def test_nothing_a_first_look_finds_is_news():
+    first = taught(
+        visit(VisitOutcome.READ, page(NOW)),
+        before=CompanyRecord(company=COMPANY),
+        after=CompanyRecord(company=COMPANY, looked_at=NOW, score=HIGH),
+    )
+    assert first.signals == ()
+    assert first.observed.surface is True
+
+
+def test_nothing_is_news_when_a_site_is_first_found():
+    told = taught(
+        visit(VisitOutcome.READ, page(NOW)),
+        before=CompanyRecord(company=UNKNOWN, looked_at=EARLIER, score=LOW),
+        after=CompanyRecord(company=COMPANY, looked_at=NOW, score=HIGH),
+    )
+    assert told.signals == ()
+
+
+def test_a_shallow_look_sees_nothing_deep_and_a_deep_one_whether_people_changed():
+    met = Contact(email="a@a.test", source="site", confidence=1.0)
+    known = CompanyRecord(company=COMPANY, looked_at=NOW, contacts=(met,))
+    assert taught(None, depth=Depth.SHALLOW, after=known).observed.deep is None
+    assert taught(None, after=known).observed.deep is True
+    assert taught(None, before=known, after=known).observed.deep is False
+
+
+def test_a_lead_that_became_a_better_one_is_news():
+    after = CompanyRecord(company=COMPANY, looked_at=NOW, score=HIGH)
+    told = taught(None, after=after, score=LOW)
+    assert [each.kind for each in told.signals] == [SignalKind.LEAD_SCORE]
+
+
+AT = datetime(2026, 11, 16, 8, tzinfo=UTC)
+ACCOUNT = CompanyId("200012345K")
+
+
+def score(value=0.5, bucket=Bucket.MEDIUM):
+    return LeadScore(value=value, bucket=bucket, features={}, feature_hash="x", rationale="so")
+
+
+def test_whoever_was_never_scored_is_taken_to_fit_half_way():
+    assert compute_posture(None) == MIN_POSTURE
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "news"),
+    [
+        (Bucket.LOW, Bucket.MEDIUM, True),
+        (Bucket.LOW, Bucket.HIGH, True),
+        (Bucket.MEDIUM, Bucket.HIGH, True),
+        (Bucket.HIGH, Bucket.HIGH, False),
+        (Bucket.HIGH, Bucket.LOW, False),
+        (None, Bucket.HIGH, False),
+        (Bucket.LOW, None, False),
+    ],
+)
+def test_a_lead_that_became_better_is_news_and_a_first_score_is_not(before, after, news):
+    told = build_score_signal(
+        ACCOUNT,
+        look="run/k",
+        before=score(bucket=before) if before else None,
+        after=score(bucket=after) if after else None,
+        at=AT,
+    )
+    assert (told is not None) is news
+    if told:
+        assert (told.kind, told.id) == (SignalKind.LEAD_SCORE, "score/run/k")

@@ -14,7 +14,6 @@ from stoker.cli.main import main
 from stoker.cli.output import Exit
 from stoker.files.columns import compute_columns_digest, encode_columns
 from stoker.pulls.saved_plans import load_plan, to_input_columns
-from stoker.rate_limits.limiter import build_call_limiter
 
 IDS = [CompanyId(f"20000000{n}A") for n in range(1, 9)]
 
@@ -167,19 +166,6 @@ def with_tavily(stoker):
     return stoker
 
 
-def left_alone(home, until):
-    """As a process does that lusha answered with Retry-After."""
-
-    async def heed(app, _):
-        await (
-            app.for_tenant("acme")
-            .get(build_call_limiter)
-            .delay_until("lusha", app.clock.now() + until)
-        )
-
-    with_app(home, heed)
-
-
 def told_why(stoker, *words):
     """Plan, and return what `why --flip` tells of every account; the plan is made again alike."""
     assert stoker(*words, "pulls", "plan")[0] == 0
@@ -198,13 +184,6 @@ def test_a_vendors_cap_says_how_many_looks_are_deep_and_who_is_looked_at(with_ta
     assert after["calls"]["tavily"] == pytest.approx(3)
     assert after["freshness"] < before["freshness"]
     assert "of them deep" in with_tavily("replay", "latest", "--cap", "tavily=3")[1]
-
-
-def test_a_plan_that_a_vendors_cap_made_smaller_grows_again_with_another_cap(with_tavily):
-    assert with_tavily(*PLENTY, *FEW_CALLS, "pulls", "plan")[0] == 0
-    code, out, _ = with_tavily("replay", "latest", "--cap", "tavily=200", "--json")
-    told = json.loads(out)
-    assert (code, told["same"], len(told["gained"]), told["lost"]) == (0, True, 5, [])
 
 
 def test_whom_a_connectors_cap_refuses_is_told_what_was_left_and_when_it_begins_anew(with_tavily):
@@ -244,37 +223,6 @@ def test_the_price_is_that_of_days_on_which_nothing_stands_in_the_way(with_lusha
     assert [each["looks"] for each in before["curve"]] == [
         each["looks"] for each in json.loads(with_lusha("price", "--json")[1])["curve"]
     ]
-
-
-def test_a_stop_of_everything_is_told_of_everybody(with_lusha):
-    assert with_lusha("stop", "--tenant", "acme", "--reason", "holidays")[0] == 0
-    told = told_why(with_lusha)
-    assert {each["why"] for each in told} == {"PAUSED"}
-    assert all("spending is stopped: holidays" in each["sentence"] for each in told)
-
-
-def test_a_vendor_that_wants_to_be_left_alone_for_long_is_left_alone(with_lusha):
-    left_alone(with_lusha.home, timedelta(minutes=10))
-    assert {each["why"] for each in told_why(with_lusha, *PLENTY)} == {"WORTH"}  # it is waited for
-    left_alone(with_lusha.home, timedelta(minutes=40))
-    told = told_why(with_lusha, *PLENTY)
-    assert {(each["why"], each["depth"]) for each in told} == {("COOLING_DOWN", "NOT")}
-    for each in told:
-        until = datetime.fromisoformat(each["hindrance"]["until"])
-        assert until > datetime.fromisoformat(each["at"]) + timedelta(minutes=15)
-        assert f"asked to be left alone until {until:%Y-%m-%d %H:%M} UTC" in each["sentence"]
-
-
-def test_a_rate_that_cannot_carry_so_many_looks_refuses_the_rest(with_tavily):
-    told = told_why(with_tavily, *PLENTY, *SLOW)
-    refused = [each for each in told if each["why"] == "RATE_LIMIT"]
-    assert len(refused) == 5  # three calls in 90 minutes are three looks
-    for each in refused:
-        assert (each["hindrance"]["had"], each["hindrance"]["looks"]) == (3, 3)
-        assert "tavily may be called 3 times until" in each["sentence"]
-    out = with_tavily(*PLENTY, *SLOW, "quote")[1]
-    assert "RATE_LIMIT: tavily may be called 3 times" in out
-    assert "5 accounts wanted a deep look for which there was no room" in out
 
 
 def test_a_plan_of_before_such_things_were_kept_is_made_again_as_it_was(planned):
