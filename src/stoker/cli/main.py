@@ -121,7 +121,7 @@ ALIASES = {  # what these commands were called before; they keep working and are
     "quote": "stoker.pulls.commands:quote",
     "price": "stoker.pulls.commands_what_if:price",
     "replay": "stoker.pulls.commands_what_if:replay",
-    "export": "stoker.leads.commands_export:export_files",
+    "export": "stoker.leads.commands:export_files",
     "prune": "stoker.runs.commands:prune",
 }
 

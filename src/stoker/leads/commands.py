@@ -1,7 +1,8 @@
-"""`stoker leads`: the best companies found so far, each with the sentence that says why."""
+"""`stoker leads`: list the best companies found so far with the reason, or export them."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,16 +15,20 @@ from stoker.cli.options import (
     min_score_option,
     tenants_option,
 )
-from stoker.cli.output import json_option, pass_context, print_json, print_table, run_async
-from stoker.leads.commands_export import export_leads
+from stoker.cli.output import (
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
 
 if TYPE_CHECKING:
     from stoker.accounts.model import CompanyRecord
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
-    from stoker.context import Context
-
-_PAGE_SIZE = 200
+    from stoker.leads.service import Lead
 
 
 @click.group("leads", cls=DefaultGroup)
@@ -56,74 +61,137 @@ def leads(
     if as_csv:
         _print_csv(found)
     elif as_json:
-        print_json([_lead_to_json(tenant, dossier) for tenant, dossier in found])
+        print_json([_lead_to_json(tenant, record) for tenant, record in found])
     else:
         print_table(
             ["score", "tenant", "company", "name", "email", "reason"],
-            [_to_table_row(tenant, dossier) for tenant, dossier in found],
+            [_to_table_row(tenant, record) for tenant, record in found],
             empty="no leads yet; find some with: stoker nightly",
         )
 
 
 async def _list_leads(
     asked: CommandContext, tenants: tuple[str, ...], *, least: float | None, limit: int | None
-) -> list[tuple[TenantId, CompanyRecord]]:
+) -> list[Lead]:
+    from stoker.leads.service import list_best_leads
+
     async with asked.open_app(only_to_read=True) as app:
-        found: list[tuple[TenantId, CompanyRecord]] = []
-        for tenant in choose_tenants(app.settings, tenants):
-            own = app.settings.for_tenant(tenant).score.min_export if least is None else least
-            found += await _list_best(app, tenant, least=own, limit=limit)
-    return sorted(found, key=_get_sort_key)[:limit]
+        chosen = choose_tenants(app.settings, tenants)
+        return await list_best_leads(app, chosen, least=least, limit=limit)
 
 
-async def _list_best(
-    app: Context, tenant: TenantId, *, least: float, limit: int | None
-) -> list[tuple[TenantId, CompanyRecord]]:
-    accounts, after = app.backend.tenant(tenant).accounts, ""
-    best: list[tuple[TenantId, CompanyRecord]] = []
-    while page := await accounts.list_company_records(after=after, limit=_PAGE_SIZE, least=least):
-        after = page[-1].company.id
-        best = sorted([*best, *((tenant, each) for each in page)], key=_get_sort_key)[:limit]
-    return best
-
-
-def _get_sort_key(pair: tuple[TenantId, CompanyRecord]) -> tuple[float, str, str]:
-    tenant, dossier = pair
-    return (-dossier.score.value if dossier.score else 0.0, tenant, dossier.company.id)
-
-
-def _to_table_row(tenant: TenantId, dossier: CompanyRecord) -> tuple[object, ...]:
+def _to_table_row(tenant: TenantId, record: CompanyRecord) -> tuple[object, ...]:
     from stoker.accounts.contacts import choose_best_contact, get_usable_email
 
-    contact, score = choose_best_contact(dossier), dossier.score
-    said = score.rationale.partition(": ")[2] if score else ""
+    contact, score = choose_best_contact(record), record.score
     return (
         f"{score.value:.2f}" if score else "",
         tenant,
-        dossier.company.id,
-        dossier.company.name,
+        record.company.id,
+        record.company.name,
         (get_usable_email(contact) or contact.name) if contact else "",
-        said,
+        score.rationale.partition(": ")[2] if score else "",
     )
 
 
-def _lead_to_json(tenant: TenantId, dossier: CompanyRecord) -> Json:
+def _lead_to_json(tenant: TenantId, record: CompanyRecord) -> Json:
     from datetime import datetime
 
     from stoker.leads.export import to_lead_row
 
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in to_lead_row(tenant, dossier).items()
+        for name, value in to_lead_row(tenant, record).items()
     }
 
 
-def _print_csv(found: list[tuple[TenantId, CompanyRecord]]) -> None:
+def _print_csv(found: list[Lead]) -> None:
     from stoker.files.export import open_export
     from stoker.leads.export import LEAD_COLUMNS, to_lead_row
 
     with open_export("csv", LEAD_COLUMNS, out=None, replace=False) as file:
-        file.add([to_lead_row(tenant, dossier) for tenant, dossier in found])
+        file.add([to_lead_row(tenant, record) for tenant, record in found])
+
+
+@click.group("export")
+def export_files() -> None:
+    """Write what was found to a file."""
+
+
+@export_files.command("leads")
+@click.option(
+    "--format", "kind", type=click.Choice(["json", "csv"]), required=True, help="What to write."
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where to; stdout otherwise.",
+)
+@click.option("--force", is_flag=True, help="Replace a file that is already there.")
+@click.option(
+    "--min-score",
+    "--least",
+    "least",
+    type=click.FloatRange(0, 1),
+    metavar="SCORE",
+    help="Only leads scored at least this. Default: what becomes a lead in the CRM.",
+)
+@click.option("--run", metavar="RUN", help="Only what this run found, e.g. 20260207_013000.")
+@tenants_option
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print how many went where as JSON; needs --out."
+)
+@pass_context
+def export_leads(
+    asked: CommandContext,
+    kind: str,
+    out: Path | None,
+    force: bool,
+    least: float | None,
+    run: str | None,
+    tenants: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Write the latest scores, tenant by tenant: the reason, contacts, verdicts, sources.
+
+    In CSV, text that a spreadsheet could take for a formula has a ' in front; on a terminal,
+    characters that could move the cursor are made visible.
+    """
+    if as_json and out is None:
+        raise ConfigError(
+            "--json tells what was written where, and needs --out FILE; "
+            "for the leads themselves use --format json"
+        )
+    writing = _write_leads(asked, tenants, kind=kind, out=out, force=force, least=least, run=run)
+    count = run_async(writing)
+    if as_json:
+        print_json({"leads": count, "out": str(out), "format": kind})
+    elif out is not None:
+        print_text(f"{count} leads are in {out}")
+
+
+async def _write_leads(
+    asked: CommandContext,
+    tenants: tuple[str, ...],
+    *,
+    kind: str,
+    out: Path | None,
+    force: bool,
+    least: float | None,
+    run: str | None,
+) -> int:
+    from stoker.files.export import open_export
+    from stoker.leads.export import LEAD_COLUMNS
+    from stoker.leads.service import write_leads
+    from stoker.runs.model import format_run_name, parse_run_name
+
+    name = format_run_name(parse_run_name(run)) if run is not None else None
+    async with asked.open_app(only_to_read=True) as app:
+        chosen = choose_tenants(app.settings, tenants)
+        place = out and asked.directory / out
+        with open_export(kind, LEAD_COLUMNS, out=place, replace=force) as file:
+            return await write_leads(app, chosen, file, least=least, run=name)
 
 
 leads_group.add_command(export_leads, "export")
