@@ -27,8 +27,8 @@ from stoker.settings.load import load_settings
 from stoker.settings.tenants import add_stored_tenants
 
 if TYPE_CHECKING:
-    from stoker.accounts.model import Tenant
     from stoker.scheduling.service import Scheduler, Task
+    from stoker.tenants.model import Tenant
 
 CONFIG_FILE, ENV_FILE = "stoker.toml", ".env"
 CLOCK_AHEAD = "STOKER_TEST_CLOCK_AHEAD_S"

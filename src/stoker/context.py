@@ -17,7 +17,7 @@ from stoker.base.types import TenantId
 from stoker.db.database import Check
 
 if TYPE_CHECKING:
-    from stoker.accounts.store import AccountStore, TenantDirectory
+    from stoker.accounts.store import AccountStore
     from stoker.backends.shared import SharedStore
     from stoker.base.clock import Clock
     from stoker.base.events import EventBus, Observer
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from stoker.runs.model import RunStore
     from stoker.scheduling.store import ScheduleStore
     from stoker.settings import Settings
+    from stoker.tenants.store import SetupStore, TenantDirectory
     from stoker.touches.store import TouchStore
     from stoker.vendors.answer_cache import AnswerStore
 
@@ -49,6 +50,7 @@ class TenantStores:
     money: BudgetStore
     pages: PageStore
     answers: AnswerStore
+    setup: SetupStore
     accounts: AccountStore
     nights: WorkStore
     touches: TouchStore

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from stoker.accounts.model import Tenant as Known
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.config.fields import Secret
 from stoker.settings.load import load_settings
 from stoker.settings.sandbox import SANDBOX_FILES, SANDBOX_KEYS, SANDBOX_URLS
 from stoker.settings.tenants import add_stored_tenants
+from stoker.tenants.model import Tenant as Known
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 BOX = '[sandbox]\naddress = "127.0.0.1:8099"\n'

@@ -7,14 +7,13 @@ from stoker.accounts.model import (
     Company,
     CompanyRecord,
     Contact,
-    CrmConnection,
     EmailStatus,
     LeadScore,
     SentRow,
-    Tenant,
 )
 from stoker.base.types import Depth, Step
 from stoker.enrichment.model import SkippedStep, SkipReason, WorkItem, WorkState
+from stoker.tenants.model import CrmConnection, Tenant
 
 RUN, LATER_RUN = "20260207_013000", "20260208_013000"
 UNTIL = NOW + HOUR

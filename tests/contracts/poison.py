@@ -113,9 +113,9 @@ async def save_posture(backend, make, text, n):
 
 
 async def save_connection(backend, make, text, n):
-    accounts, given = backend.tenant(ACME).accounts, make(text)
-    await accounts.save_connection(given)
-    return await accounts.find_connection() == given
+    setup, given = backend.tenant(ACME).setup, make(text)
+    await setup.save_connection(given)
+    return await setup.find_connection() == given
 
 
 async def save_rule(backend, make, text, n):
@@ -125,9 +125,9 @@ async def save_rule(backend, make, text, n):
 
 
 async def save_setup_step(backend, make, text, n):
-    accounts = backend.tenant(ACME).accounts
-    await accounts.complete_setup_step(text, at=NOW)
-    return text in await accounts.list_setup_steps()
+    setup = backend.tenant(ACME).setup
+    await setup.complete_setup_step(text, at=NOW)
+    return text in await setup.list_setup_steps()
 
 
 async def save_company_id(backend, make, text, n):

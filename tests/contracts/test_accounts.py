@@ -62,7 +62,7 @@ async def test_who_cannot_be_a_tenant_is_not_listed(backend):
 async def test_people_rules_and_the_connection_come_back_as_they_were_last_put(store):
     accounts = store.accounts
     assert await accounts.find_rule("default") is None
-    assert await accounts.find_connection() is None
+    assert await store.setup.find_connection() is None
     plain, narrow = IcpRule(), IcpRule(name="narrow", industries=("62011",), years=(2010, 2020))
     await accounts.save_rule(plain)
     await accounts.save_rule(replace(narrow, industries=()))
@@ -70,16 +70,16 @@ async def test_people_rules_and_the_connection_come_back_as_they_were_last_put(s
     assert await accounts.find_rule("default") == plain
     assert await accounts.find_rule("narrow") == narrow
 
-    await accounts.save_connection(connection())
-    await accounts.save_connection(connection(active=False, key_expires_at=None))
-    assert await accounts.find_connection() == connection(active=False, key_expires_at=None)
+    await store.setup.save_connection(connection())
+    await store.setup.save_connection(connection(active=False, key_expires_at=None))
+    assert await store.setup.find_connection() == connection(active=False, key_expires_at=None)
 
 
 async def test_a_step_of_setting_up_is_done_when_it_was_first_done(store):
-    await store.accounts.complete_setup_step("find_rule", at=LATER)
-    await store.accounts.complete_setup_step("crm", at=NOW)
-    await store.accounts.complete_setup_step("find_rule", at=NOW)
-    assert list((await store.accounts.list_setup_steps()).items()) == [
+    await store.setup.complete_setup_step("find_rule", at=LATER)
+    await store.setup.complete_setup_step("crm", at=NOW)
+    await store.setup.complete_setup_step("find_rule", at=NOW)
+    assert list((await store.setup.list_setup_steps()).items()) == [
         ("crm", NOW),
         ("find_rule", LATER),
     ]
@@ -327,8 +327,8 @@ async def test_one_tenant_knows_nothing_of_anothers_accounts(backend):
     ours, theirs = backend.tenant(ACME), backend.tenant(UMBRELLA)
     await looked_at(ours, dossier())
     await ours.accounts.save_rule(IcpRule())
-    await ours.accounts.save_connection(connection())
-    await ours.accounts.complete_setup_step("crm", at=NOW)
+    await ours.setup.save_connection(connection())
+    await ours.setup.complete_setup_step("crm", at=NOW)
     await ours.accounts.set_registry_cursor(NOW)
     await ours.accounts.save_candidates(["T1"], rule="default")
 
@@ -336,10 +336,10 @@ async def test_one_tenant_knows_nothing_of_anothers_accounts(backend):
         "list_companies",
         "list_company_records",
         "find_registry_cursor",
-        "find_connection",
-        "list_setup_steps",
     ):
         assert not await getattr(theirs.accounts, verb)()
+    assert await theirs.setup.find_connection() is None
+    assert await theirs.setup.list_setup_steps() == {}
     assert await theirs.accounts.find_rule("default") is None
     assert await theirs.accounts.find_company_record("T1") is None
     assert await theirs.accounts.list_candidates(rule="default") == []

@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 
 from kit.crm_office import LEAD, PROTOCOLS, START, TENANT, dossier, in_office
-from stoker.accounts.model import CrmConnection
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.crm.export import RECORDS_PER_PAGE, CrmExport, ExportQueue
 from stoker.crm.model import PARTNER, RowResult
+from stoker.tenants.model import CrmConnection
 from stoker.testing import FakeClock
 
 FIRST, SECOND, THIRD = "20261116_180000", "20261117_180000", "20261118_180000"
@@ -210,7 +210,7 @@ async def test_without_a_crm_nothing_waits_for_one():
             ("nothing went into a CRM: odoo is off for acme: keys.odoo is not set",),
         )
 
-        await office.store.accounts.save_connection(
+        await office.store.setup.save_connection(
             CrmConnection(kind="odoo", url="http://odoo.test", database="acme")
         )
         assert (await office.export(FIRST, opens=off)).later == 3
@@ -221,7 +221,7 @@ async def test_without_a_crm_nothing_waits_for_one():
 async def test_a_connection_that_is_switched_off_keeps_everything_here():
     async def work(office):
         await office.know(dossier())
-        await office.store.accounts.save_connection(
+        await office.store.setup.save_connection(
             CrmConnection(kind="odoo", url="http://odoo.test", database="acme", active=False)
         )
         told = await office.export(FIRST)

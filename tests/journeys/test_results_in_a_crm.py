@@ -85,7 +85,7 @@ async def test_a_tenants_nights_fill_its_crm_and_can_be_taken_back(tmp_path, bac
         store = here.store()
         told = await undo_run(
             first.name,
-            crm=open_crm(here.app.for_tenant(ACME), await store.accounts.find_connection()),
+            crm=open_crm(here.app.for_tenant(ACME), await store.setup.find_connection()),
             store=store.nights,
             now=here.app.clock.now(),
         )

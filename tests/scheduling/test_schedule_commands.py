@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.accounts.model import Tenant
 from stoker.app import system_clock
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConfigError
@@ -17,6 +16,7 @@ from stoker.runs.leases import acquire_lease, get_lease_name
 from stoker.runs.model import Run, RunKey
 from stoker.scheduling.commands import run_daemon
 from stoker.scheduling.model import OccurrenceResult, OccurrenceState
+from stoker.tenants.model import Tenant
 
 TWO_TENANTS = """
 [scheduling]

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from running_box import RunningBox
-from stoker.accounts.model import CrmConnection
 from stoker.app import open_app, read_settings
 from stoker.base.errors import ConfigError, TransientError
 from stoker.base.types import TenantId
@@ -21,6 +20,7 @@ from stoker.rate_limits.host_delays import build_host_pacer
 from stoker.rate_limits.limiter import build_vendor_limits
 from stoker.sandbox.http import Response
 from stoker.sandbox.server import HANDLERS
+from stoker.tenants.model import CrmConnection
 from stoker.testing import EventRecorder, FakeClock
 from stoker.vendors.answer_cache import build_cache_key
 from stoker.vendors.client import open_vendor_client

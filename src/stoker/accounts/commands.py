@@ -1,14 +1,14 @@
-"""`stoker tenant`: who the tenants are, and what each still needs before it has nights."""
+"""`stoker icp`: whom a tenant looks for, its ideal customer profile."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
 from typing import TYPE_CHECKING
 
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import parse_tenant_argument
+from stoker.cli.options import choose_tenant, tenant_option
 from stoker.cli.output import (
     json_option,
     pass_context,
@@ -19,229 +19,153 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from stoker.accounts.icp import IcpRule
-    from stoker.accounts.model import CrmConnection
-    from stoker.base.types import Json, TenantId
+    from stoker.base.types import TenantId
     from stoker.cli.output import CommandContext
-    from stoker.context import Context
-    from stoker.settings import Settings
+    from stoker.registry.store import RegistryStore
 
+_SPAN_PATTERN = re.compile(r"([0-9]{1,9})\s*(?:-|–|\.\.)\s*([0-9]{1,9})")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TenantReadiness:
-    """What a tenant has of what a night needs, and what it lacks, in sentences."""
-
-    tenant: TenantId
-    name: str
-    active: bool
-    rule: IcpRule | None
-    connection: CrmConnection | None
-    crm: str  # where results go; empty: nowhere
-    missing: tuple[str, ...]
-    setup_steps: dict[str, datetime]
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the nightly run takes this tenant along without being asked to."""
-        return not self.missing
-
-
-async def check_readiness(app: Context, tenant: TenantId) -> TenantReadiness:
-    """Return how far a tenant is set up."""
-    from stoker.vendors.table import get_off_reason
-
-    own, accounts = app.settings.for_tenant(tenant), app.backend.tenant(tenant).accounts
-    rule, connection = await accounts.find_rule(own.icp.rule_name), await accounts.find_connection()
-    lacks, crm = [], ""
-    if tenant not in app.settings.list_active_tenants():
-        lacks.append("it is not active: stoker tenants enable, or scheduling.tenant_include")
-    if rule is None:
-        lacks.append(f"it has no rule {own.icp.rule_name!r}: stoker icp set --tenant {tenant}")
-    if connection is not None and connection.active:
-        crm = f"{connection.url} {connection.database}"
-        if own.keys.odoo is None:
-            lacks.append("the key of its CRM is not set: ODOO_API_KEY")
-    elif connection is not None:
-        lacks.append(f"its CRM is switched off: stoker crm connect --tenant {tenant}")
-    elif off := get_off_reason(own, "odoo"):
-        lacks.append(f"it has no CRM: stoker crm connect --tenant {tenant} ({off})")
-    else:
-        crm = f"{own.odoo.url} {own.odoo.database}"
-    return TenantReadiness(
-        tenant=tenant,
-        name=app.settings.get_tenant(tenant).name,
-        active=tenant in app.settings.list_active_tenants(),
-        rule=rule,
-        connection=connection,
-        crm=crm,
-        missing=tuple(lacks),
-        setup_steps=await accounts.list_setup_steps(),
-    )
+_RULE_OPTION = click.option(
+    "--rule", "name", metavar="NAME", help="Which rule. Default: the one icp.rule_name names."
+)
 
 
 @click.group()
-def tenant() -> None:
-    """Add, list, show and switch off tenants."""
+def icp() -> None:
+    """Say and see which companies a tenant looks for."""
 
 
-@tenant.command("add")
-@click.argument("name", metavar="ID")
-@click.option("--name", "called", default="", help="What people call it.")
+@icp.command("set")
+@tenant_option
+@_RULE_OPTION
+@click.option(
+    "--industry",
+    "industries",
+    multiple=True,
+    metavar="INDUSTRY",
+    help="A word (technology), a section's letter (J) or digits of a code (62); may be repeated. "
+    "`any` takes every industry.",
+)
+@click.option("--employees", metavar="LEAST-MOST", help="How many people work there, e.g. 2-100.")
+@click.option("--years", metavar="FROM-TO", help="When it was incorporated, e.g. 2000-2025.")
 @json_option
 @pass_context
-def add_tenant(asked: CommandContext, name: str, called: str, as_json: bool) -> None:
-    """Add a tenant, with the rule every tenant starts from: technology, 2–100 employees, 2000–2025.
+def set_rule(
+    asked: CommandContext,
+    tenant: str | None,
+    name: str | None,
+    industries: tuple[str, ...],
+    employees: str | None,
+    years: str | None,
+    as_json: bool,
+) -> None:
+    """Say which companies to look for. What is left out stays as it was.
 
-    What it sets for itself (caps, zone, keys) goes into `[tenants.ID]` of stoker.toml; it needs no
-    such table. Adding one that is there changes its name, and nothing else.
+    A new rule starts from technology, 2–100 employees, incorporated 2000–2025. A size nobody knows
+    is no reason to refuse a company. `stoker registry ssic show INDUSTRY` says which codes are
+    meant.
     """
-    new = run_async(_save_new_tenant(asked, name, called))
-    if as_json:
-        print_json({"tenant": name, "new": new})
-        return
-    print_text(f"{name} {'is added' if new else 'was there already'}. Next:")
-    print_text(f"  stoker icp show --tenant {name}      whom it looks for")
-    print_text(f"  stoker crm connect --tenant {name}   where its results go")
-    print_text(f"  stoker nightly --tenant {name} --dry-run")
+    said: dict[str, tuple[str, ...] | tuple[int, int]] = {}
+    if industries:
+        said["industries"] = _parse_industries(industries)
+    if employees is not None:
+        said["employees"] = _parse_span(employees, what="--employees", example="2-100")
+    if years is not None:
+        said["years"] = _parse_span(years, what="--years", example="2000-2025")
+    whose, rule = run_async(_update_rule(asked, tenant, name, said))
+    _print_rule(whose, rule, as_json=as_json)
 
 
-async def _save_new_tenant(asked: CommandContext, name: str, called: str) -> bool:
+@icp.command("show")
+@tenant_option
+@_RULE_OPTION
+@json_option
+@pass_context
+def show_rule(asked: CommandContext, tenant: str | None, name: str | None, as_json: bool) -> None:
+    """Show which companies a tenant looks for."""
+    whose, rule = run_async(_load_rule(asked, tenant, name))
+    _print_rule(whose, rule, as_json=as_json)
+
+
+async def _update_rule(
+    asked: CommandContext,
+    tenant: str | None,
+    name: str | None,
+    said: dict[str, tuple[str, ...] | tuple[int, int]],
+) -> tuple[TenantId, IcpRule]:
+    from dataclasses import replace
+
     from stoker.accounts.icp import IcpRule
-    from stoker.accounts.model import Tenant
 
-    id_ = parse_tenant_argument(name)
     async with asked.open_app() as app:
-        directory, now = app.backend.directory(), app.clock.now()
-        known = {each.id: each for each in await directory.list_tenants()}
-        before = known.get(id_, Tenant(id=id_))
-        await directory.save_tenant(replace(before, name=called or before.name))
-        accounts = app.backend.tenant(id_).accounts
-        configured = {each.id for each in app.settings.tenants}
-        rule_name = app.settings.icp.rule_name
-        if id_ in configured:
-            rule_name = app.settings.for_tenant(id_).icp.rule_name
-        if await accounts.find_rule(rule_name) is None:
-            await accounts.save_rule(IcpRule(name=rule_name))
-            await accounts.complete_setup_step("rule", at=now)
-        await accounts.complete_setup_step("added", at=now)
-    return id_ not in known
+        whose = choose_tenant(app.settings, tenant)
+        await _check_codes(app.backend.registry(), said.get("industries", ()))
+        wanted = name or app.settings.for_tenant(whose).icp.rule_name
+        accounts = app.backend.tenant(whose).accounts
+        before = await accounts.find_rule(wanted) or IcpRule(name=wanted)
+        rule = replace(before, **said)  # type: ignore[arg-type]  # each under its own name
+        await accounts.save_rule(rule)
+        await app.backend.tenant(whose).setup.complete_setup_step("rule", at=app.clock.now())
+    return whose, rule
 
 
-@tenant.command("list")
-@json_option
-@pass_context
-def list_tenants(asked: CommandContext, as_json: bool) -> None:
-    """Show every tenant, whether it has nights, and if not, what it lacks."""
-    found = run_async(_list_readiness(asked))
-    if as_json:
-        print_json([_readiness_to_json(each) for each in found])
-        return
-    print_table(
-        ["tenant", "name", "nights", "rule", "crm", "lacks"],
-        [
-            (
-                each.tenant,
-                each.name,
-                "yes" if each.is_ready else "no",
-                each.rule.name if each.rule else "none",
-                each.crm or "none",
-                each.missing[0] if each.missing else "",
+async def _check_codes(registry: RegistryStore, industries: tuple[str | int, ...]) -> None:
+    """Raise ConfigError for a code that no classification has, where one with its division is."""
+    from stoker.registry.ssic import VERSIONS
+
+    codes = [each.code for version in VERSIONS for each in await registry.list_codes(version)]
+    for begins in map(str, industries):
+        beside = [code for code in codes if code.startswith(begins[:2])]
+        if beside and not any(code.startswith(begins) for code in beside):
+            raise ConfigError(
+                f"no industry's code begins with {begins}; see those there are with: "
+                f"stoker registry ssic show {begins[:2]}"
             )
-            for each in found
-        ],
-        empty="no tenants; add one with: stoker tenant add ID",
-    )
 
 
-async def _list_readiness(asked: CommandContext) -> list[TenantReadiness]:
+async def _load_rule(
+    asked: CommandContext, tenant: str | None, name: str | None
+) -> tuple[TenantId, IcpRule]:
     async with asked.open_app(only_to_read=True) as app:
-        return [await check_readiness(app, each.id) for each in app.settings.tenants]
-
-
-@tenant.command("show")
-@click.argument("name", metavar="ID")
-@json_option
-@pass_context
-def show_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
-    """Show one tenant: what it has, what it lacks, what was done to set it up and when."""
-    each = run_async(_load_readiness(asked, name))
-    if as_json:
-        print_json(_readiness_to_json(each))
-        return
-    print_text(f"{each.tenant} ({each.name}): {'active' if each.active else 'switched off'}")
-    print_text(f"  rule: {each.rule.name if each.rule else 'none'}")
-    print_text(f"  results go to: {each.crm or 'nowhere'}")
-    print_text(f"  has nights: {'yes' if each.is_ready else 'no'}")
-    for lack in each.missing:
-        print_text(f"  {lack}")
-    for step, at in each.setup_steps.items():
-        print_text(f"  {step}: done {at:%Y-%m-%d %H:%M} UTC")
-
-
-async def _load_readiness(asked: CommandContext, name: str) -> TenantReadiness:
-    async with asked.open_app(only_to_read=True) as app:
-        return await check_readiness(app, app.settings.get_tenant(parse_tenant_argument(name)).id)
-
-
-@tenant.command("disable")
-@click.argument("name", metavar="ID")
-@json_option
-@pass_context
-def disable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
-    """Switch a tenant off: nothing runs for it any more; nothing of it is lost."""
-    _print_switched(
-        name, changed=run_async(_set_active(asked, name, on=False)), on=False, json=as_json
-    )
-
-
-@tenant.command("enable")
-@click.argument("name", metavar="ID")
-@json_option
-@pass_context
-def enable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
-    """Switch a tenant on again."""
-    _print_switched(
-        name, changed=run_async(_set_active(asked, name, on=True)), on=True, json=as_json
-    )
-
-
-async def _set_active(asked: CommandContext, name: str, *, on: bool) -> bool:
-    from stoker.accounts.model import Tenant
-
-    async with asked.open_app() as app:
-        known = app.settings.get_tenant(parse_tenant_argument(name))
-        own = {each.id: each for each in await app.backend.directory().list_tenants()}
-        if on and not _is_enabled_by_settings(asked.read_settings(), known.id):
-            where = app.settings.get_origin(f"tenants.{known.id}.enabled")
-            raise ConfigError(f"{known.id} is switched off by {where}; change it there")
-        before = own.get(known.id, Tenant(id=known.id, name=known.name))
-        return await app.backend.directory().save_tenant(replace(before, active=on)) and (
-            before.active is not on
+        whose = choose_tenant(app.settings, tenant)
+        wanted = name or app.settings.for_tenant(whose).icp.rule_name
+        rule = await app.backend.tenant(whose).accounts.find_rule(wanted)
+    if rule is None:
+        raise ConfigError(
+            f"{whose} has no rule {wanted!r}; set it with: "
+            f"stoker icp set --tenant {whose} --industry technology"
         )
+    return whose, rule
 
 
-def _is_enabled_by_settings(said: Settings, tenant: TenantId) -> bool:
-    return all(each.enabled for each in said.tenants if each.id == tenant)
+def _parse_industries(industries: tuple[str, ...]) -> tuple[str, ...]:
+    from stoker.registry.ssic import list_prefixes
+
+    if any(each.strip().casefold() == "any" for each in industries):
+        if len(industries) > 1:
+            raise ConfigError("--industry any takes every industry; leave the others out")
+        return ()
+    return tuple(dict.fromkeys(code for each in industries for code in list_prefixes(each)))
 
 
-def _print_switched(name: str, *, changed: bool, on: bool, json: bool) -> None:
-    if json:
-        print_json({"tenant": name, "active": on, "changed": changed})
+def _parse_span(text: str, *, what: str, example: str) -> tuple[int, int]:
+    found = _SPAN_PATTERN.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f"{what} is {text[:40]!r}; write two numbers, e.g. {example}")
+    return int(found[1]), int(found[2])
+
+
+def _print_rule(tenant: TenantId, rule: IcpRule, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"tenant": tenant, **rule.as_json()})
         return
-    state = "on" if on else "off"
-    print_text(f"{name} is switched {state}" if changed else f"{name} was switched {state} already")
-
-
-def _readiness_to_json(each: TenantReadiness) -> dict[str, Json]:
-    return {
-        "tenant": each.tenant,
-        "name": each.name,
-        "active": each.active,
-        "nights": each.is_ready,
-        "rule": each.rule.name if each.rule else None,
-        "crm": each.crm or None,
-        "lacks": list(each.missing),
-        "onboarded": {step: at.isoformat() for step, at in each.setup_steps.items()},
-    }
+    print_text(f"{tenant} looks for companies by rule {rule.name!r}:")
+    print_table(
+        ["what", "wanted"],
+        [
+            ("industries (SSIC)", ", ".join(rule.industries) or "any"),
+            ("employees, where known", f"{rule.employees[0]}–{rule.employees[1]}"),
+            ("incorporated", f"{rule.years[0]}–{rule.years[1]}"),
+        ],
+    )

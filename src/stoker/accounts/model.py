@@ -1,4 +1,4 @@
-"""Tenants, companies, contacts and leads, and how newer records merge into known ones.
+"""Companies, contacts and leads, and how newer records merge into known ones.
 
 Facts carry their source, so that each can be traced, compared and taken back. When records are
 merged the newer value wins, and an empty one replaces nothing: it means that nothing was found, not
@@ -15,7 +15,7 @@ from typing import NewType
 
 from stoker.accounts.facts import Fact
 from stoker.base.errors import PermanentError
-from stoker.base.types import Json, TenantId
+from stoker.base.types import Json
 
 CompanyId = NewType("CompanyId", str)  # the register's number, where there is one
 
@@ -110,26 +110,6 @@ class CompanyRecord:
     run: str = ""  # the run of that lookup
     extracted_from: str = ""  # fingerprint of the text the facts came from
     notes: Mapping[str, str] = field(default_factory=dict)  # for later runs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tenant:
-    """A customer that Stoker works for, without its settings."""
-
-    id: TenantId
-    name: str = ""
-    active: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrmConnection:
-    """Where a tenant's results go. Its key is a setting, and never in a store."""
-
-    kind: str  # odoo
-    url: str
-    database: str
-    active: bool = True
-    key_expires_at: datetime | None = None  # keys of Odoo last three months at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The tables of tenants and of one tenant's companies.
+"""The tables of one tenant's companies.
 
 A company's row is what every source says of it; what looking it up found stands beside it, in
 `company_findings`, and is written whole each time.
@@ -15,12 +15,10 @@ from stoker.accounts.model import (
     Company,
     CompanyRecord,
     Contact,
-    CrmConnection,
     EmailStatus,
-    Tenant,
 )
 from stoker.base.errors import PermanentError
-from stoker.base.types import Json, parse_tenant_id
+from stoker.base.types import Json
 from stoker.db.table import (
     FLAG,
     INT,
@@ -41,58 +39,6 @@ from stoker.db.table import (
     json_of,
 )
 from stoker.db.values import validate_key
-
-TENANTS = Table(
-    "tenants",
-    Tenant,
-    Column("id", ORDERED_TEXT),
-    Column("name", TEXT),
-    Column("active", FLAG),
-    key=["id"],
-    check=lambda tenant: parse_tenant_id(tenant.id),
-    since=6,
-    what="the tenant",
-    grants="SELECT, INSERT, UPDATE",
-    tenant=False,
-)
-
-# Nothing uses it any more.
-_USERS: Table[Any] = Table(
-    "tenant_users",
-    None,
-    Column("id", KEY),
-    Column("name", TEXT),
-    Column("role", TEXT),
-    Column("active", FLAG),
-    key=["id"],
-    since=6,
-    grants="SELECT, INSERT, UPDATE",
-)
-
-SETUP_STEPS: Table[Any] = Table(
-    "onboarding_status",
-    None,
-    Column("step", KEY),
-    Column("done_at", TIME),
-    key=["step"],
-    since=6,
-    what="the setup step",
-    grants="SELECT, INSERT",
-)
-
-CONNECTIONS = Table(
-    "odoo_connections",
-    CrmConnection,
-    Column("kind", TEXT),
-    Column("url", TEXT),
-    Column("database_name", TEXT, field="database"),
-    Column("active", FLAG),
-    Column("key_expires_at", TIME, null=True),
-    key=[],
-    since=6,
-    what="the CRM connection",
-    grants="SELECT, INSERT, UPDATE",
-)
 
 
 def _build_rule(
@@ -289,10 +235,6 @@ SCORES: Table[Any] = Table(
 )
 
 TABLES = (
-    TENANTS,
-    _USERS,
-    SETUP_STEPS,
-    CONNECTIONS,
     RULES,
     MARKS,
     COMPANIES,

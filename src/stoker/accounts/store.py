@@ -1,4 +1,4 @@
-"""Store tenants, and one tenant's companies with what is known about them, in SQL.
+"""Store one tenant's companies with what is known about them in SQL.
 
 An empty value replaces nothing; the row itself decides that, so that two writers about one company
 lose neither's values. A company's own row is written first: its lock protects its other rows.
@@ -18,25 +18,20 @@ from stoker.accounts.model import (
     CompanyId,
     CompanyRecord,
     Contact,
-    CrmConnection,
     EmailStatus,
     LeadScore,
-    Tenant,
     UpsertCount,
     merge_company,
 )
 from stoker.accounts.schema import (
     CANDIDATES,
     COMPANIES,
-    CONNECTIONS,
     CONTACTS,
     EMAILS,
     FACTS,
     FEATURES,
     RULES,
     SCORES,
-    SETUP_STEPS,
-    TENANTS,
 )
 from stoker.base.types import to_utc
 from stoker.db.codec import validate_text
@@ -44,26 +39,12 @@ from stoker.db.database import (
     Database,
     Transaction,
     Value,
-    from_db_time,
     from_optional_db_time,
     split_into_batches,
     to_db_time,
 )
 from stoker.db.table import split_row
 from stoker.db.values import validate_key
-
-UPSERT_TENANT = (
-    f"{TENANTS.upsert} WHERE tenants.name <> excluded.name OR tenants.active <> excluded.active"
-)
-
-INSERT_SETUP_STEP = """
-INSERT INTO onboarding_status (tenant_id, step, done_at) VALUES (:tenant, :step, :done_at)
-ON CONFLICT DO NOTHING
-"""
-
-SELECT_SETUP_STEPS = (
-    "SELECT step, done_at FROM onboarding_status WHERE tenant_id = :tenant ORDER BY step"
-)
 
 SELECT_REGISTRY_CURSOR = (
     "SELECT at FROM account_marks WHERE tenant_id = :tenant AND name = 'register'"
@@ -151,39 +132,11 @@ ORDER BY k.place
 """
 
 
-class TenantDirectory:
-    """The list of tenants, without their data."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def save_tenant(self, tenant: Tenant) -> bool:
-        """Insert or update a tenant; return whether that changed anything.
-
-        Raises ConfigError for an invalid id.
-        """
-        row = TENANTS.to_row(tenant)
-        return bool(await self._database.write(lambda tx: tx.execute_many(UPSERT_TENANT, [row])))
-
-    async def list_tenants(self) -> list[Tenant]:
-        return await self._database.read(lambda tx: TENANTS.find(tx, "true ORDER BY id"))
-
-
 class AccountStore:
     """One tenant's companies and what it knows about them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    async def complete_setup_step(self, step: str, *, at: datetime) -> None:
-        """Record that a step of the tenant's setup was done; the first time counts."""
-        values = SETUP_STEPS.encode(step=step, done_at=at)
-        await self._database.write(lambda tx: tx.execute(INSERT_SETUP_STEP, **values))
-
-    async def list_setup_steps(self) -> dict[str, datetime]:
-        """Return when each completed setup step was done, by step."""
-        rows = await self._database.read(lambda tx: tx.query(SELECT_SETUP_STEPS))
-        return {step: from_db_time(done_at) for step, done_at in rows}
 
     async def save_rule(self, rule: IcpRule) -> None:
         """Save a rule under its name, in place of an older one."""
@@ -192,14 +145,6 @@ class AccountStore:
     async def find_rule(self, name: str) -> IcpRule | None:
         wanted = RULES.encode(name=name)
         found = await self._database.read(lambda tx: RULES.find(tx, "name = :name", **wanted))
-        return found[0] if found else None
-
-    async def save_connection(self, connection: CrmConnection) -> None:
-        """Save where results go, in place of an earlier connection."""
-        await self._database.write(lambda tx: CONNECTIONS.save(tx, [connection]))
-
-    async def find_connection(self) -> CrmConnection | None:
-        found = await self._database.read(lambda tx: CONNECTIONS.find(tx, "true"))
         return found[0] if found else None
 
     async def upsert_companies(self, companies: Sequence[Company], *, now: datetime) -> UpsertCount:

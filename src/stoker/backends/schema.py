@@ -33,6 +33,7 @@ _ROOMS = (
     "registry",
     "crawl",
     "vendors",
+    "tenants",
     "accounts",
     "enrichment",
     "crm",

@@ -12,10 +12,10 @@ from stoker.base.types import OPERATORS, TenantId, parse_tenant_id
 from stoker.context import TenantStores
 
 if TYPE_CHECKING:
-    from stoker.accounts.store import TenantDirectory
     from stoker.backends.shared import SharedStore
     from stoker.db.database import Database
     from stoker.registry.store import RegistryStore
+    from stoker.tenants.store import TenantDirectory
 
 _TENANT_STORES = {  # by the name in `TenantStores`
     "runs": "stoker.runs.store:SqlRunStore",
@@ -24,6 +24,7 @@ _TENANT_STORES = {  # by the name in `TenantStores`
     "money": "stoker.budgets.store:BudgetStore",
     "pages": "stoker.crawl.store:PageStore",
     "answers": "stoker.vendors.answer_cache:AnswerStore",
+    "setup": "stoker.tenants.store:SetupStore",
     "accounts": "stoker.accounts.store:AccountStore",
     "nights": "stoker.enrichment.store:WorkStore",
     "touches": "stoker.touches.store:TouchStore",
@@ -36,7 +37,7 @@ _POSTGRES_OPTIONS = {  # what such a store is built with when the database is Po
 }
 _SHARED = "stoker.backends.shared:SharedStore"
 _REGISTRY = "stoker.registry.store:RegistryStore"
-_DIRECTORY = "stoker.accounts.store:TenantDirectory"
+_DIRECTORY = "stoker.tenants.store:TenantDirectory"
 
 STORE_MODULES = {
     name.partition(":")[0] for name in (*_TENANT_STORES.values(), _SHARED, _REGISTRY, _DIRECTORY)

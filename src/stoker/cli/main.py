@@ -43,9 +43,9 @@ SECTIONS = {
         "demo": LazyCommand("stoker.sandbox.demo:demo", "Watch a night of two tenants; no keys"),
     },
     "Set up": {
-        "tenants": LazyCommand("stoker.accounts.commands:tenant", "add list show enable disable"),
+        "tenants": LazyCommand("stoker.tenants.commands:tenant", "add list show enable disable"),
         "icp": LazyCommand(
-            "stoker.accounts.commands_icp:icp", "set show: which companies a tenant wants"
+            "stoker.accounts.commands:icp", "set show: which companies a tenant wants"
         ),
         "crm": LazyCommand("stoker.crm.commands:crm", "connect disconnect show undo"),
         "connectors": LazyCommand("stoker.vendors.commands:connector", "list test"),
@@ -114,7 +114,7 @@ ADDED = {  # commands of a group whose module is another one
     },
 }
 ALIASES = {  # what these commands were called before; they keep working and are not listed
-    "tenant": "stoker.accounts.commands:tenant",
+    "tenant": "stoker.tenants.commands:tenant",
     "connector": "stoker.vendors.commands:connector",
     "undo": "stoker.crm.commands_undo:undo",
     "upkeep": "stoker.scheduling.commands:upkeep",

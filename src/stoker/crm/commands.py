@@ -13,10 +13,10 @@ from stoker.cli.output import Exit, json_option, pass_context, print_json, print
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from stoker.accounts.model import CrmConnection
     from stoker.base.types import TenantId
     from stoker.budgets.model import Health
     from stoker.cli.output import CommandContext
+    from stoker.tenants.model import CrmConnection
 
 CRM_KINDS = ("odoo",)
 
@@ -92,14 +92,14 @@ async def _connect_crm(
     database: str | None,
     expires: datetime | None,
 ) -> tuple[TenantId, CrmConnection, Health]:
-    from stoker.accounts.model import CrmConnection
     from stoker.budgets.model import Health
     from stoker.crm.odoo import open_crm
+    from stoker.tenants.model import CrmConnection
 
     async with asked.open_app() as app:
         whose = choose_tenant(app.settings, tenant)
-        own, accounts = app.settings.for_tenant(whose).odoo, app.backend.tenant(whose).accounts
-        before = await accounts.find_connection()
+        own, setup = app.settings.for_tenant(whose).odoo, app.backend.tenant(whose).setup
+        before = await setup.find_connection()
         place = url or (before.url if before else own.url)
         data = database or (before.database if before else own.database)
         if not place or not data:
@@ -110,8 +110,8 @@ async def _connect_crm(
         kept = CrmConnection(
             kind=kind, url=_normalize_url(place), database=data, key_expires_at=expires
         )
-        await accounts.save_connection(kept)
-        await accounts.complete_setup_step("crm", at=app.clock.now())
+        await setup.save_connection(kept)
+        await setup.complete_setup_step("crm", at=app.clock.now())
         try:
             health = await open_crm(app.for_tenant(whose), kept, despite_stops=True).check()
         except ConfigError as error:  # its key is missing, or must not go there
@@ -135,23 +135,23 @@ async def _disconnect_crm(
 
     async with asked.open_app() as app:
         whose = choose_tenant(app.settings, tenant)
-        accounts = app.backend.tenant(whose).accounts
-        before = await accounts.find_connection()
+        setup = app.backend.tenant(whose).setup
+        before = await setup.find_connection()
         if before is None:
             raise ConfigError(f"{whose} is connected by settings alone; unset odoo.url there")
         kept = replace(before, active=False)
-        await accounts.save_connection(kept)
+        await setup.save_connection(kept)
     return whose, kept
 
 
 async def _load_connection(
     asked: CommandContext, tenant: str | None
 ) -> tuple[TenantId, CrmConnection | None]:
-    from stoker.accounts.model import CrmConnection
+    from stoker.tenants.model import CrmConnection
 
     async with asked.open_app(only_to_read=True) as app:
         whose = choose_tenant(app.settings, tenant)
-        kept = await app.backend.tenant(whose).accounts.find_connection()
+        kept = await app.backend.tenant(whose).setup.find_connection()
         own = app.settings.for_tenant(whose).odoo
         if kept is None and own.url and own.database:
             kept = CrmConnection(kind="odoo", url=own.url, database=own.database)

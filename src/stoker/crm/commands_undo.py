@@ -60,7 +60,7 @@ async def _undo_writes(
             run = await _get_latest_run(store)
         await _check_ended(store, run)
         crm = open_crm(
-            app.for_tenant(whose), await store.accounts.find_connection(), despite_stops=True
+            app.for_tenant(whose), await store.setup.find_connection(), despite_stops=True
         )
         told = await undo_run(run, crm=crm, store=store.nights, now=app.clock.now(), dry=dry_run)
     if as_json:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
-from stoker.accounts.model import CompanyId, CompanyRecord, CrmConnection
+from stoker.accounts.model import CompanyId, CompanyRecord
 from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, PermanentError, StokerError, TransientError
 from stoker.crm.model import Crm, CrmRow
@@ -24,6 +24,7 @@ from stoker.crm.sync import UpsertResult, upsert_rows
 from stoker.crm.upsert import is_written_in, list_changed_rows
 from stoker.runs.model import format_run_name
 from stoker.runs.service import RunHandle
+from stoker.tenants.model import CrmConnection
 
 SEND_INTERVAL = timedelta(seconds=10)  # also for a partial batch
 
@@ -245,7 +246,7 @@ class CrmExporter:
             if self._is_down:
                 return
             if self._crm is None:
-                self._crm, _ = self._open_crm(await accounts.find_connection())
+                self._crm, _ = self._open_crm(await self._run.store.setup.find_connection())
                 self._is_down = self._crm is None
                 if self._is_down:
                     return
@@ -268,7 +269,7 @@ class CrmExporter:
         Once the CRM is down the remaining rows are counted and left for later.
         """
         accounts, counts = self._run.store.accounts, self._counts
-        connection = await accounts.find_connection()
+        connection = await self._run.store.setup.find_connection()
         crm, counts.down = self._open_crm(connection) if self._crm is None else (self._crm, "")
         if crm is None and connection is None:
             # No CRM was ever connected: nothing waits to be sent.

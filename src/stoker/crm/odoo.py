@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from stoker.accounts.model import CrmConnection
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.jsontools import get_line, get_list, get_object
 from stoker.base.strict_json import parse_json
@@ -29,6 +28,7 @@ from stoker.http.api_client import check_health
 from stoker.http.client import HttpClient, Request, build_http_client
 from stoker.http.fields import is_sandbox_key, is_sandbox_url
 from stoker.http.unpaid import build_unpaid_calls
+from stoker.tenants.model import CrmConnection
 
 DEADLINE = timedelta(seconds=60)
 

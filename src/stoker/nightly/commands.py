@@ -212,7 +212,7 @@ async def choose_participants(
     Raises ConfigError when a tenant that was named has no rule, or when nobody is left; and when
     it is switched off, unless one only looks at what would be.
     """
-    from stoker.accounts.commands import check_readiness
+    from stoker.nightly.readiness import check_readiness
 
     chosen = (choose_tenants if only_to_look else choose_active_tenants)(app.settings, named)
     if wish.from_run and len(chosen) > 1:

@@ -146,7 +146,7 @@ async def _list_nightly_tenants(
     app: Context, tenants: tuple[TenantId, ...]
 ) -> tuple[TenantId, ...]:
     """Return who of these is set up for nights."""
-    from stoker.accounts.commands import check_readiness
+    from stoker.nightly.readiness import check_readiness
 
     return tuple([tenant for tenant in tenants if (await check_readiness(app, tenant)).is_ready])
 

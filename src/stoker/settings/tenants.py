@@ -14,11 +14,11 @@ from stoker.settings import DEFAULT_TENANT, Tenant
 from stoker.settings.sandbox import ORIGIN, apply_sandbox
 
 if TYPE_CHECKING:
-    from stoker.accounts import model as accounts
     from stoker.settings import Settings
+    from stoker.tenants import model as stored
 
 
-def add_stored_tenants(settings: Settings, known: Sequence[accounts.Tenant]) -> Settings:
+def add_stored_tenants(settings: Settings, known: Sequence[stored.Tenant]) -> Settings:
     """Return the settings with every tenant the store knows among theirs.
 
     The one called "default", there only because nobody named any, makes way for the first that

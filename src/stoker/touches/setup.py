@@ -178,7 +178,7 @@ async def open_channel(tenant: TenantContext, *, directory: Path) -> Channel:
     if section.way == "file":
         return FileChannel(directory / section.file, tenant=tenant.id)
     if section.way == "odoo":
-        crm = open_crm(tenant, await tenant.store.accounts.find_connection())
+        crm = open_crm(tenant, await tenant.store.setup.find_connection())
         return CrmChannel(crm, tenant=tenant.id, user=section.odoo_user or "")
     url, secret = section.webhook_url, own.keys.webhook
     if url is None or secret is None:

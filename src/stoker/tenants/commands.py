@@ -1,0 +1,186 @@
+"""`stoker tenants`: add, list and switch tenants, and show what each still needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from stoker.base.errors import ConfigError
+from stoker.cli.options import parse_tenant_argument
+from stoker.cli.output import (
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
+
+if TYPE_CHECKING:
+    from stoker.base.types import Json
+    from stoker.cli.output import CommandContext
+    from stoker.nightly.readiness import TenantReadiness
+
+
+@click.group()
+def tenant() -> None:
+    """Add, list, show and switch off tenants."""
+
+
+@tenant.command("add")
+@click.argument("name", metavar="ID")
+@click.option("--name", "called", default="", help="What people call it.")
+@json_option
+@pass_context
+def add_tenant(asked: CommandContext, name: str, called: str, as_json: bool) -> None:
+    """Add a tenant, with the rule every tenant starts from: technology, 2–100 employees, 2000–2025.
+
+    What it sets for itself (caps, zone, keys) goes into `[tenants.ID]` of stoker.toml; it needs no
+    such table. Adding one that is there changes its name, and nothing else.
+    """
+    new = run_async(_save_new_tenant(asked, name, called))
+    if as_json:
+        print_json({"tenant": name, "new": new})
+        return
+    print_text(f"{name} {'is added' if new else 'was there already'}. Next:")
+    print_text(f"  stoker icp show --tenant {name}      whom it looks for")
+    print_text(f"  stoker crm connect --tenant {name}   where its results go")
+    print_text(f"  stoker nightly --tenant {name} --dry-run")
+
+
+async def _save_new_tenant(asked: CommandContext, name: str, called: str) -> bool:
+    from stoker.accounts.icp import IcpRule
+    from stoker.tenants.model import Tenant
+
+    id_ = parse_tenant_argument(name)
+    async with asked.open_app() as app:
+        directory, store, now = app.backend.directory(), app.backend.tenant(id_), app.clock.now()
+        known = {each.id: each for each in await directory.list_tenants()}
+        before = known.get(id_, Tenant(id=id_))
+        await directory.save_tenant(replace(before, name=called or before.name))
+        rule_name = app.settings.icp.rule_name
+        if id_ in {each.id for each in app.settings.tenants}:
+            rule_name = app.settings.for_tenant(id_).icp.rule_name
+        if await store.accounts.find_rule(rule_name) is None:
+            await store.accounts.save_rule(IcpRule(name=rule_name))
+            await store.setup.complete_setup_step("rule", at=now)
+        await store.setup.complete_setup_step("added", at=now)
+    return id_ not in known
+
+
+@tenant.command("list")
+@json_option
+@pass_context
+def list_tenants(asked: CommandContext, as_json: bool) -> None:
+    """Show every tenant, whether it has nights, and if not, what it lacks."""
+    found = run_async(_list_readiness(asked))
+    if as_json:
+        print_json([_readiness_to_json(each) for each in found])
+        return
+    print_table(
+        ["tenant", "name", "nights", "rule", "crm", "lacks"],
+        [
+            (
+                each.tenant,
+                each.name,
+                "yes" if each.is_ready else "no",
+                each.rule.name if each.rule else "none",
+                each.crm or "none",
+                each.missing[0] if each.missing else "",
+            )
+            for each in found
+        ],
+        empty="no tenants; add one with: stoker tenant add ID",
+    )
+
+
+async def _list_readiness(asked: CommandContext) -> list[TenantReadiness]:
+    from stoker.nightly.readiness import check_readiness
+
+    async with asked.open_app(only_to_read=True) as app:
+        return [await check_readiness(app, each.id) for each in app.settings.tenants]
+
+
+@tenant.command("show")
+@click.argument("name", metavar="ID")
+@json_option
+@pass_context
+def show_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
+    """Show one tenant: what it has, what it lacks, what was done to set it up and when."""
+    each = run_async(_load_readiness(asked, name))
+    if as_json:
+        print_json(_readiness_to_json(each))
+        return
+    print_text(f"{each.tenant} ({each.name}): {'active' if each.active else 'switched off'}")
+    print_text(f"  rule: {each.rule.name if each.rule else 'none'}")
+    print_text(f"  results go to: {each.crm or 'nowhere'}")
+    print_text(f"  has nights: {'yes' if each.is_ready else 'no'}")
+    for lack in each.missing:
+        print_text(f"  {lack}")
+    for step, at in each.setup_steps.items():
+        print_text(f"  {step}: done {at:%Y-%m-%d %H:%M} UTC")
+
+
+async def _load_readiness(asked: CommandContext, name: str) -> TenantReadiness:
+    from stoker.nightly.readiness import check_readiness
+
+    async with asked.open_app(only_to_read=True) as app:
+        return await check_readiness(app, app.settings.get_tenant(parse_tenant_argument(name)).id)
+
+
+@tenant.command("disable")
+@click.argument("name", metavar="ID")
+@json_option
+@pass_context
+def disable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
+    """Switch a tenant off: nothing runs for it any more; nothing of it is lost."""
+    _switch(asked, name, on=False, as_json=as_json)
+
+
+@tenant.command("enable")
+@click.argument("name", metavar="ID")
+@json_option
+@pass_context
+def enable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
+    """Switch a tenant on again."""
+    _switch(asked, name, on=True, as_json=as_json)
+
+
+async def _set_active(asked: CommandContext, name: str, *, on: bool) -> bool:
+    from stoker.tenants.model import Tenant
+
+    async with asked.open_app() as app:
+        known = app.settings.get_tenant(parse_tenant_argument(name))
+        own = {each.id: each for each in await app.backend.directory().list_tenants()}
+        settings = asked.read_settings()
+        if on and not all(each.enabled for each in settings.tenants if each.id == known.id):
+            where = app.settings.get_origin(f"tenants.{known.id}.enabled")
+            raise ConfigError(f"{known.id} is switched off by {where}; change it there")
+        before = own.get(known.id, Tenant(id=known.id, name=known.name))
+        return await app.backend.directory().save_tenant(replace(before, active=on)) and (
+            before.active is not on
+        )
+
+
+def _switch(asked: CommandContext, name: str, *, on: bool, as_json: bool) -> None:
+    changed = run_async(_set_active(asked, name, on=on))
+    if as_json:
+        print_json({"tenant": name, "active": on, "changed": changed})
+        return
+    state = "on" if on else "off"
+    print_text(f"{name} is switched {state}" if changed else f"{name} was switched {state} already")
+
+
+def _readiness_to_json(each: TenantReadiness) -> dict[str, Json]:
+    return {
+        "tenant": each.tenant,
+        "name": each.name,
+        "active": each.active,
+        "nights": each.is_ready,
+        "rule": each.rule.name if each.rule else None,
+        "crm": each.crm or None,
+        "lacks": list(each.missing),
+        "onboarded": {step: at.isoformat() for step, at in each.setup_steps.items()},
+    }

@@ -1,0 +1,63 @@
+"""The tables of tenants, their setup and their connections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stoker.base.types import parse_tenant_id
+from stoker.db.table import FLAG, KEY, ORDERED_TEXT, TEXT, TIME, Column, Table
+from stoker.tenants.model import CrmConnection, Tenant
+
+TENANTS = Table(
+    "tenants",
+    Tenant,
+    Column("id", ORDERED_TEXT),
+    Column("name", TEXT),
+    Column("active", FLAG),
+    key=["id"],
+    check=lambda tenant: parse_tenant_id(tenant.id),
+    since=6,
+    what="the tenant",
+    grants="SELECT, INSERT, UPDATE",
+    tenant=False,
+)
+
+# Nothing uses it any more.
+_USERS: Table[Any] = Table(
+    "tenant_users",
+    None,
+    Column("id", KEY),
+    Column("name", TEXT),
+    Column("role", TEXT),
+    Column("active", FLAG),
+    key=["id"],
+    since=6,
+    grants="SELECT, INSERT, UPDATE",
+)
+
+SETUP_STEPS: Table[Any] = Table(
+    "onboarding_status",
+    None,
+    Column("step", KEY),
+    Column("done_at", TIME),
+    key=["step"],
+    since=6,
+    what="the setup step",
+    grants="SELECT, INSERT",
+)
+
+CONNECTIONS = Table(
+    "odoo_connections",
+    CrmConnection,
+    Column("kind", TEXT),
+    Column("url", TEXT),
+    Column("database_name", TEXT, field="database"),
+    Column("active", FLAG),
+    Column("key_expires_at", TIME, null=True),
+    key=[],
+    since=6,
+    what="the CRM connection",
+    grants="SELECT, INSERT, UPDATE",
+)
+
+TABLES = (TENANTS, _USERS, SETUP_STEPS, CONNECTIONS)
