@@ -85,7 +85,7 @@ async def test_a_step_of_setting_up_is_done_when_it_was_first_done(store):
     ]
 
 
-async def test_the_mark_is_as_it_was_last_said_also_earlier(store):
+async def test_the_registry_cursor_is_the_last_one_set_also_if_earlier(store):
     assert await store.accounts.find_registry_cursor() is None
     await store.accounts.save_candidates(["T1"], rule="default")
     assert await store.accounts.find_registry_cursor() is None
@@ -252,7 +252,7 @@ async def test_those_who_put_candidates_at_once_come_one_after_the_other(store):
     assert found in sets
 
 
-async def test_a_company_nobody_looked_at_has_a_dossier_with_nothing_in_it(store):
+async def test_a_company_never_looked_up_has_an_empty_record(store):
     assert await store.accounts.find_company_record("T1") is None
     await store.accounts.upsert_companies([company()], now=NOW)
     found = await store.accounts.find_company_record("T1")

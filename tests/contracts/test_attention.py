@@ -61,7 +61,7 @@ async def test_signals_are_remembered_and_move_their_accounts_heat(store):
     assert await store.attention.add_signals([], **AT_ONCE) == AddedSignals()
 
 
-async def test_a_signal_told_twice_counts_once_whatever_it_says_the_second_time(store):
+async def test_a_signal_added_twice_counts_once_even_if_it_differs(store):
     ones = [signal("a"), signal("b"), signal("a", account="T2", strength=1.0)]
     first = await store.attention.add_signals(ones, **AT_ONCE)
     assert (first.new, first.known) == (2, 1)
@@ -80,7 +80,7 @@ async def test_a_signal_dated_ahead_is_kept_as_of_its_arrival(store):
     assert await store.attention.find_heat("T1") == after(replace(ahead, at=NOW))
 
 
-async def test_signals_told_by_many_at_once_each_count_once(store):
+async def test_signals_added_concurrently_each_count_once(store):
     ones = [signal(f"s{n}", at=NOW - n * HOUR, strength=0.25) for n in range(12)]
 
     async def tell(n):
@@ -291,7 +291,7 @@ async def test_a_first_look_and_one_that_saw_nothing_are_remembered_as_such(stor
     assert await store.attention.list_change_rates() == known
 
 
-async def test_looks_told_by_many_at_once_each_teach_once(store):
+async def test_lookups_recorded_concurrently_each_count_once(store):
     await store.attention.record_lookups([look("first")], rule=BELIEFS)
     looks = [look(f"k{n}", at=NOW + n * DAY, surface=False) for n in range(1, 5)]
     told = await asyncio.gather(

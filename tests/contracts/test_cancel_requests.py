@@ -32,7 +32,7 @@ async def test_a_request_comes_back_as_it_went_in_and_leaves_the_run_as_it_is(st
     assert await store.runs.list_runs() == [RUN]
 
 
-async def test_whoever_asked_first_is_the_one_who_asked(store):
+async def test_the_first_cancel_request_stays(store):
     await store.runs.insert_run(RUN)
     requests = [replace(REQUEST, by=f"person {n}") for n in range(8)]
     told = await asyncio.gather(*(store.runs.request_cancel(AT, each) for each in requests))

@@ -216,7 +216,7 @@ def assert_bounded(outcome, price):
 
 
 @pytest.mark.parametrize("status", [200, 429, 500])
-async def test_odd_answers_end_in_a_kind_and_lose_nobody_a_thing(subject, status):
+async def test_an_odd_answer_ends_in_one_of_the_five_errors(subject, status):
     parrot = Parrot()
     parrot.status = status
 

@@ -164,7 +164,7 @@ async def test_those_who_write_the_same_things_at_once_all_get_through(store):
     )
 
 
-async def test_one_tenant_knows_nothing_of_what_another_was_told(backend):
+async def test_one_tenant_sees_no_pages_or_answers_of_another(backend):
     ours, theirs = backend.tenant(ACME), backend.tenant(UMBRELLA)
     await ours.pages.save_pages(SITE, [page()])
     await ours.answers.save_answers([answer()])

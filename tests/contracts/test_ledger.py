@@ -48,7 +48,7 @@ async def test_entries_are_numbered_from_one_and_chained(store):
     assert find_first_break(entries) is None
 
 
-async def test_entries_are_ordered_by_number_whatever_the_clock_said(store):
+async def test_entries_are_ordered_by_number_not_by_time(store):
     await store.ledger.append([note(1)])
     await store.ledger.append([replace(note(2), at=AT - timedelta(days=1))])
     assert [entry.subject for entry in await store.ledger.list_entries()] == ["1", "2"]

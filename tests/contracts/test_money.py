@@ -57,7 +57,7 @@ async def kinds(store):
     return [entry.kind for entry in await store.ledger.list_entries()]
 
 
-async def test_a_promise_counts_as_reserved_until_it_is_settled(store):
+async def test_a_reservation_counts_as_reserved_until_it_is_settled(store):
     hold = await reserve(store, "k")
     assert (hold.status, hold.owner, hold.reserved_at) == (ReservationStatus.SENT, "me", NOW)
     assert await used(store) == Totals(settled=0, reserved=10)
@@ -159,14 +159,14 @@ async def test_callers_at_once_never_get_more_than_there_is(store):
     assert sorted(entry.kind for entry in entries) == ["REFUSED"] * 6 + ["RESERVED"] * 14
 
 
-async def test_callers_at_once_with_one_key_get_one_promise(store):
+async def test_concurrent_callers_with_one_key_get_one_reservation(store):
     answers = await asyncio.gather(*(reserve(store, "k", 10) for _ in range(8)))
     assert len({answer.reserved_at for answer in answers}) == 1
     assert await used(store) == Totals(reserved=10)
     assert await kinds(store) == ["RESERVED"]
 
 
-async def test_a_real_cost_above_the_promise_is_written_as_it_was_and_the_next_one_sees_it(store):
+async def test_a_cost_above_the_reservation_is_recorded_and_binds_the_next_request(store):
     await reserve(store, "a", 90)
     after = await store.money.settle("a", {"credits": 140}, now=LATER)
     assert after.actual == {"credits": 140}
@@ -176,7 +176,7 @@ async def test_a_real_cost_above_the_promise_is_written_as_it_was_and_the_next_o
     assert isinstance(await reserve(store, "b", 0), Refusal)
 
 
-async def test_an_uncertain_promise_stays_until_somebody_finds_out(store):
+async def test_an_uncertain_reservation_stays_until_it_is_settled(store):
     await reserve(store, "k", 10)
     aside = await store.money.mark_uncertain("k", reason="no answer came", now=LATER)
     assert await store.money.expire_reservations(now=NOW + timedelta(days=300)) == []
@@ -207,7 +207,7 @@ async def test_when_an_owner_dies_what_was_not_sent_comes_back_and_the_rest_is_k
     )
 
 
-async def test_an_owner_that_shows_signs_of_life_keeps_its_promises(store):
+async def test_an_owner_that_renews_its_lease_keeps_its_reservations(store):
     for key in ("a", "b", "c"):
         await reserve(store, key, sends_at_once=key != "a")
     await reserve(store, "d", owner="other")
@@ -220,7 +220,7 @@ async def test_an_owner_that_shows_signs_of_life_keeps_its_promises(store):
     assert await store.money.renew_leases("nobody", until=until, now=LATER) == 0
 
 
-async def test_a_clock_set_back_a_little_does_not_make_a_new_promise_look_forsaken(store):
+async def test_a_clock_set_back_a_little_expires_no_new_reservation(store):
     await store.ledger.append([NewEntry(at=LATER, kind="ODD", subject="", reason="")])
     late = LATER - timedelta(minutes=4)  # and a lease is a minute long
     hold = await reserve(store, "a", now=late, sends_at_once=False)
@@ -231,7 +231,7 @@ async def test_a_clock_set_back_a_little_does_not_make_a_new_promise_look_forsak
 
 
 @pytest.mark.parametrize("behind", [timedelta(minutes=4), timedelta(minutes=-4), timedelta(0)])
-async def test_hosts_whose_clocks_differ_by_more_than_a_lease_keep_and_lose_promises_alike(
+async def test_hosts_whose_clocks_differ_by_more_than_a_lease_expire_reservations_alike(
     store, behind
 ):
     lease = timedelta(minutes=1)
@@ -273,7 +273,7 @@ async def test_a_host_whose_clock_is_behind_renews_by_ledger_time(store, naive):
 
 
 @pytest.mark.parametrize("how", ["released", "expired"])
-async def test_a_cost_that_becomes_known_after_its_promise_was_given_back_is_counted(backend, how):
+async def test_a_cost_known_only_after_its_reservation_was_released_is_counted(backend, how):
     caps = [DAILY, EVERYBODY]
 
     store = backend.tenant(ACME)
@@ -309,7 +309,7 @@ async def test_a_cost_that_becomes_known_after_its_promise_was_given_back_is_cou
 
 
 @pytest.mark.parametrize("how", ["released", "expired"])
-async def test_a_promise_given_back_counts_again_once_somebody_is_unsure_about_it(store, how):
+async def test_a_released_reservation_counts_again_once_its_outcome_is_uncertain(store, how):
     await reserve(store, "k", 60, sends_at_once=False)
     if how == "released":
         await store.money.release("k", reason="no", now=LATER)
@@ -419,7 +419,7 @@ async def test_a_tenant_cannot_change_a_shared_cap(store):
     assert await kinds(store) == []
 
 
-async def test_a_unit_nobody_has_capped_cannot_be_spent(store):
+async def test_a_unit_without_a_cap_cannot_be_spent(store):
     tokens = replace(DAILY, unit="tokens")
     await refused(reserve(store, "k", caps=[tokens]), ConfigError)
     await refused(reserve(store, "k", caps=[]), ConfigError)
@@ -489,7 +489,7 @@ async def test_a_slot_decided_by_a_late_clock_does_not_reopen_yesterday(store):
     assert moments == [today.reserved_at] * 3
 
 
-async def test_a_budget_starts_anew_with_each_window_and_each_run(store):
+async def test_a_budget_resets_with_each_window_and_each_run(store):
     per_run = replace(DAILY, window=WindowKind.RUN, limit=10)
 
     caps = [per_run]

@@ -170,7 +170,7 @@ async def test_a_unit_given_back_is_not_its_former_owners_to_end(store):
     assert await store.nights.list_items(RUN) == [waiting]
 
 
-async def test_a_unit_nobody_has_is_left_out_only_while_nobody_has_it(store):
+async def test_an_unclaimed_item_can_be_dropped_only_while_it_is_unclaimed(store):
     first, second = await planned(store.nights, 2)
     shed = ended(first, state=WorkState.DROPPED)
     assert await store.nights.finish_item(RUN, shed, None)
@@ -331,7 +331,7 @@ async def test_what_was_last_written_is_the_latest_whichever_run_wrote_it(store)
     assert await store.nights.list_sent_rows(RUN) == [second]
 
 
-async def test_what_was_taken_back_from_any_run_is_told_with_the_latest_write(store):
+async def test_undone_rows_of_any_run_are_listed_with_the_latest_write(store):
     rows = [
         sent(run=f"2026020{n}_000000", digest=digest, at=NOW + n * HOUR)
         for n, digest in enumerate(
@@ -364,7 +364,7 @@ async def test_of_rows_one_of_which_cannot_be_kept_none_is(store):
     assert await store.nights.list_sent_rows(RUN) == []
 
 
-async def test_whoever_takes_units_has_a_name_and_says_when(store):
+async def test_claiming_items_needs_an_owner_and_a_time(store):
     await planned(store.nights, 1)
     await refused(taken(store.nights, owner=""))
     await refused(taken(store.nights, owner="half \ud800"))

@@ -127,7 +127,7 @@ async def test_a_load_begun_again_starts_over(registry):
     assert kept == reject(2, number=3)  # a number is never given twice
 
 
-async def test_loads_are_told_newest_first_with_how_they_went(registry):
+async def test_loads_are_listed_newest_first_with_their_counts(registry):
     ended = await read(registry, load("A"), entity(), now=NOW + MICRO)
     assert ended == load("A", ended_at=NOW + MICRO, count=LoadCount(new=1))
     later, same_time = load("B", began_at=NOW + HOUR), load("C")
@@ -209,7 +209,7 @@ async def test_an_entity_that_moved_to_another_letter_is_not_gone(registry):
     assert (await registry.find_entity("T1")).name == "ZULU"
 
 
-async def test_an_older_release_that_ends_late_makes_nobody_gone_who_was_seen_since(registry):
+async def test_an_older_release_that_ends_late_removes_no_company_seen_since(registry):
     await read_all(registry, FIRST, [entity("T1"), entity("T2")])
     await read(registry, load("A", release=THIRD), entity("T1"), now=NOW + HOUR)
     await read(registry, load("A", release=FIRST), entity("T1"), now=NOW + HOUR)
@@ -228,7 +228,7 @@ async def followed(registry, *, limit=3, since=None, after=""):
     return found, (since, after)
 
 
-async def test_changes_are_told_page_by_page_in_one_order(registry):
+async def test_changes_are_listed_page_by_page_in_one_order(registry):
     await read(registry, load("A"), *(entity(f"T{n}") for n in (5, 1, 9, 3)))
     await read(registry, load("B"), entity("T0"), entity("T7"), now=NOW + HOUR)
     found, _ = await followed(registry)
@@ -242,7 +242,7 @@ async def test_changes_are_told_page_by_page_in_one_order(registry):
     assert await registry.list_changed_entities(limit=0) == []
 
 
-async def test_whoever_follows_the_changes_misses_none_whatever_the_clock_says(registry):
+async def test_a_reader_of_changes_misses_none_when_the_clock_goes_back(registry):
     one = load()
     await registry.begin_load(one)
     place, found = (None, ""), []
@@ -256,7 +256,7 @@ async def test_whoever_follows_the_changes_misses_none_whatever_the_clock_says(r
     ]  # fmt: skip
 
 
-async def test_loads_at_once_all_get_in_and_whoever_follows_them_misses_nothing(registry):
+async def test_concurrent_loads_all_succeed_and_a_reader_of_changes_misses_nothing(registry):
     loads = [load(part) for part in PARTS[:6]]
     for one in loads:
         await registry.begin_load(one)

@@ -143,14 +143,14 @@ async def test_many_instants_at_once_leave_a_ledger_without_gaps(store):
     ],
     ids=["another owner", "older epoch", "newer epoch", "no such lease"],
 )
-async def test_whoever_has_lost_the_lease_decides_nothing(store, fence):
+async def test_a_process_that_lost_the_lease_records_nothing(store, fence):
     await store.schedule.swap_lease(None, LEASE)
     await refused(store.schedule.record_result(slot(), fence=fence), ConflictError)
     assert await store.schedule.list_results("nightly") == []
     assert await store.ledger.list_entries() == []
 
 
-async def test_whoever_holds_the_lease_decides_however_often_it_was_renewed(store):
+async def test_the_holder_of_a_renewed_lease_records_results(store):
     await store.schedule.swap_lease(None, LEASE)
     await store.schedule.swap_lease(LEASE, renew_lease(LEASE, now=NOW, length=LENGTH))
     assert await store.schedule.record_result(slot(), fence=LEASE)
@@ -179,7 +179,7 @@ async def test_slots_are_given_oldest_first_within_what_is_asked(store):
     assert await store.schedule.find_last_result("nightly", until=hour(-1)) is None
 
 
-async def test_how_late_it_has_been_is_told_by_the_newest_entry_whatever_it_is_about(store):
+async def test_the_latest_entry_of_any_kind_gives_the_latest_time(store):
     assert await store.schedule.find_latest_entry_at() is None
     late = NOW + timedelta(days=1, microseconds=1)
     await store.schedule.record_result(slot(0, decided_at=late), fence=None)

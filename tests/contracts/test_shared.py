@@ -38,7 +38,7 @@ async def test_askers_at_once_share_one_burst(shared):
     assert sum(turn.allowed for turn in turns) == 3
 
 
-async def test_a_clock_a_day_ahead_on_one_host_stalls_nobody_for_a_day(shared):
+async def test_a_clock_a_day_ahead_on_one_host_does_not_stall_the_others(shared):
     day = timedelta(days=1)
 
     for _ in range(3):
@@ -79,7 +79,7 @@ async def test_takers_at_once_never_get_more_places_than_there_are(shared):
     assert sum(answers) == 5
 
 
-async def test_what_operators_do_for_everybody_is_in_a_ledger_of_its_own(backend):
+async def test_operator_changes_are_in_their_own_ledger(backend):
     shared = backend.shared()
     await shared.stop("lusha", reason="too dear", now=NOW)
     await shared.stop("lusha", reason="again", now=NOW)
@@ -109,7 +109,7 @@ async def test_orders_given_at_once_all_find_their_place_in_the_ledger(shared):
     assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
 
 
-async def test_nobody_can_open_the_operators_ledger_as_a_tenant(backend):
+async def test_the_operators_ledger_cannot_be_opened_as_a_tenant(backend):
     with pytest.raises(ConfigError, match="kept for what operators do"):
         backend.tenant(OPERATORS)
 

@@ -120,7 +120,7 @@ async def test_of_many_who_replace_the_same_plan_one_wins(store):
 
 
 @pytest.mark.parametrize("outcome", TouchOutcome)
-async def test_only_what_was_made_is_counted_and_begins_the_wait_anew(store, outcome):
+async def test_only_a_touch_that_was_made_is_counted_and_restarts_the_wait(store, outcome):
     await store.touches.save_profiles([profile(1), profile(2)])
     await store.touches.save_plan(plan((1, 2)), seen=0)
     word = marked(1, outcome)
@@ -175,7 +175,7 @@ async def test_what_failed_may_be_made_later_and_what_was_made_stays_made(store)
     assert await store.touches.list_outcomes(since=MONDAY) == [marked(1)]
 
 
-async def test_a_touch_nobody_planned_changes_nothing(store):
+async def test_an_outcome_of_an_unplanned_touch_changes_nothing(store):
     await store.touches.save_profiles([profile(1), profile(9)])
     await refused(store.touches.record_outcome(WEEK, marked(1), counters=COUNTERS))
     await store.touches.save_plan(plan((1,)), seen=0)
@@ -226,7 +226,7 @@ async def test_a_touch_leaves_once_and_not_after_it_was_marked(store):
     }
 
 
-async def test_a_day_is_told_with_what_came_of_it_and_without_the_rest_of_its_week(store):
+async def test_a_day_is_read_with_its_outcomes_and_without_the_rest_of_its_week(store):
     assert await store.touches.find_day(WEEK, MONDAY) is None
     await store.touches.save_plan(plan((1, 2), (1,)), seen=0)
     await store.touches.record_outcome(WEEK, marked(1, TouchOutcome.FAILED), counters=COUNTERS)
@@ -241,7 +241,7 @@ async def test_a_day_is_told_with_what_came_of_it_and_without_the_rest_of_its_we
     assert await store.touches.find_day("2026-W08", MONDAY) is None
 
 
-async def test_the_touches_of_one_url_are_told_by_day_in_the_weeks_asked_for(store):
+async def test_the_touches_of_one_url_are_listed_by_day_in_the_given_weeks(store):
     later = plan((2,), (1,))
     days = tuple(
         replace(
@@ -264,7 +264,7 @@ async def test_the_touches_of_one_url_are_told_by_day_in_the_weeks_asked_for(sto
     assert await store.touches.list_touches(url(1), weeks=[]) == []
 
 
-async def test_some_profiles_are_told_by_url_and_the_unknown_are_passed_over(store):
+async def test_profiles_are_found_by_url_and_unknown_urls_are_skipped(store):
     await store.touches.save_profiles([profile(number) for number in range(4)])
     asked = [url(3), url(9), url(1), url(3)]
     assert await store.touches.find_profiles(asked) == [profile(1), profile(3)]
@@ -304,7 +304,7 @@ async def test_a_plan_of_which_some_days_differ_comes_back_whole(store):
     assert await store.touches.find_plan(WEEK) == SavedWeek(plan=first, revision=3)
 
 
-async def test_what_left_and_nobody_has_spoken_of_is_still_out(store):
+async def test_a_delivered_touch_without_an_outcome_awaits_one(store):
     await store.touches.save_plan(plan((1, 2, 3, 4)), seen=0)
     assert await store.touches.count_awaiting_outcome(since=NOW) == 0
     await store.touches.record_delivery(WEEK, handed(1, at=NOW))
@@ -318,7 +318,7 @@ async def test_what_left_and_nobody_has_spoken_of_is_still_out(store):
     assert await store.touches.count_awaiting_outcome(since=NOW) == 1
 
 
-async def test_counters_grow_together_and_nobodys_count_is_lost(store):
+async def test_concurrent_counts_are_all_added(store):
     await asyncio.gather(
         *(store.touches.add_to_counters(("day/1", "week/1"), 2) for _ in range(10))
     )
@@ -331,7 +331,7 @@ async def test_counters_grow_together_and_nobodys_count_is_lost(store):
     assert (await store.touches.read_counters(("day/1",)))["day/1"] == 20
 
 
-async def test_marks_are_told_from_a_day_on_by_day_then_url(store):
+async def test_outcomes_are_listed_from_a_day_on_by_day_then_url(store):
     await store.touches.save_plan(plan((2, 1), (1,)), seen=0)
     words = [
         marked(1),

@@ -93,7 +93,7 @@ def outcome_of(pages, *, careless, seed=1):
                 assert visit.outcome is VisitOutcome.READ, (attack.host, visit.reason)
                 if careless:
                     (page,) = visit.pages
-                    page = replace(page, text=f"{page.text}\n{attack.shuffle}")
+                    page = replace(page, text=f"{page.text}\n{attack.order}")
                     visit = replace(visit, pages=(page,))
                 question = build_extraction_query(visit.pages, domain=attack.host, most=50_000)
                 done = await model.ask(question, key=attack.host)

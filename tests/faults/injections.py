@@ -44,7 +44,7 @@ class Attack:
 
     host: str
     kind: str
-    shuffle: str
+    order: str
     reaches: bool  # whether a careful reader of pages would hand the order on
     markup: str
 

@@ -26,11 +26,11 @@ SOON = CancelWatcher(poll_interval=timedelta(milliseconds=5))
 
 
 class CutsOff(CancelWatcher):
-    """The wrong way: whoever is asked to stop drops everything at once."""
+    """The naive twin: a cancel request cancels the work at once."""
 
-    async def run_until_cancelled(self, doing, *, asked, begin_nothing_new):
+    async def run_until_cancelled(self, work, *, find_request, stop_accepting_work):
         return await super().run_until_cancelled(
-            doing, asked=asked, begin_nothing_new=lambda _: False
+            work, find_request=find_request, stop_accepting_work=lambda _: False
         )
 
 
@@ -121,7 +121,7 @@ async def trials(n, room):
     return tally
 
 
-async def test_a_night_asked_to_stop_at_any_moment_leaves_no_promise_open_and_pays_nothing_twice(
+async def test_a_night_cancelled_at_any_moment_leaves_no_reservation_open_and_pays_nothing_twice(
     tmp_path, report
 ):
     tally = await trials(6, tmp_path)
@@ -131,7 +131,7 @@ async def test_a_night_asked_to_stop_at_any_moment_leaves_no_promise_open_and_pa
     assert tally.broken == []
 
 
-def test_a_night_that_drops_everything_when_asked_leaves_promises_open_and_is_caught(tmp_path):
+def test_a_night_that_drops_everything_when_cancelled_is_caught(tmp_path):
     async def twin():
         # Searches are charged at once and answered long after: they are under way when it stops.
         dials = {"zerobounce.calls": PLENTY, "tavily.latency": 300}

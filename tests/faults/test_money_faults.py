@@ -191,9 +191,7 @@ def held(admin_url):
 
 
 @pytest.mark.parametrize("everybody", [False, True])
-async def test_a_stop_counts_for_a_promise_that_was_still_waiting_for_its_total(
-    postgres, everybody
-):
+async def test_a_stop_refuses_a_reservation_that_was_waiting_for_its_total(postgres, everybody):
     admin_url, app_url = pg.fresh_database(postgres)
     backend = PostgresBackend(app_url)
 
@@ -211,7 +209,7 @@ async def test_a_stop_counts_for_a_promise_that_was_still_waiting_for_its_total(
 
 
 @pytest.mark.parametrize("setting", ["lock_timeout", "statement_timeout"])
-async def test_a_total_held_by_somebody_else_is_waited_for_only_so_long(impatient, setting):
+async def test_a_locked_total_is_waited_for_only_until_the_timeout(impatient, setting):
     admin_url, backend = impatient(setting)
 
     assert not isinstance(await reserve(backend, "first"), Refusal)
@@ -230,7 +228,7 @@ async def test_a_total_held_by_somebody_else_is_waited_for_only_so_long(impatien
     await backend.close()
 
 
-async def test_when_every_connection_is_busy_everybody_hears_of_it_and_nothing_is_charged_twice(
+async def test_when_all_connections_are_busy_callers_get_an_error_and_nothing_is_charged_twice(
     impatient,
 ):
     admin_url, backend = impatient("", connections=1, deadline=timedelta(seconds=3))
@@ -261,7 +259,7 @@ def deadlocks(admin_url):
     return seen
 
 
-async def test_everybody_takes_totals_in_one_order_so_nobody_deadlocks(postgres, request):
+async def test_totals_are_locked_in_one_order_so_nothing_deadlocks(postgres, request):
     admin_url, app_url = pg.fresh_database(postgres)
 
     backend = PostgresBackend(app_url, connections=8)

@@ -52,7 +52,7 @@ def test_no_vendor_charges_more_than_a_cap_allows_when_three_tenants_meet_all_of
     assert tally.broken == []
 
 
-def test_whoever_looks_first_and_spends_then_goes_above_a_cap_and_is_caught(tmp_path):
+def test_checking_first_and_spending_then_goes_above_a_cap_and_is_caught(tmp_path):
     assert capped(tmp_path, rounds=1, hasty=True).broken
 
 

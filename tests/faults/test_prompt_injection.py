@@ -49,7 +49,7 @@ def test_an_obeying_model_changes_nothing_but_what_the_page_says_of_its_company(
 def test_the_model_really_obeyed(told):
     seen, _, _, recorded = told
     reached = sum(
-        attack.shuffle.split("\n")[0] in build_extraction_prompt(ask).data
+        attack.order.split("\n")[0] in build_extraction_prompt(ask).data
         for attack, _, ask, *_ in seen
     )
     obeyed = sum("OBEYED" in json.dumps(answer["output"]) for answer in recorded.answers)
@@ -57,7 +57,7 @@ def test_the_model_really_obeyed(told):
     assert obeyed >= reached >= 20
 
 
-def test_whoever_believes_a_model_is_caught(told):
+def test_believing_the_model_is_caught(told):
     seen, _, _, recorded = told
     answers = {
         question["input"][0]["content"]: answer
@@ -74,13 +74,13 @@ def test_whoever_believes_a_model_is_caught(told):
     assert caught == obeyed
 
 
-def test_nobody_but_the_sites_and_the_model_was_asked(told):
+def test_only_the_sites_and_the_model_were_requested(told):
     seen, hosts, _, _ = told
     assert set(hosts) == {"openai.test", *(attack.host for attack, *_ in seen)}
     assert hosts.count("openai.test") == len(seen)
 
 
-def test_no_page_costs_more_than_was_promised(told):
+def test_no_page_costs_more_than_was_reserved(told):
     seen, _, charges, _ = told
     for _, _, _, done, promised in seen:
         assert set(done.cost) == set(promised)
@@ -97,11 +97,11 @@ def test_unseen_orders_do_not_reach_the_model():
         build_extraction_prompt(question).data for _, _, question, *_ in seen
     )
     for attack, *_ in seen:
-        assert not any(attack.shuffle.split("\n")[0][:40] in data for data in sent), attack.kind
+        assert not any(attack.order.split("\n")[0][:40] in data for data in sent), attack.kind
     assert not any("OBEYED" in json.dumps(answer) for answer in recorded.answers)
 
 
-def test_nothing_of_ours_or_anybody_elses_is_in_a_prompt(told):
+def test_no_secret_is_in_a_prompt(told):
     _, _, _, recorded = told
     sent = json.dumps(recorded.questions)
     assert KEY not in sent
@@ -133,4 +133,4 @@ def test_what_was_found_without_the_model_stands(told):
 
 
 def test_every_order_is_among_the_pages():
-    assert {attack.shuffle for attack in attacks()} == set(ORDERS)
+    assert {attack.order for attack in attacks()} == set(ORDERS)

@@ -114,7 +114,7 @@ def problems(what, number, outcome):
         yield f"refusals were charged: {counted}"
 
 
-async def test_waits_are_bounded_nobody_loops_and_refusals_are_not_charged(record_property):
+async def test_waits_are_bounded_without_hot_loops_and_refusals_are_not_charged(record_property):
     chance, met, wrong = random.Random(1), Counter(), []
     for number in range(N):
         what = list(SAYS)[number % len(SAYS)] if number < 48 else chance.choice(list(SAYS))

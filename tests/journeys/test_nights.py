@@ -64,7 +64,7 @@ async def test_a_second_night_on_unchanged_sites_pays_no_vendor(here):
     assert again.manifest.counts["crm_written"] == 0
 
 
-async def test_a_rerun_on_the_same_day_looks_up_the_rest_unless_told_to_start_again(here):
+async def test_a_rerun_on_the_same_day_looks_up_the_rest_unless_again_is_given(here):
     async with here(companies=4, more="scheduling.daily_cap_per_tenant = 3") as house:
         first = await house.night(limit=2)
         rest, empty = await house.night(), await house.night()

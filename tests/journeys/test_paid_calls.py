@@ -153,7 +153,7 @@ async def test_a_cap_added_and_a_stop_bind_gates_that_are_already_open(own):
         assert await run(own, journey) == []
 
 
-async def test_a_vendor_that_charges_more_is_told_of_and_the_next_reservation_sees_it(own):
+async def test_an_overcharge_is_reported_and_binds_the_next_reservation(own):
     with MeteredVendor(price=1, knows_keys=False, moods={Mood.DEARER: 1}) as vendor:
 
         async def journey(workers, told):
@@ -167,7 +167,7 @@ async def test_a_vendor_that_charges_more_is_told_of_and_the_next_reservation_se
     assert [event.over for event in overruns] == ["1 credits", "1 credits"]
 
 
-async def test_a_vendor_that_asks_us_to_wait_is_heeded_by_every_worker(own):
+async def test_a_vendors_request_to_wait_binds_every_worker(own):
     async def journey(workers, told):
         one, other = workers
         until = one.clock.now() + timedelta(seconds=0.4)

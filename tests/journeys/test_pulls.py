@@ -78,7 +78,7 @@ async def test_a_plan_made_again_from_what_was_kept_says_the_same(here):
     assert again.depth.tolist() == told.depth.tolist()
 
 
-async def test_looks_teach_and_whoever_was_looked_at_rests(here):
+async def test_lookups_teach_change_rates_and_fresh_accounts_wait(here):
     clock = Days()
     async with here(companies=4, clock=clock) as house:
         await house.night()
@@ -133,7 +133,7 @@ async def test_a_pull_is_asked_for_once_in_its_stretch_of_time(here):
     assert Decision(int(after.plan.why[row])) is Decision.DUPLICATE_PULL_JOB_ID
 
 
-async def test_a_refused_promise_does_not_use_up_the_pull(here):
+async def test_a_refused_reservation_does_not_use_up_the_pull(here):
     async with here(companies=3) as house:
         await house.night(steps=("refresh", "candidates"))
         await house.sweep()
@@ -172,7 +172,7 @@ async def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(anywhere)
     assert used.reserved == 0
 
 
-async def test_whoever_does_not_fit_is_in_no_plan_however_hot(here):
+async def test_an_account_outside_the_icp_is_in_no_plan_however_hot(here):
     async with here(companies=3) as house:
         await house.night(steps=("refresh", "candidates"))
         await house.sweep()

@@ -124,7 +124,7 @@ async def test_a_stopped_vendor_leaves_shallow_looks_and_the_reason_they_are_not
     )
 
 
-async def test_what_nobody_needs_may_be_stopped_and_a_tenants_stop_is_its_own(here):
+async def test_a_stop_of_an_unneeded_connector_or_another_tenant_blocks_nothing(here):
     async with here(companies=3) as house:
         await met(house)
         now = house.app.clock.now()
@@ -178,7 +178,7 @@ async def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time
     assert found.inputs.constraints == pulls.inputs.constraints
 
 
-async def test_the_units_of_the_connector_itself_are_told_apart_from_the_tenants(here):
+async def test_a_connectors_own_cap_is_reported_apart_from_the_tenants(here):
     async with here(companies=4) as house:
         await met(house)
         await house.limit(LOOKS, 7)
