@@ -108,9 +108,7 @@ async def _in_store(room, tenant, strangers):
         ]
         for run in runs:
             found.append(("units", await store.nights.list_items(run.name, limit=EVERYTHING)))
-            found.append(
-                ("rows sent", await store.nights.list_sent_rows(run.name, limit=EVERYTHING))
-            )
+            found.append(("rows sent", await store.crm.list_sent_rows(run.name, limit=EVERYTHING)))
         for company in strangers:
             found.append(("pages", await store.pages.list_pages(company.domain)))
             found.append(("a dossier", await store.accounts.find_company_record(company.uen)))

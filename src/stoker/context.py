@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stoker.base.events import EventBus, Observer
     from stoker.budgets.store import BudgetStore
     from stoker.crawl.store import PageStore
+    from stoker.crm.store import CrmStore
     from stoker.discovery.store import ListingStore
     from stoker.enrichment.store import WorkStore
     from stoker.heat.store import HeatStore
@@ -53,6 +54,7 @@ class TenantStores:
     setup: SetupStore
     accounts: AccountStore
     nights: WorkStore
+    crm: CrmStore
     touches: TouchStore
     attention: HeatStore
     listings: ListingStore

@@ -9,9 +9,9 @@ from stoker.accounts.model import (
     Contact,
     EmailStatus,
     LeadScore,
-    SentRow,
 )
 from stoker.base.types import Depth, Step
+from stoker.crm.model import SentRow
 from stoker.enrichment.model import SkippedStep, SkipReason, WorkItem, WorkState
 from stoker.tenants.model import CrmConnection, Tenant
 

@@ -54,16 +54,16 @@ async def save_item(backend, make, text, n):
 
 
 async def save_sent_row(backend, make, text, n):
-    nights, row = backend.tenant(ACME).nights, replace(make(text), at=NOW + n * HOUR)
-    await nights.save_sent_rows([row])
-    found = (await nights.find_sent_rows([row.external_id]))[row.external_id]
+    crm, row = backend.tenant(ACME).crm, replace(make(text), at=NOW + n * HOUR)
+    await crm.save_sent_rows([row])
+    found = (await crm.find_sent_rows([row.external_id]))[row.external_id]
     return replace(found, before=row.before) == row
 
 
 async def save_sent_before(backend, make, text, n):
-    nights, row = backend.tenant(ACME).nights, make(f"stoker.{n}", text)
-    await nights.save_sent_rows([row])
-    return await nights.find_sent_rows([row.external_id]) == {row.external_id: row}
+    crm, row = backend.tenant(ACME).crm, make(f"stoker.{n}", text)
+    await crm.save_sent_rows([row])
+    return await crm.find_sent_rows([row.external_id]) == {row.external_id: row}
 
 
 async def save_entity(backend, make, text, n):

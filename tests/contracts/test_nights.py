@@ -273,14 +273,14 @@ async def test_units_of_two_tenants_have_nothing_to_do_with_each_other(backend):
     assert await theirs.nights.find_last_items(["T1"]) == {}
     await planned(theirs.nights, 2)
     _, mine = await taken(ours.nights)
-    await ours.nights.save_sent_rows([sent()])
+    await ours.crm.save_sent_rows([sent()])
     assert not await theirs.nights.finish_item(RUN, ended(mine), dossier())
     assert await theirs.nights.release_items(RUN, owner="w1") == 0
     assert await theirs.nights.extend_claims(RUN, owner="w1", until=UNTIL) == 0
-    assert await theirs.nights.find_sent_rows(["stoker.T1"]) == {}
-    assert await theirs.nights.list_sent_rows(RUN) == []
-    await theirs.nights.save_sent_rows([sent(digest="theirs")])
-    assert await ours.nights.list_sent_rows(RUN) == [sent()]
+    assert await theirs.crm.find_sent_rows(["stoker.T1"]) == {}
+    assert await theirs.crm.list_sent_rows(RUN) == []
+    await theirs.crm.save_sent_rows([sent(digest="theirs")])
+    assert await ours.crm.list_sent_rows(RUN) == [sent()]
     assert (await ours.nights.list_items(RUN))[1] == mine
 
 
@@ -304,31 +304,31 @@ async def test_pages_of_units_hold_while_units_are_taken_and_ended(store):
 
 async def test_sent_rows_are_found_by_id_and_by_run(store):
     rows = [sent(f"stoker.{n:04}", before={} if n % 2 else {"a": 1}) for n in range(1_203)]
-    await store.nights.save_sent_rows(rows[::-1])
-    found = await store.nights.find_sent_rows([row.external_id for row in rows] + ["nobody's"])
+    await store.crm.save_sent_rows(rows[::-1])
+    found = await store.crm.find_sent_rows([row.external_id for row in rows] + ["nobody's"])
     assert list(found.values()) == rows
-    assert await store.nights.find_sent_rows([]) == {}
-    assert await store.nights.list_sent_rows(RUN, limit=2) == rows[:2]
-    assert await store.nights.list_sent_rows(RUN, after="stoker.0001", limit=1) == [rows[2]]
-    assert await store.nights.list_sent_rows("another") == []
+    assert await store.crm.find_sent_rows([]) == {}
+    assert await store.crm.list_sent_rows(RUN, limit=2) == rows[:2]
+    assert await store.crm.list_sent_rows(RUN, after="stoker.0001", limit=1) == [rows[2]]
+    assert await store.crm.list_sent_rows("another") == []
 
 
 async def test_what_was_there_before_a_run_stays_as_the_run_first_found_it(store):
-    await store.nights.save_sent_rows([sent()])
+    await store.crm.save_sent_rows([sent()])
     again = sent(digest="new", values={"name": "B"}, before={"name": "ours"}, at=NOW + HOUR)
-    await store.nights.save_sent_rows([again])
+    await store.crm.save_sent_rows([again])
     kept = replace(again, before=sent().before)
-    assert await store.nights.find_sent_rows(["stoker.T1"]) == {"stoker.T1": kept}
-    assert await store.nights.list_sent_rows(RUN) == [kept]
+    assert await store.crm.find_sent_rows(["stoker.T1"]) == {"stoker.T1": kept}
+    assert await store.crm.list_sent_rows(RUN) == [kept]
 
 
 async def test_what_was_last_written_is_the_latest_whichever_run_wrote_it(store):
     first = sent(run=LATER_RUN, at=NOW)
     second = sent(run=RUN, at=NOW + HOUR, values={"name": "restored"}, before={})
-    await store.nights.save_sent_rows([second, first])
-    assert await store.nights.find_sent_rows(["stoker.T1"]) == {"stoker.T1": second}
-    assert await store.nights.list_sent_rows(LATER_RUN) == [first]
-    assert await store.nights.list_sent_rows(RUN) == [second]
+    await store.crm.save_sent_rows([second, first])
+    assert await store.crm.find_sent_rows(["stoker.T1"]) == {"stoker.T1": second}
+    assert await store.crm.list_sent_rows(LATER_RUN) == [first]
+    assert await store.crm.list_sent_rows(RUN) == [second]
 
 
 async def test_undone_rows_of_any_run_are_listed_with_the_latest_write(store):
@@ -338,15 +338,15 @@ async def test_undone_rows_of_any_run_are_listed_with_the_latest_write(store):
             ["stands", f"{UNDONE_PREFIX}second", f"{UNDONE_PREFIX}third"], start=1
         )
     ]
-    await store.nights.save_sent_rows(rows)
-    found = await store.nights.find_sent_rows(["stoker.T1"])
+    await store.crm.save_sent_rows(rows)
+    found = await store.crm.find_sent_rows(["stoker.T1"])
     assert found == {"stoker.T1": replace(rows[2], settled=frozenset({"stands", "second"}))}
 
     first = replace(rows[0], digest=f"{UNDONE_PREFIX}first", at=NOW + 9 * HOUR)
-    await store.nights.save_sent_rows([replace(first, settled=frozenset({"nothing to keep"}))])
-    found = await store.nights.find_sent_rows(["stoker.T1"])
+    await store.crm.save_sent_rows([replace(first, settled=frozenset({"nothing to keep"}))])
+    found = await store.crm.find_sent_rows(["stoker.T1"])
     assert found == {"stoker.T1": replace(first, settled=frozenset({"second", "third"}))}
-    assert await store.nights.list_sent_rows(first.run) == [first]
+    assert await store.crm.list_sent_rows(first.run) == [first]
 
 
 async def test_of_rows_one_of_which_cannot_be_kept_none_is(store):
@@ -358,10 +358,10 @@ async def test_of_rows_one_of_which_cannot_be_kept_none_is(store):
         sent(before={"half \ud800": 1}),
         sent(run=""),
     ):
-        await refused(store.nights.save_sent_rows([sent("stoker.T0"), bad]))
+        await refused(store.crm.save_sent_rows([sent("stoker.T0"), bad]))
     unzoned = sent(at=NOW.replace(tzinfo=None))
-    await refused(store.nights.save_sent_rows([sent("stoker.T0"), unzoned]), ConfigError)
-    assert await store.nights.list_sent_rows(RUN) == []
+    await refused(store.crm.save_sent_rows([sent("stoker.T0"), unzoned]), ConfigError)
+    assert await store.crm.list_sent_rows(RUN) == []
 
 
 async def test_claiming_items_needs_an_owner_and_a_time(store):
@@ -380,6 +380,6 @@ async def test_units_and_rows_of_any_zone_come_back_in_utc(store):
     await planned(store.nights, 1)
     [one] = await taken(store.nights, until=there)
     assert (one.claimed_until, one.claimed_until.tzinfo) == (NOW, NOW.tzinfo)
-    await store.nights.save_sent_rows([sent(at=there)])
-    [row] = await store.nights.list_sent_rows(RUN)
+    await store.crm.save_sent_rows([sent(at=there)])
+    [row] = await store.crm.list_sent_rows(RUN)
     assert (row.at, row.at.tzinfo) == (NOW, NOW.tzinfo)

@@ -353,7 +353,7 @@ async def test_a_night_says_when_it_wrote():
     async def work(office):
         await office.know(dossier())
         await office.export(THIRD)
-        rows = await office.store.nights.list_sent_rows(THIRD)
+        rows = await office.store.crm.list_sent_rows(THIRD)
         assert len(rows) == 3
         assert all(row.at >= START for row in rows)
 
@@ -421,7 +421,9 @@ class Told:
 
 async def test_companies_that_ended_go_together_and_the_last_few_are_left_to_the_end():
     told = Told()
-    async with ExportQueue(told, clock=SystemClock(), ours=lambda: True, some=2) as outbox:
+    async with ExportQueue(
+        told, clock=SystemClock(), is_owner=lambda: True, batch_size=2
+    ) as outbox:
         for name in "abc":
             outbox.add(name)
         await told.sent.wait()
@@ -432,8 +434,8 @@ async def test_companies_that_ended_go_together_and_the_last_few_are_left_to_the
 async def test_after_a_while_few_go_too_and_nothing_goes_that_is_no_longer_ours():
     async def work(ours):
         told = Told()
-        how = {"clock": FakeClock(), "some": 100, "every": timedelta(seconds=10)}
-        async with ExportQueue(told, ours=lambda: ours, **how) as outbox:
+        how = {"clock": FakeClock(), "batch_size": 100, "interval": timedelta(seconds=10)}
+        async with ExportQueue(told, is_owner=lambda: ours, **how) as outbox:
             outbox.add("a")
             await asyncio.sleep(0)
             for _ in range(20):
@@ -468,7 +470,9 @@ class Lengthy:
 async def test_what_is_on_its_way_is_waited_for_unless_something_went_wrong(goes_wrong, came_to):
     lengthy, raised = Lengthy(), None
     try:
-        async with ExportQueue(lengthy, clock=SystemClock(), ours=lambda: True, some=1) as outbox:
+        async with ExportQueue(
+            lengthy, clock=SystemClock(), is_owner=lambda: True, batch_size=1
+        ) as outbox:
             outbox.add("a")
             await lengthy.began.wait()
             if goes_wrong is not None:

@@ -76,9 +76,10 @@ def night(app, name, *known, ended=True):
             done = replace(unit, state=WorkState.DONE, ended_at=at)
             await store.nights.finish_item(name, done, replace(each, looked_at=at, run=name))
         exports = build_exporter(app.for_tenant(ACME))
-        told = await exports.export(
-            RunHandle(key=key, kind="nightly", store=store, clock=app.clock, observer=app.observer)
+        handle = RunHandle(
+            key=key, kind="nightly", store=store, clock=app.clock, observer=app.observer
         )
+        told = await exports.begin(handle).flush()
         assert not told.reasons
         if ended:
             over = run.end(RunState.DONE, at=at + timedelta(minutes=1))

@@ -175,7 +175,7 @@ async def test_what_was_taken_back_stays_known_when_a_later_night_finds_nothing_
             for row in build_rows(dossier(), tenant=TENANT, least=0.5)
         ]
         idle = await upsert_rows(
-            rows, crm=office.crm, store=office.store.nights, run="n3", now=office.clock.now()
+            rows, crm=office.crm, store=office.store.crm, run="n3", now=office.clock.now()
         )
         assert (idle.written, idle.same) == ((), 3)
 
@@ -279,7 +279,7 @@ async def test_stopped_half_way_and_started_again_it_ends_the_same(fault):
         assert stopped
         assert not last.left
         assert office.truth() == before
-        kept = await office.store.nights.list_sent_rows("n2")
+        kept = await office.store.crm.list_sent_rows("n2")
         assert all(row.digest.startswith(UNDONE_PREFIX) for row in kept)
         await office.night(dossier("Acme Three", phone="3"), run="n3")
         assert set(office.records()) == {"Acme Three", "Mei"}

@@ -238,7 +238,7 @@ async def test_a_night_that_is_asked_to_stop_says_what_it_spent_and_wrote_by_the
         visits = visits_of(house, stopped_once_something_was_sent)
         desk = Desk(house, crawler=visits, exports=seen, at_once=3, sent_together=2)
         ending, units = await desk.go()
-        rows = await house.store().nights.list_sent_rows(desk.run)
+        rows = await house.store().crm.list_sent_rows(desk.run)
         return ending, units, rows, await settled_under(house.store(), desk.run)
 
     ending, units, rows, settled = await at(tmp_path, journey)
@@ -275,7 +275,7 @@ async def test_a_night_that_is_cut_off_says_what_it_spent_and_wrote_and_how_many
         await seen.sent.wait()
         await cancel_and_wait(doing, at_once=True)
         run = await store.runs.find_run(begun.at)
-        rows = await house.store().nights.list_sent_rows(run.name)
+        rows = await house.store().crm.list_sent_rows(run.name)
         return run, rows, await settled_under(house.store(), run.name)
 
     run, rows, settled = await at(tmp_path, journey)

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from stoker.accounts.model import SentRow
 from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import SpendRequest
 from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.crm.model import SentRow
 from stoker.crm.upsert import UNDONE_PREFIX
 from stoker.enrichment.summary import compute_run_cost, count_crm_rows, summarize_run
 from stoker.ledger.chain import NewEntry
@@ -119,7 +119,7 @@ async def test_rows_a_run_wrote_are_counted_and_those_nobody_read_back_are_told_
                 [("d", RUN), ("e", RUN), ("", RUN), (f"{UNDONE_PREFIX}d", RUN), ("d", OTHER)]
             )
         ]
-        await desk.store.nights.save_sent_rows(rows)
+        await desk.store.crm.save_sent_rows(rows)
         assert await count_crm_rows(desk.store, RUN) == {"crm_written": 2, "crm_unknown": 1}
         assert await count_crm_rows(desk.store, "20300101_130000") == {}
 

@@ -110,11 +110,11 @@ class Desk:
             observer=lambda event: None,
         )
         exports = CrmExport(lambda _: self.crm, least=0.5, page=COMPANIES_A_PAGE)
-        return await exports.export(opened)
+        return await exports.begin(opened).flush()
 
     async def undo(self, run: str):
         now = SystemClock().now()
-        return await undo_run(run, crm=self.crm, store=self.store.nights, now=now)
+        return await undo_run(run, crm=self.crm, store=self.store.crm, now=now)
 
 
 def _dossier(nth: int, version: str) -> CompanyRecord:

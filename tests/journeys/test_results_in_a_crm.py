@@ -86,7 +86,7 @@ async def test_a_tenants_nights_fill_its_crm_and_can_be_taken_back(tmp_path, bac
         told = await undo_run(
             first.name,
             crm=open_crm(here.app.for_tenant(ACME), await store.setup.find_connection()),
-            store=store.nights,
+            store=store.crm,
             now=here.app.clock.now(),
         )
         left = await crm.records()

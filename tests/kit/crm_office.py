@@ -73,7 +73,7 @@ class Office:
     async def night(self, *dossiers, run="n1", least=0.5):
         rows = [row for each in dossiers for row in build_rows(each, tenant=TENANT, least=least)]
         return await upsert_rows(
-            rows, crm=self.crm, store=self.store.nights, run=run, now=self.clock.now()
+            rows, crm=self.crm, store=self.store.crm, run=run, now=self.clock.now()
         )
 
     async def know(self, *dossiers):
@@ -101,11 +101,11 @@ class Office:
 
     async def export(self, run="20261116_180000", *, crm=None, opens=None, least=0.5, page=200):
         opens = opens or (lambda _: crm or self.crm)
-        return await CrmExport(opens, least=least, page=page).export(self.opened(run))
+        return await CrmExport(opens, least=least, page=page).begin(self.opened(run)).flush()
 
     async def undo(self, run, *, dry=False):
         return await undo_run(
-            run, crm=self.crm, store=self.store.nights, now=self.clock.now(), dry=dry
+            run, crm=self.crm, store=self.store.crm, now=self.clock.now(), dry=dry
         )
 
     def person(self, model, method, **arguments):

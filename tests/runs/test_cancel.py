@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from stoker.accounts.model import CompanyId, SentRow
+from stoker.accounts.model import CompanyId
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.cancellation import cancel_and_wait
 from stoker.base.errors import ConflictError, PermanentError, TransientError
@@ -16,6 +16,7 @@ from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import SpendRequest
 from stoker.budgets.reservations import ReservationStatus
 from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.crm.model import SentRow
 from stoker.enrichment.model import WorkItem
 from stoker.enrichment.summary import summarize_partial_run
 from stoker.runs.cancel import CancelWatcher, request_cancel
@@ -495,7 +496,7 @@ async def spends(bench, run):
         run=run.name,
         at=now,
     )
-    await bench.store.nights.save_sent_rows([row])
+    await bench.store.crm.save_sent_rows([row])
 
 
 def assert_told(ended):

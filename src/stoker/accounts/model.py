@@ -15,7 +15,6 @@ from typing import NewType
 
 from stoker.accounts.facts import Fact
 from stoker.base.errors import PermanentError
-from stoker.base.types import Json
 
 CompanyId = NewType("CompanyId", str)  # the register's number, where there is one
 
@@ -119,21 +118,6 @@ class UpsertCount:
     new: int = 0
     changed: int = 0
     same: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentRow:
-    """The values we last wrote into a CRM record, and the values before that."""
-
-    external_id: str
-    model: str
-    digest: str
-    values: Mapping[str, Json]  # as we wrote them
-    before: Mapping[str, Json]  # as they were when this run first wrote; empty: it made the record
-    run: str  # or `FOUND_IN_CRM`: no run on record wrote it
-    at: datetime
-    # Other digests that need no sending, see `list_settled_digests`; `find_sent_rows` fills them.
-    settled: frozenset[str] = frozenset()
 
 
 def merge_company(known: Company, newer: Company) -> Company:

@@ -27,6 +27,7 @@ _TENANT_STORES = {  # by the name in `TenantStores`
     "setup": "stoker.tenants.store:SetupStore",
     "accounts": "stoker.accounts.store:AccountStore",
     "nights": "stoker.enrichment.store:WorkStore",
+    "crm": "stoker.crm.store:CrmStore",
     "touches": "stoker.touches.store:TouchStore",
     "attention": "stoker.heat.store:HeatStore",
     "listings": "stoker.discovery.store:ListingStore",

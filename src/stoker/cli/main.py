@@ -105,7 +105,6 @@ SECTIONS = {
 }
 COMMANDS = {name: lazy for section in SECTIONS.values() for name, lazy in section.items()}
 ADDED = {  # commands of a group whose module is another one
-    "crm": {"undo": "stoker.crm.commands_undo:undo"},
     "db": {"maintain": "stoker.scheduling.commands:upkeep"},
     "pulls": {
         "quote": "stoker.pulls.commands:quote",
@@ -116,7 +115,7 @@ ADDED = {  # commands of a group whose module is another one
 ALIASES = {  # what these commands were called before; they keep working and are not listed
     "tenant": "stoker.tenants.commands:tenant",
     "connector": "stoker.vendors.commands:connector",
-    "undo": "stoker.crm.commands_undo:undo",
+    "undo": "stoker.crm.commands:undo",
     "upkeep": "stoker.scheduling.commands:upkeep",
     "quote": "stoker.pulls.commands:quote",
     "price": "stoker.pulls.commands_what_if:price",

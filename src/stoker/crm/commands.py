@@ -1,4 +1,7 @@
-"""`stoker crm`: where a tenant's results go. Its key is a setting and never passes through here."""
+"""`stoker crm`: where a tenant's results go, and undo of what a run wrote there.
+
+The key is a setting and never passes through here.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,15 @@ import click
 
 from stoker.base.errors import ConfigError
 from stoker.cli.options import aliased_option, choose_tenant, tenant_option
-from stoker.cli.output import Exit, json_option, pass_context, print_json, print_text, run_async
+from stoker.cli.output import (
+    Exit,
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+    run_async,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,9 +27,12 @@ if TYPE_CHECKING:
     from stoker.base.types import TenantId
     from stoker.budgets.model import Health
     from stoker.cli.output import CommandContext
+    from stoker.crm.undo import UndoResult
     from stoker.tenants.model import CrmConnection
 
 CRM_KINDS = ("odoo",)
+
+MAX_SHOWN = 50
 
 
 @click.group()
@@ -43,7 +57,7 @@ def crm() -> None:
 @json_option
 @pass_context
 def connect(
-    asked: CommandContext,
+    ctx: CommandContext,
     tenant: str | None,
     system: str,
     url: str | None,
@@ -59,8 +73,8 @@ def connect(
     from stoker.cli.options import parse_time
 
     at = None if expires is None else parse_time(expires, what="--expires")
-    whose, kept, health = run_async(_connect_crm(asked, tenant, system, url, database, at))
-    _print_connection(whose, kept, health, as_json=as_json)
+    tenant_id, connection, health = run_async(_connect_crm(ctx, tenant, system, url, database, at))
+    _print_connection(tenant_id, connection, health, as_json=as_json)
     return Exit.OK if health.ok else Exit.PROBLEMS
 
 
@@ -68,24 +82,24 @@ def connect(
 @tenant_option
 @json_option
 @pass_context
-def disconnect(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
+def disconnect(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Send a tenant's results nowhere. They are kept, and sent once it is connected again."""
-    whose, kept = run_async(_disconnect_crm(asked, tenant))
-    _print_connection(whose, kept, None, as_json=as_json)
+    tenant_id, connection = run_async(_disconnect_crm(ctx, tenant))
+    _print_connection(tenant_id, connection, None, as_json=as_json)
 
 
 @crm.command("show")
 @tenant_option
 @json_option
 @pass_context
-def show_crm(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
+def show_crm(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Show where a tenant's results go. Nobody is asked; see `stoker connector test odoo`."""
-    whose, kept = run_async(_load_connection(asked, tenant))
-    _print_connection(whose, kept, None, as_json=as_json)
+    tenant_id, connection = run_async(_load_connection(ctx, tenant))
+    _print_connection(tenant_id, connection, None, as_json=as_json)
 
 
 async def _connect_crm(
-    asked: CommandContext,
+    ctx: CommandContext,
     tenant: str | None,
     kind: str,
     url: str | None,
@@ -96,27 +110,32 @@ async def _connect_crm(
     from stoker.crm.odoo import open_crm
     from stoker.tenants.model import CrmConnection
 
-    async with asked.open_app() as app:
-        whose = choose_tenant(app.settings, tenant)
-        own, setup = app.settings.for_tenant(whose).odoo, app.backend.tenant(whose).setup
+    async with ctx.open_app() as app:
+        tenant_id = choose_tenant(app.settings, tenant)
+        own, setup = (
+            app.settings.for_tenant(tenant_id).odoo,
+            app.backend.tenant(tenant_id).setup,
+        )
         before = await setup.find_connection()
         place = url or (before.url if before else own.url)
         data = database or (before.database if before else own.database)
         if not place or not data:
             raise ConfigError(
-                f"say where the CRM of {whose} is: stoker crm connect --tenant {whose} "
+                f"say where the CRM of {tenant_id} is: stoker crm connect --tenant {tenant_id} "
                 "--url https://your.odoo.com --database NAME"
             )
-        kept = CrmConnection(
+        connection = CrmConnection(
             kind=kind, url=_normalize_url(place), database=data, key_expires_at=expires
         )
-        await setup.save_connection(kept)
+        await setup.save_connection(connection)
         await setup.complete_setup_step("crm", at=app.clock.now())
         try:
-            health = await open_crm(app.for_tenant(whose), kept, despite_stops=True).check()
+            health = await open_crm(
+                app.for_tenant(tenant_id), connection, despite_stops=True
+            ).check()
         except ConfigError as error:  # its key is missing, or must not go there
             health = Health(ok=False, detail=str(error))
-    return whose, kept, health
+    return tenant_id, connection, health
 
 
 def _normalize_url(url: str) -> str:
@@ -129,66 +148,127 @@ def _normalize_url(url: str) -> str:
 
 
 async def _disconnect_crm(
-    asked: CommandContext, tenant: str | None
+    ctx: CommandContext, tenant: str | None
 ) -> tuple[TenantId, CrmConnection]:
     from dataclasses import replace
 
-    async with asked.open_app() as app:
-        whose = choose_tenant(app.settings, tenant)
-        setup = app.backend.tenant(whose).setup
+    async with ctx.open_app() as app:
+        tenant_id = choose_tenant(app.settings, tenant)
+        setup = app.backend.tenant(tenant_id).setup
         before = await setup.find_connection()
         if before is None:
-            raise ConfigError(f"{whose} is connected by settings alone; unset odoo.url there")
-        kept = replace(before, active=False)
-        await setup.save_connection(kept)
-    return whose, kept
+            raise ConfigError(f"{tenant_id} is connected by settings alone; unset odoo.url there")
+        connection = replace(before, active=False)
+        await setup.save_connection(connection)
+    return tenant_id, connection
 
 
 async def _load_connection(
-    asked: CommandContext, tenant: str | None
+    ctx: CommandContext, tenant: str | None
 ) -> tuple[TenantId, CrmConnection | None]:
     from stoker.tenants.model import CrmConnection
 
-    async with asked.open_app(only_to_read=True) as app:
-        whose = choose_tenant(app.settings, tenant)
-        kept = await app.backend.tenant(whose).setup.find_connection()
-        own = app.settings.for_tenant(whose).odoo
-        if kept is None and own.url and own.database:
-            kept = CrmConnection(kind="odoo", url=own.url, database=own.database)
-    return whose, kept
+    async with ctx.open_app(only_to_read=True) as app:
+        tenant_id = choose_tenant(app.settings, tenant)
+        connection = await app.backend.tenant(tenant_id).setup.find_connection()
+        own = app.settings.for_tenant(tenant_id).odoo
+        if connection is None and own.url and own.database:
+            connection = CrmConnection(kind="odoo", url=own.url, database=own.database)
+    return tenant_id, connection
 
 
 def _print_connection(
-    tenant: TenantId, kept: CrmConnection | None, health: Health | None, *, as_json: bool
+    tenant: TenantId, connection: CrmConnection | None, health: Health | None, *, as_json: bool
 ) -> None:
     if as_json:
+        expires = connection.key_expires_at if connection else None
         print_json(
             {
                 "tenant": tenant,
-                "kind": kept.kind if kept else None,
-                "url": kept.url if kept else None,
-                "database": kept.database if kept else None,
-                "active": bool(kept and kept.active),
-                "key_expires_at": _format_moment(kept.key_expires_at) if kept else None,
+                "kind": connection.kind if connection else None,
+                "url": connection.url if connection else None,
+                "database": connection.database if connection else None,
+                "active": bool(connection and connection.active),
+                "key_expires_at": expires.isoformat() if expires else None,
                 "ok": health.ok if health else None,
                 "detail": health.detail if health else "",
             }
         )
         return
-    if kept is None:
+    if connection is None:
         print_text(
             f"results of {tenant} go nowhere; say where with: stoker crm connect --tenant {tenant}"
         )
         return
-    where = f"{kept.kind} at {kept.url}, database {kept.database}"
-    print_text(f"results of {tenant} {'go' if kept.active else 'would go'} to {where}")
-    if not kept.active:
+    where = f"{connection.kind} at {connection.url}, database {connection.database}"
+    print_text(f"results of {tenant} {'go' if connection.active else 'would go'} to {where}")
+    if not connection.active:
         print_text("  switched off; they are kept until: stoker crm connect")
-    if kept.key_expires_at:
-        print_text(f"  its key expires {kept.key_expires_at:%Y-%m-%d}")
+    if connection.key_expires_at:
+        print_text(f"  its key expires {connection.key_expires_at:%Y-%m-%d}")
     if health is not None:
         print_text(f"  {'ok' if health.ok else 'WRONG'}: {health.detail}")
 
 
-def _format_moment(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
+@crm.command()
+@click.argument("run", metavar="RUN")
+@tenant_option
+@click.option("--dry-run", is_flag=True, help="Say what would be taken back; change nothing.")
+@json_option
+@pass_context
+def undo(ctx: CommandContext, run: str, tenant: str | None, dry_run: bool, as_json: bool) -> None:
+    """Take back what a run wrote into the CRM. RUN looks like 20260207_013000, or is `latest`.
+
+    The latest is the newest run of the tenant that wrote anything into it.
+    Fields are as they were before, where nobody has changed them since. Records which that run made
+    are archived, unless somebody has worked on them; nothing is ever deleted. What a later run has
+    written is taken back by undoing that run first. Twice is once.
+    """
+    tenant_id, name, result = run_async(_undo_writes(ctx, run, tenant=tenant, dry_run=dry_run))
+    if as_json:
+        print_json(
+            {
+                "tenant": tenant_id,
+                "run": name,
+                "dry_run": dry_run,
+                "rows": result.rows,
+                "restored": list(result.restored),
+                "archived": list(result.archived),
+                "same": result.same,
+                "left": dict(result.left),
+            }
+        )
+        return
+    _print_undo(tenant_id, name, result, would="would be " if dry_run else "")
+
+
+async def _undo_writes(
+    ctx: CommandContext, name: str, *, tenant: str | None, dry_run: bool
+) -> tuple[TenantId, str, UndoResult]:
+    from stoker.crm.odoo import open_crm
+    from stoker.crm.undo import find_run_to_undo, undo_run
+
+    async with ctx.open_app(only_to_read=dry_run) as app:
+        tenant_id = choose_tenant(app.settings, tenant)
+        store = app.backend.tenant(tenant_id)
+        run = await find_run_to_undo(store, name)
+        odoo = open_crm(
+            app.for_tenant(tenant_id), await store.setup.find_connection(), despite_stops=True
+        )
+        result = await undo_run(run, crm=odoo, store=store.crm, now=app.clock.now(), dry=dry_run)
+    return tenant_id, run, result
+
+
+def _print_undo(tenant: TenantId, run: str, result: UndoResult, *, would: str) -> None:
+    if not result.rows:
+        print_text(f"run {run} of {tenant} wrote nothing into the CRM")
+        return
+    print_text(f"run {run} of {tenant} wrote {result.rows} records:")
+    print_text(f"  {len(result.restored)} {would}restored to what was there before")
+    print_text(f"  {len(result.archived)} {would}archived, because that run made them")
+    print_text(f"  {result.same} had nothing left to take back")
+    print_text(f"  {len(result.left)} left as they are, wholly or in part")
+    if result.left:
+        print_table(["record", "left because"], sorted(result.left.items())[:MAX_SHOWN])
+    if len(result.left) > MAX_SHOWN:
+        print_text(f"and {len(result.left) - MAX_SHOWN} more; see all of them with --json")

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Protocol
 
 from stoker.accounts.model import CompanyId, CompanyRecord
 from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, PermanentError, StokerError, TransientError
-from stoker.crm.model import Crm, CrmRow
+from stoker.crm.model import CrmRow
+from stoker.crm.odoo import Odoo
+from stoker.crm.odoo_load import split_batches
 from stoker.crm.rows import build_rows
 from stoker.crm.sync import UpsertResult, upsert_rows
 from stoker.crm.upsert import is_written_in, list_changed_rows
@@ -40,54 +41,26 @@ class ExportResult:
     reasons: tuple[str, ...] = ()  # in sentences: a CRM that is down, rows it refused
 
 
-class Exporter(Protocol):
-    """One run's export in progress. Twice is once."""
-
-    async def send(self, companies: Sequence[CompanyId]) -> None:
-        """Send what is known about these companies now; `flush` sends what the CRM refused."""
-        ...
-
-    async def flush(self) -> ExportResult:
-        """Send everything the CRM does not have yet, also what earlier runs left.
-
-        Returns the result of the whole export. A CRM that is down or refuses rows is part of the
-        result, never raised.
-        """
-        ...
-
-    def get_result(self) -> ExportResult:
-        """Return the result up to now, also when the export goes no further."""
-        ...
-
-
-class ExporterFactory(Protocol):
-    """Starts exports into a tenant's CRM."""
-
-    def begin(self, run: RunHandle) -> Exporter:
-        """Start a run's export; nothing is sent yet."""
-        ...
-
-
 class ExportQueue:
     """Queue of finished companies. Open it with `async with` while others are processed.
 
-    Closing waits for the batch in progress; `Exporter.flush` sends the rest.
+    Closing waits for the batch in progress; `CrmExporter.flush` sends the rest.
     """
 
     def __init__(
         self,
-        exporting: Exporter,
+        exporter: CrmExporter,
         *,
         clock: Clock,
-        ours: Callable[[], bool],
-        some: int,
-        every: timedelta = SEND_INTERVAL,
+        is_owner: Callable[[], bool],
+        batch_size: int,
+        interval: timedelta = SEND_INTERVAL,
     ) -> None:
-        self._exporter = exporting
+        self._exporter = exporter
         self._clock = clock
-        self._is_owner = ours
-        self._some = some
-        self._every = every
+        self._is_owner = is_owner
+        self._batch_size = batch_size
+        self._interval = interval
         self._gathered: list[CompanyId] = []
         self._ready = asyncio.Event()
         self._closing = False
@@ -96,7 +69,7 @@ class ExportQueue:
     def add(self, company: CompanyId) -> None:
         """Queue a company."""
         self._gathered.append(company)
-        if len(self._gathered) >= self._some:
+        if len(self._gathered) >= self._batch_size:
             self._ready.set()
 
     async def __aenter__(self) -> ExportQueue:
@@ -127,7 +100,7 @@ class ExportQueue:
 
     async def _wait_until_ready(self) -> None:
         waits = {
-            asyncio.ensure_future(self._clock.sleep(self._every)),
+            asyncio.ensure_future(self._clock.sleep(self._interval)),
             asyncio.ensure_future(self._ready.wait()),
         }
         try:
@@ -147,65 +120,58 @@ MAX_REASONS = 20
 
 MAX_REASON_LENGTH = 500  # characters
 
-CrmOpener = Callable[[CrmConnection | None], Crm]
+CrmOpener = Callable[[CrmConnection | None], Odoo]
 """Opens the CRM of a connection, or of the settings. Raises ConfigError when it is off."""
 
 
 @dataclass(slots=True)
 class _ExportCounts:
-    companies: int = 0
-    written: int = 0
-    same: int = 0
-    left: int = 0
-    later: int = 0
+    numbers: Counter[str] = field(default_factory=Counter)  # companies, written, same, left, later
     refused: Counter[str] = field(default_factory=Counter)  # by reason
     example: dict[str, str] = field(default_factory=dict)  # by reason, one external id
     down: str = ""  # why the CRM is not called any more in this run
 
-    def add_result(self, sending: UpsertResult, *, among_same: int) -> None:
-        """Add the result of a page; what an earlier try wrote is among `same` now."""
-        self.same += sending.same - among_same
-        self.left += len(sending.left)
-        self.later += len(sending.later)
-        self.down = next(iter(sending.later.values()), "")
-        for id_, reason in sending.refused.items():
+    def add_result(self, result: UpsertResult, *, written_before: int) -> None:
+        """Add the result of a page; what an earlier try wrote is the same now."""
+        self.numbers.update(
+            same=result.same - written_before, left=len(result.left), later=len(result.later)
+        )
+        self.down = next(iter(result.later.values()), "")
+        for id_, reason in result.refused.items():
             self.add_refused(reason, [id_])
 
     def add_refused(self, reason: str, ids: Sequence[str]) -> None:
         self.refused[reason] += len(ids)
         self.example.setdefault(reason, ids[0])
 
-    def list_reasons(self) -> Iterable[str]:
-        if self.down:
-            yield f"{self.down}; {self.later} rows are kept and sent next time"
-        for reason, many in self.refused.most_common(MAX_REASONS):
-            rows = "1 row was" if many == 1 else f"{many} rows were"
-            yield f"{rows} set aside, e.g. {self.example[reason]}: {reason}"
-
     def add_counts(self, other: _ExportCounts) -> None:
         """Add another page's counts."""
-        self.companies += other.companies
-        self.written += other.written
-        self.same += other.same
-        self.left += other.left
-        self.later += other.later
+        self.numbers.update(other.numbers)
         self.refused += other.refused
         self.example = {**other.example, **self.example}
         self.down = self.down or other.down
 
     def to_result(self) -> ExportResult:
+        numbers = self.numbers
         return ExportResult(
-            companies=self.companies,
+            companies=numbers["companies"],
             counts={
-                "crm_written": self.written,
-                "crm_same": self.same,
-                "crm_left_to_people": self.left,
+                "crm_written": numbers["written"],
+                "crm_same": numbers["same"],
+                "crm_left_to_people": numbers["left"],
                 "crm_refused": self.refused.total(),
-                "crm_later": self.later,
+                "crm_later": numbers["later"],
             },
-            later=self.later,
-            reasons=tuple(each[:MAX_REASON_LENGTH] for each in self.list_reasons()),
+            later=numbers["later"],
+            reasons=tuple(each[:MAX_REASON_LENGTH] for each in self._list_reasons()),
         )
+
+    def _list_reasons(self) -> Iterable[str]:
+        if self.down:
+            yield f"{self.down}; {self.numbers['later']} rows are kept and sent next time"
+        for reason, many in self.refused.most_common(MAX_REASONS):
+            rows = "1 row was" if many == 1 else f"{many} rows were"
+            yield f"{rows} set aside, e.g. {self.example[reason]}: {reason}"
 
 
 class CrmExport:
@@ -220,10 +186,6 @@ class CrmExport:
         """Start a run's export; nothing is sent yet."""
         return CrmExporter(run, opens=self._opens, least=self._least, size=self._size)
 
-    async def export(self, run: RunHandle) -> ExportResult:
-        """Send everything the CRM does not have yet, all at once."""
-        return await self.begin(run).flush()
-
 
 class CrmExporter:
     """One run's export in progress. Twice is once. Raises only what the store raises."""
@@ -234,9 +196,9 @@ class CrmExporter:
         self._least = least
         self._size = size
         self._counts = _ExportCounts()
-        self._sent_companies: set[str] = set()  # companies
+        self._sent_companies: set[str] = set()
         self._is_down = False  # the CRM did not answer; it is tried again at the end
-        self._crm: Crm | None = None
+        self._crm: Odoo | None = None
 
     async def send(self, companies: Sequence[CompanyId]) -> None:
         """Send what is known about these companies now; `flush` sends what the CRM refused."""
@@ -252,13 +214,13 @@ class CrmExporter:
                     return
             known = [await accounts.find_company_record(id_) for id_ in ids]
             page = [each for each in known if each is not None and each.looked_at is not None]
-            counts = _ExportCounts(companies=len(page))
+            counts = _ExportCounts(Counter(companies=len(page)))
             await self._send_page(page, self._crm, counts)
             if counts.down:
                 # What it accepted is there already when `flush` runs.
                 self._is_down = True
-                self._counts.written += counts.written
-                self._counts.same -= counts.written
+                written = counts.numbers["written"]
+                self._counts.numbers.update(written=written, same=-written)
                 return
             self._counts.add_counts(counts)
             self._sent_companies.update(each.company.id for each in page)
@@ -282,7 +244,7 @@ class CrmExporter:
                 for each in page
                 if each.looked_at is not None and each.company.id not in self._sent_companies
             ]
-            counts.companies += len(left)
+            counts.numbers["companies"] += len(left)
             await self._send_page(left, crm, counts)
         return self.get_result()
 
@@ -290,7 +252,7 @@ class CrmExporter:
         """Return the result up to now, also when the export goes no further."""
         return self._counts.to_result()
 
-    def _open_crm(self, connection: CrmConnection | None) -> tuple[Crm | None, str]:
+    def _open_crm(self, connection: CrmConnection | None) -> tuple[Odoo | None, str]:
         if connection is not None and not connection.active:
             return None, "the connection to the CRM is switched off"
         try:
@@ -299,7 +261,7 @@ class CrmExporter:
             return None, str(error)
 
     async def _send_page(
-        self, page: Sequence[CompanyRecord], crm: Crm | None, counts: _ExportCounts
+        self, page: Sequence[CompanyRecord], crm: Odoo | None, counts: _ExportCounts
     ) -> None:
         run = self._run
         rows = [
@@ -326,14 +288,8 @@ class CrmExporter:
             await self._send_page(page[half:], crm, counts)
 
 
-def split_batches(companies: Sequence[CompanyId], most: int) -> Iterator[Sequence[CompanyId]]:
-    """Yield companies in order, at most `most` together."""
-    for start in range(0, len(companies), most):
-        yield companies[start : start + most]
-
-
 async def _send_rows(
-    rows: Sequence[CrmRow], run: RunHandle, crm: Crm, counts: _ExportCounts
+    rows: Sequence[CrmRow], run: RunHandle, crm: Odoo, counts: _ExportCounts
 ) -> None:
     """Send a page, and retry once when the CRM did not accept all of it."""
     written = 0
@@ -342,7 +298,7 @@ async def _send_rows(
             sending = await upsert_rows(
                 rows,
                 crm=crm,
-                store=run.store.nights,
+                store=run.store.crm,
                 run=format_run_name(run.key.at),
                 now=run.clock.now(),
             )
@@ -351,29 +307,29 @@ async def _send_rows(
             if not left or asked > MAX_RETRY_WAIT:
                 raise
         else:
-            counts.written += len(sending.written)
+            counts.numbers["written"] += len(sending.written)
             asked = sending.retry_after or RETRY_WAIT
             if not sending.later or not left or asked > MAX_RETRY_WAIT:
-                counts.add_result(sending, among_same=written)
+                counts.add_result(sending, written_before=written)
                 return
             written += len(sending.written)
         await run.clock.sleep(max(asked, RETRY_WAIT))
 
 
 async def _count_unsent(
-    rows: Sequence[CrmRow], run: RunHandle, crm: Crm | None, counts: _ExportCounts
+    rows: Sequence[CrmRow], run: RunHandle, crm: Odoo | None, counts: _ExportCounts
 ) -> None:
     """Count what is still to be sent.
 
     What went into another CRM does not count for this one. Of a CRM that cannot be opened the
     database is unknown: then everything ever written counts.
     """
-    ever = await run.store.nights.find_sent_rows([row.external_id for row in rows])
+    ever = await run.store.crm.find_sent_rows([row.external_id for row in rows])
     sent = {
         id_: each
         for id_, each in ever.items()
         if crm is None or is_written_in(each, crm.database_id)
     }
     wanted = len(list_changed_rows(rows, sent))
-    counts.later += wanted
-    counts.same += len({row.external_id for row in rows}) - wanted
+    same = len({row.external_id for row in rows}) - wanted
+    counts.numbers.update(later=wanted, same=same)

@@ -1,14 +1,12 @@
-"""Rows and records of a CRM, what one write changes, and what a CRM offers."""
+"""Rows and records of a CRM, what one write changes, and what was sent."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Protocol
+from datetime import datetime, timedelta
 
 from stoker.base.types import Json
-from stoker.budgets.model import Health
 
 PARTNER = "res.partner"
 
@@ -30,9 +28,7 @@ class CrmRow:
     values: Mapping[str, Cell]
     on_create: Mapping[str, Cell] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)  # column: external id of another row
-    match_by: tuple[str, str] | None = (
-        None  # column and value to find it by when its id is not known
-    )
+    match_by: tuple[str, str] | None = None  # column and value, when its id is not known
     is_unique: bool = False  # only one such record may exist, even a person's
 
 
@@ -77,53 +73,16 @@ class RowResult:
     retry_after: timedelta | None = None
 
 
-class Crm(Protocol):
-    """A tenant's CRM. Every verb may be repeated: twice is once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentRow:
+    """The values we last wrote into a CRM record, and the values before that."""
 
-    @property
-    def database_id(self) -> str:
-        """Which CRM this is: equal for the same database, and for no other."""
-        ...
-
-    async def check(self) -> Health:
-        """Check whether the CRM answers and accepts our key. Never raises."""
-        ...
-
-    async def fields(self, model: str) -> Mapping[str, CrmField]:
-        """Return a model's fields by name; read once, then cached."""
-        ...
-
-    async def find_records(
-        self, rows: Sequence[CrmRow], *, known: Mapping[str, int]
-    ) -> dict[str, CrmRecord]:
-        """Return what stands in the CRM for these rows, by their external id, archived or not.
-
-        `known` has the records' numbers as far as they are remembered. For a row that must be
-        `is_unique`, a person's record is returned when there is none of ours.
-        """
-        ...
-
-    async def upsert(self, writes: Sequence[RowWrite]) -> dict[str, RowResult]:
-        """Make or change records by their external ids; say what became of each.
-
-        A row the CRM refuses is set aside and the others are written. Of many callers that write
-        one id at once, all succeed in turn or are retryable; there is never a second record.
-        Raises ConfigError only.
-        """
-        ...
-
-    async def change(self, model: str, ids: Sequence[int], values: Mapping[str, Json]) -> None:
-        """Set fields of records, also to nothing (False); of all of them or of none."""
-        ...
-
-    async def search(
-        self,
-        model: str,
-        domain: Sequence[Json],
-        *,
-        fields: Sequence[str],
-        limit: int = 1000,
-        after: int = 0,
-    ) -> list[CrmRecord]:
-        """Return one page of the records that match, in id order, beginning after an id."""
-        ...
+    external_id: str
+    model: str
+    digest: str
+    values: Mapping[str, Json]  # as we wrote them
+    before: Mapping[str, Json]  # as they were when this run first wrote; empty: it made the record
+    run: str  # or `FOUND_IN_CRM`: no run on record wrote it
+    at: datetime
+    # Other digests that need no sending, see `list_settled_digests`; `find_sent_rows` fills them.
+    settled: frozenset[str] = frozenset()

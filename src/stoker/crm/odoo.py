@@ -1,4 +1,4 @@
-"""A tenant's Odoo as a `Crm`: records found by our external ids, changed by `load` alone.
+"""A tenant's Odoo: records found by our external ids, changed by `load` alone.
 
 The server's version decides the protocol. A plain sales user may not search external ids, only ask
 which one a record has, so records are found by their stored numbers, or by their values, and then
@@ -13,6 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.jsontools import get_line, get_list, get_object
@@ -21,8 +22,8 @@ from stoker.base.types import Json
 from stoker.budgets.model import Health
 from stoker.context import TenantContext
 from stoker.crm.model import PARTNER, CrmField, CrmRecord, CrmRow, RowResult, RowWrite
-from stoker.crm.odoo_load import OdooProtocol, RateLimitedProtocol, load_rows, split_batches
-from stoker.crm.odoo_protocols import NAME, Json2, XmlRpc
+from stoker.crm.odoo_load import load_rows, split_batches
+from stoker.crm.odoo_protocols import NAME, Json2, OdooProtocol, Turn, XmlRpc
 from stoker.crm.upsert import ACTIVE
 from stoker.http.api_client import check_health
 from stoker.http.client import HttpClient, Request, build_http_client
@@ -48,7 +49,9 @@ _INCLUDE_ARCHIVED: Mapping[str, Json] = {"active_test": False}
 
 
 class Odoo:
-    """One tenant's database. `protocol` is `json2` or `xmlrpc`; empty: by the server's version.
+    """One tenant's database. Every verb may be repeated: twice is once.
+
+    `protocol` is `json2` or `xmlrpc`; empty: by the server's version.
 
     `login` is needed before version 19 only. `turn` is awaited before every request.
     """
@@ -65,7 +68,7 @@ class Odoo:
         login: str = "",
         protocol: str = "",
         deadline: timedelta = DEADLINE,
-        turn: Callable[[], Awaitable[None]] | None = None,
+        turn: Turn | None = None,
         chance: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -73,7 +76,7 @@ class Odoo:
             raise ConfigError(f"odoo speaks json2 and xmlrpc, not {protocol!r}")
         self._http, self._url, self._deadline = http, url.rstrip("/"), deadline
         self._database, self._login, self._key = database, login, key
-        self._protocol, self._turn = protocol, turn
+        self._protocol, self._turn = protocol, turn or _go_at_once
         self._chance, self._sleep = chance, sleep
         self._calls: OdooProtocol | None = None
         self._fields: dict[str, Mapping[str, CrmField]] = {}
@@ -83,10 +86,12 @@ class Odoo:
 
     @property
     def database_id(self) -> str:
-        """Which database this is, whatever the protocol."""
+        """Which database this is: equal for the same one, and for no other."""
         return f"{self._url.lower()} {self._database}"
 
     async def check(self) -> Health:
+        """Check whether Odoo answers and accepts our key. Never raises."""
+
         async def look() -> str:
             calls = await self._get_protocol()
             none: dict[str, Json] = {"domain": [["id", "=", 0]]}
@@ -98,6 +103,7 @@ class Odoo:
         return await check_health(look)
 
     async def fields(self, model: str) -> Mapping[str, CrmField]:
+        """Return a model's fields by name; read once, then cached."""
         if model not in self._fields:
             self._fields[model] = await self._load_fields(model)
         return self._fields[model]
@@ -105,6 +111,11 @@ class Odoo:
     async def find_records(
         self, rows: Sequence[CrmRow], *, known: Mapping[str, int]
     ) -> dict[str, CrmRecord]:
+        """Return the records of these rows, by external id, archived or not.
+
+        `known` has the records' numbers as far as they are stored. For a row that must be
+        `is_unique`, a person's record is returned when there is none of ours.
+        """
         found: dict[str, CrmRecord] = {}
         for model in dict.fromkeys(row.model for row in rows):
             of_model = [row for row in rows if row.model == model]
@@ -120,11 +131,18 @@ class Odoo:
         return {row.external_id: found[row.external_id] for row in rows if row.external_id in found}
 
     async def upsert(self, writes: Sequence[RowWrite]) -> dict[str, RowResult]:
+        """Create or change records by their external ids; return the result of each.
+
+        A row that is refused is set aside and the others are written. Of many callers that write
+        one id at once, all succeed in turn or are retryable; there is never a second record.
+        Raises ConfigError only.
+        """
         return await load_rows(
             await self._get_protocol(), writes, chance=self._chance, sleep=self._sleep
         )
 
     async def change(self, model: str, ids: Sequence[int], values: Mapping[str, Json]) -> None:
+        """Set fields of records, also to nothing (False); of all of them or of none."""
         calls = await self._get_protocol()
         await calls.call(_check_model_name(model), "write", {"vals": dict(values)}, ids=list(ids))
 
@@ -137,6 +155,7 @@ class Odoo:
         limit: int = 1000,
         after: int = 0,
     ) -> list[CrmRecord]:
+        """Return one page of the records that match, in id order, beginning after an id."""
         calls = await self._get_protocol()
         terms: list[Json] = [*domain, ["id", ">", after]] if after else list(domain)
         arguments: dict[str, Json] = {
@@ -220,26 +239,21 @@ class Odoo:
     async def _get_protocol(self) -> OdooProtocol:
         if self._calls is None:
             protocol = self._protocol or await self._detect_protocol()
-            where = {"url": self._url, "database": self._database}
-            calls: OdooProtocol
-            if protocol == "json2":
-                calls = Json2(self._http, **where, key=self._key, deadline=self._deadline)
-            else:
-                calls = XmlRpc(
-                    self._http,
-                    **where,
-                    login=self._login,
-                    key=self._key,
-                    deadline=self._deadline,
-                )
-            self._calls = calls if self._turn is None else RateLimitedProtocol(calls, self._turn)
+            build = Json2 if protocol == "json2" else partial(XmlRpc, login=self._login)
+            self._calls = build(
+                self._http,
+                url=self._url,
+                database=self._database,
+                key=self._key,
+                deadline=self._deadline,
+                turn=self._turn,
+            )
         return self._calls
 
     async def _detect_protocol(self) -> str:
         """Return the protocol of the server's version; a server that hides it is an old one."""
         call = Request(method="GET", url=f"{self._url}/web/version", deadline=self._deadline)
-        if self._turn is not None:
-            await self._turn()
+        await self._turn()
         try:
             reply = await self._http.send(call)
         except PermanentError as error:
@@ -254,6 +268,10 @@ class Odoo:
             raise TransientError("odoo returned an unreadable version; try again") from error
         version = _parse_version(data)
         return "json2" if version is not None and version >= MIN_JSON2_VERSION else "xmlrpc"
+
+
+async def _go_at_once() -> None:
+    """Wait for nothing."""
 
 
 def _match_rows(rows: Iterable[CrmRow], records: Sequence[CrmRecord]) -> dict[str, CrmRecord]:

@@ -7,16 +7,17 @@ server's text about a row is not passed on; only the column it names.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.jsontools import get_line, get_list, get_object
 from stoker.base.retry import compute_backoff
 from stoker.base.types import Json
 from stoker.crm.model import LEAD, RowResult, RowWrite
+from stoker.crm.odoo_protocols import OdooProtocol
 
 ROWS_PER_CALL = 200
 
@@ -38,60 +39,6 @@ _FIRST_WAIT = timedelta(milliseconds=50)
 _MAX_WAIT = timedelta(seconds=5)
 
 Item = TypeVar("Item")
-
-
-class OdooProtocol(Protocol):
-    """A protocol that Odoo speaks. See `Json2`."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def lists_all_ids(self) -> bool: ...
-
-    async def call(
-        self,
-        model: str,
-        method: str,
-        arguments: Mapping[str, Json],
-        *,
-        ids: Sequence[int] | None = None,
-        context: Mapping[str, Json] | None = None,
-    ) -> Json: ...
-
-    async def external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]: ...
-
-    async def all_external_ids(
-        self, model: str, ids: Sequence[int]
-    ) -> dict[int, tuple[str, ...]]: ...
-
-
-class RateLimitedProtocol:
-    """A protocol whose every call waits for its turn first."""
-
-    def __init__(self, calls: OdooProtocol, turn: Callable[[], Awaitable[None]]) -> None:
-        self._calls, self._turn = calls, turn
-        self.name, self.lists_all_ids = calls.name, calls.lists_all_ids
-
-    async def call(
-        self,
-        model: str,
-        method: str,
-        arguments: Mapping[str, Json],
-        *,
-        ids: Sequence[int] | None = None,
-        context: Mapping[str, Json] | None = None,
-    ) -> Json:
-        await self._turn()
-        return await self._calls.call(model, method, arguments, ids=ids, context=context)
-
-    async def external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        await self._turn()
-        return await self._calls.external_ids(model, ids)
-
-    async def all_external_ids(self, model: str, ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        await self._turn()
-        return await self._calls.all_external_ids(model, ids)
 
 
 async def load_rows(

@@ -7,10 +7,12 @@ never passed on: they may hold tracebacks and other people's data.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import xmlrpc.client
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import isfinite
+from typing import Any
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
@@ -33,6 +35,8 @@ MAX_VALUES = 500_000
 _FORBIDDEN_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 _MAX_INT = 2**31 - 1
+
+_MAX_PARSED_INT = 10**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +61,59 @@ def encode_call(method: str, params: tuple[Json, ...]) -> bytes:
 
 def parse_response(body: bytes) -> Json | Fault:
     """Parse an answer. Raises PermanentError when it is not one."""
-    reading = _ResponseReader()
+    reader = xmlrpc.client.Unmarshaller()
+    reader.xml("", None)  # expat decodes
+    values = depth = 0
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal values, depth
+        depth, values = depth + 1, values + (name == "value")
+        # A value of a list stands four elements deeper.
+        if depth > MAX_DEPTH * 4 or values > MAX_VALUES:
+            raise ValueError("too deep, or too many values")
+        reader.start(name, attributes)
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        reader.end(name)
+
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.StartElementHandler = reading.start
-    parser.EndElementHandler = reading.end
-    parser.CharacterDataHandler = reading.text
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = reader.data
     parser.StartDoctypeDeclHandler = _refuse_declaration
     parser.EntityDeclHandler = _refuse_declaration
     try:
         parser.Parse(body, True)
-        return reading.result()
-    except (expat.ExpatError, ValueError, LookupError) as error:
+        (value,) = reader.close()
+        return _to_json(value)
+    except xmlrpc.client.Fault as fault:
+        code, text = fault.faultCode, fault.faultString
+        return Fault(code if isinstance(code, int) else 1, clean_text(str(text)))
+    except (expat.ExpatError, xmlrpc.client.Error, ValueError, LookupError, TypeError) as error:
         raise PermanentError("the answer is not XML-RPC as it should be") from error
 
 
 def _refuse_declaration(*_: object) -> None:
     raise ValueError("an answer has no business declaring a document type")
+
+
+def _to_json(value: Any) -> Json:
+    """Return a parsed value with clean texts and plain numbers. Raises ValueError."""
+    if isinstance(value, dict):
+        return {clean_text(name): _to_json(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_to_json(each) for each in value]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and abs(value) < _MAX_PARSED_INT:
+        return value
+    if isinstance(value, float) and isfinite(value):
+        return value
+    if isinstance(value, str | xmlrpc.client.DateTime):
+        return clean_text(str(value))
+    raise ValueError("a value of another kind, or too large a number")
 
 
 def _encode_value(value: Json) -> str:
@@ -108,105 +148,6 @@ def _encode_text(text: str) -> str:
     return escape(text, {"\r": "&#13;"})
 
 
-class _ResponseReader:
-    """Collect values as they come; a container stays on the stack until it is closed."""
-
-    def __init__(self) -> None:
-        self._stack: list[list[Json] | dict[str, Json]] = []
-        self._names: list[str] = []
-        self._values: list[Json] = []  # complete, waiting for their container
-        self._open: list[tuple[str, int]] = []  # elements, and how many values stood before
-        self._words: list[str] = []
-        self._seen = 0
-        self._fault = False
-
-    def start(self, name: str, _: dict[str, str]) -> None:
-        if len(self._open) > MAX_DEPTH * 4:  # a value of a list stands four elements deeper
-            raise ValueError("too deep")
-        self._open.append((name, len(self._values)))
-        self._words = []
-        if name == "value":
-            self._seen += 1
-            if self._seen > MAX_VALUES:
-                raise ValueError("too many values")
-        if name == "fault":
-            self._fault = True
-        if name in ("struct", "array"):
-            self._stack.append({} if name == "struct" else [])
-
-    def text(self, words: str) -> None:
-        self._words.append(words)
-
-    def end(self, name: str) -> None:
-        _, before = self._open.pop()
-        words = "".join(self._words)
-        self._words = []
-        if name in _SCALARS:
-            self._values.append(_SCALARS[name](words))
-        elif name == "name":
-            self._names.append(clean_text(words))
-        elif name in ("struct", "array"):
-            self._values.append(self._stack.pop())
-        elif name == "value":
-            if len(self._values) == before:
-                self._values.append(clean_text(words))  # a value without a type is a text
-            self._place_value()
-
-    def result(self) -> Json | Fault:
-        (value,) = self._values
-        if not self._fault:
-            return value
-        if not isinstance(value, dict):
-            raise ValueError("a fault without its parts")  # noqa: TRY004  # as all else here
-        code, text = value.get("faultCode"), value.get("faultString")
-        return Fault(code if isinstance(code, int) else 1, str(text))
-
-    def _place_value(self) -> None:
-        """Put a complete value into the list or struct that holds it."""
-        holder = next((each for each, _ in reversed(self._open) if each in _WRAPPERS), "")
-        if holder == "member":
-            struct, name = self._stack[-1], self._names.pop()
-            if not isinstance(struct, dict) or name in struct:
-                raise ValueError("a member twice, or of no struct")
-            struct[name] = self._values.pop()
-        elif holder == "data":
-            array = self._stack[-1]
-            if not isinstance(array, list):
-                raise ValueError("data of no array")  # as all else here
-            array.append(self._values.pop())
-
-
-_WRAPPERS = {"member", "data", "param", "fault"}
-
-
-def _parse_integer(text: str) -> int:
-    if len(text.strip()) > 20:
-        raise ValueError("a number has too many digits")
-    return int(text)
-
-
-def _parse_double(text: str) -> float:
-    number = float(text)
-    if not isfinite(number):
-        raise ValueError("a number is infinite")
-    return number
-
-
-def _parse_boolean(text: str) -> bool:
-    return {"0": False, "1": True}[text.strip()]
-
-
-_SCALARS: Mapping[str, Callable[[str], Json]] = {
-    "string": clean_text,
-    "int": _parse_integer,
-    "i4": _parse_integer,
-    "i8": _parse_integer,
-    "double": _parse_double,
-    "boolean": _parse_boolean,
-    "dateTime.iso8601": clean_text,
-    "nil": lambda _: None,
-}
-
 NAME = "odoo"
 
 STATUSES: Mapping[int, StatusMeaning] = {
@@ -221,6 +162,8 @@ STATUSES: Mapping[int, StatusMeaning] = {
 
 # Errors that repeat with the same call; any other 500 may be temporary.
 _PERMANENT_PREFIXES = ("builtins.", "odoo.exceptions.")
+
+Turn = Callable[[], Awaitable[None]]  # awaited before every request
 
 _CONFLICT_ERRORS = (
     "SerializationFailure",
@@ -237,8 +180,16 @@ class Json2:
     lists_all_ids = False  # `external_ids` returns one of a record's ids, ours or not
 
     def __init__(
-        self, http: HttpClient, *, url: str, database: str, key: str, deadline: timedelta
+        self,
+        http: HttpClient,
+        *,
+        url: str,
+        database: str,
+        key: str,
+        deadline: timedelta,
+        turn: Turn,
     ) -> None:
+        self._turn = turn
         self._vendor = VendorApi(
             http,
             name=NAME,
@@ -271,6 +222,7 @@ class Json2:
             body["ids"] = list(ids)
         if context:
             body["context"] = context
+        await self._turn()
         try:
             answered = await self._vendor.post(f"/json/2/{model}/{method}", body)
         except UncertainError as error:
@@ -332,7 +284,9 @@ class XmlRpc:
         login: str,
         key: str,
         deadline: timedelta,
+        turn: Turn,
     ) -> None:
+        self._turn = turn
         self._vendor = VendorApi(
             http,
             name=NAME,
@@ -380,6 +334,7 @@ class XmlRpc:
 
     async def _call_service(self, service: str, method: str, params: tuple[Json, ...]) -> Json:
         body = encode_call(method, params)
+        await self._turn()
         try:
             reply = await self._vendor.send(
                 "POST", f"/xmlrpc/2/{service}", body=body, headers={"content-type": "text/xml"}
@@ -405,3 +360,6 @@ def _fault_to_error(fault: Fault) -> StokerError:
     if fault.code == _NO_RIGHT:
         return ConfigError("odoo does not let our user do this; give it sales and contact rights")
     return PermanentError(f"odoo cannot do this call (fault {fault.code})")
+
+
+OdooProtocol = Json2 | XmlRpc

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.accounts.model import SentRow
+from stoker.crm.model import SentRow
 from stoker.db.table import JSON_OBJECT, KEEP_OLD, KEY, TEXT, TIME, Column, Index, Table
 
 SENT_ROWS = Table(

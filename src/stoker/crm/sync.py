@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
-from stoker.accounts.model import SentRow
 from stoker.base.types import Json
-from stoker.crm.model import Crm, CrmRecord, CrmRow, RowResult, RowWrite
+from stoker.crm.model import CrmRecord, CrmRow, RowResult, RowWrite, SentRow
+from stoker.crm.odoo import Odoo
+from stoker.crm.store import CrmStore
 from stoker.crm.upsert import (
     AUTHOR_FIELDS,
     CRM_KEY,
@@ -27,16 +27,13 @@ from stoker.crm.upsert import (
     was_undone,
 )
 
-if TYPE_CHECKING:
-    from stoker.enrichment.store import WorkStore
-
 
 async def find_existing(
-    rows: Sequence[CrmRow], wanted: Sequence[CrmRow], *, crm: Crm, sent: Mapping[str, SentRow]
+    rows: Sequence[CrmRow], wanted: Sequence[CrmRow], *, crm: Odoo, sent: Mapping[str, SentRow]
 ) -> dict[str, CrmRecord]:
     """Return the records of wanted rows and of what they link to, by external id.
 
-    With who edited them. Raises as `Crm` does.
+    With who edited them. Raises as `Odoo` does.
     """
     linked = {id_ for row in wanted for id_ in row.links.values()}
     asked = {row.external_id: row for row in rows if row.external_id in linked}
@@ -54,7 +51,7 @@ async def find_existing(
 
 
 async def read_records(
-    rows: Iterable[CrmRow], *, crm: Crm, known: Mapping[str, int]
+    rows: Iterable[CrmRow], *, crm: Odoo, known: Mapping[str, int]
 ) -> dict[str, CrmRecord]:
     """Return the records of rows by external id, with who edited them."""
     asked = [
@@ -73,7 +70,7 @@ def get_known_ids(sent: Mapping[str, SentRow]) -> dict[str, int]:
 
 
 async def _find_under_parents(
-    parents: Mapping[str, CrmRecord], lost: Sequence[CrmRow], crm: Crm
+    parents: Mapping[str, CrmRecord], lost: Sequence[CrmRow], crm: Odoo
 ) -> dict[str, CrmRecord]:
     """Find rows among all children of these records."""
     found: dict[str, CrmRecord] = {}
@@ -110,12 +107,12 @@ class UpsertResult:
 
 
 async def upsert_rows(
-    rows: Sequence[CrmRow], *, crm: Crm, store: WorkStore, run: str, now: datetime
+    rows: Sequence[CrmRow], *, crm: Odoo, store: CrmStore, run: str, now: datetime
 ) -> UpsertResult:
     """Bring the CRM up to date with these rows, once, however often it is called.
 
     Rows with the values of last time cost nothing. What went into another CRM does not count for
-    this one. Raises as `Crm` does.
+    this one. Raises as `Odoo` does.
     """
     ever = await store.find_sent_rows([row.external_id for row in rows])
     sent = {id_: each for id_, each in ever.items() if is_written_in(each, crm.database_id)}
@@ -155,7 +152,7 @@ async def upsert_rows(
 
 
 async def _read_back(
-    done: Sequence[RowWrite], results: Mapping[str, RowResult], crm: Crm
+    done: Sequence[RowWrite], results: Mapping[str, RowResult], crm: Odoo
 ) -> dict[str, CrmRecord]:
     known = {
         write.row.external_id: id_

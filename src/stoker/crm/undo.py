@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
-from stoker.accounts.model import SentRow
-from stoker.base.errors import PermanentError
+from stoker.base.errors import ConfigError, PermanentError
 from stoker.base.jsontools import compact_json
 from stoker.base.types import Json
-from stoker.crm.model import Crm, CrmRecord, CrmRow
+from stoker.context import TenantStores
+from stoker.crm.model import CrmRecord, CrmRow, SentRow
+from stoker.crm.odoo import Odoo
+from stoker.crm.store import CrmStore
 from stoker.crm.sync import get_known_ids
 from stoker.crm.upsert import (
     ACTIVE,
@@ -31,9 +32,7 @@ from stoker.crm.upsert import (
     was_edited_by_person,
     was_undone,
 )
-
-if TYPE_CHECKING:
-    from stoker.enrichment.store import WorkStore
+from stoker.runs.model import RunState, format_run_name, parse_run_name
 
 ARCHIVED: Mapping[str, Json] = {ACTIVE: False}
 
@@ -108,6 +107,8 @@ def compute_values_after_undo(sent: SentRow, undo_write: UndoWrite) -> dict[str,
 
 ROWS_PER_PAGE = 200
 
+LATEST, MAX_RUNS_SEARCHED = "latest", 1000
+
 _OWN_KEYS = (ID, CRM_KEY)  # stored beside a record's columns
 
 
@@ -130,11 +131,11 @@ class _UndoItem:
 
 
 async def undo_run(
-    run: str, *, crm: Crm, store: WorkStore, now: datetime, dry: bool = False
+    run: str, *, crm: Odoo, store: CrmStore, now: datetime, dry: bool = False
 ) -> UndoResult:
     """Undo what a run wrote, where no person changed it since. Twice is once.
 
-    With `dry`, only report what would be done. Raises as `Crm` does; what was done until then is
+    With `dry`, only report what would be done. Raises as `Odoo` does; what was done until then is
     stored, and the same call continues from there.
     """
     result = UndoResult()
@@ -201,7 +202,7 @@ def _plan_items(
 
 
 async def _apply_items(
-    items: Sequence[_UndoItem], crm: Crm, store: WorkStore, result: UndoResult, now: datetime
+    items: Sequence[_UndoItem], crm: Odoo, store: CrmStore, result: UndoResult, now: datetime
 ) -> list[_UndoItem]:
     """Write the changes, and return those that were written."""
     await store.save_sent_rows(
@@ -232,13 +233,13 @@ def _group_alike(items: Iterable[_UndoItem]) -> list[list[_UndoItem]]:
     return list(groups.values())
 
 
-async def _write_group(alike: Sequence[_UndoItem], crm: Crm) -> None:
+async def _write_group(alike: Sequence[_UndoItem], crm: Odoo) -> None:
     first = alike[0]
     ids = [item.record.id for item in alike]
     await crm.change(first.sent.model, ids, first.undo_write.values)
 
 
-async def _write_alone(item: _UndoItem, crm: Crm, result: UndoResult) -> bool:
+async def _write_alone(item: _UndoItem, crm: Odoo, result: UndoResult) -> bool:
     try:
         await _write_group([item], crm)
     except PermanentError as error:
@@ -247,7 +248,7 @@ async def _write_alone(item: _UndoItem, crm: Crm, result: UndoResult) -> bool:
     return True
 
 
-async def _read_records(undoable: Sequence[SentRow], crm: Crm) -> dict[str, CrmRecord]:
+async def _read_records(undoable: Sequence[SentRow], crm: Odoo) -> dict[str, CrmRecord]:
     rows = [
         CrmRow(
             model=sent.model,
@@ -267,3 +268,32 @@ async def _read_records(undoable: Sequence[SentRow], crm: Crm) -> dict[str, CrmR
 def _build_undone_row(item: _UndoItem, now: datetime) -> SentRow:
     values = {**compute_values_after_undo(item.sent, item.undo_write), ID: item.record.id}
     return replace(item.sent, digest=f"{UNDONE_PREFIX}{item.sent.digest}", values=values, at=now)
+
+
+async def find_run_to_undo(store: TenantStores, name: str) -> str:
+    """Return the name of a run that can be undone; `latest` is the newest that wrote anything.
+
+    Raises ConfigError when there is none, or it has not ended.
+    """
+    see_runs = f"see those there are with: stoker runs list --tenant {store.tenant}"
+    if name == LATEST:
+        for run in await store.runs.list_runs(limit=MAX_RUNS_SEARCHED):
+            if await store.crm.list_sent_rows(run.name, limit=1):
+                name = run.name
+                break
+        else:
+            raise ConfigError(
+                f"none of the latest {MAX_RUNS_SEARCHED} runs of {store.tenant} wrote anything "
+                f"into its CRM; {see_runs}"
+            )
+    at = parse_run_name(name)
+    name = format_run_name(at)
+    found = await store.runs.find_run(at)
+    if found is not None and found.state is RunState.RUNNING:
+        raise ConfigError(
+            f"run {name} of {store.tenant} has not ended; stop it first, or, if its process died, "
+            "start the next night: it ends what was left"
+        )
+    if found is None and not await store.crm.list_sent_rows(name, limit=1):
+        raise ConfigError(f"{store.tenant} has no run {name}; {see_runs}")
+    return name

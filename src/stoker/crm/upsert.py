@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from stoker.accounts.model import SentRow
 from stoker.base.jsontools import compact_json
 from stoker.base.types import Json
-from stoker.crm.model import Cell, CrmField, CrmRecord, CrmRow, RowWrite
+from stoker.crm.model import Cell, CrmField, CrmRecord, CrmRow, RowWrite, SentRow
 from stoker.crm.rows import find_send_problem
 
 MAKER, WRITER, ACTIVE = "create_uid", "write_uid", "active"

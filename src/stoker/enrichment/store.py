@@ -1,4 +1,4 @@
-"""Work items and CRM rows of one tenant, in SQL.
+"""Work items of one tenant, in SQL.
 
 On Postgres, workers that claim items skip rows that another worker is claiming; SQLite has one
 writer.
@@ -6,18 +6,13 @@ writer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import datetime
-from itertools import groupby
 from typing import Any
 
-from stoker.accounts.model import CompanyId, CompanyRecord, SentRow
+from stoker.accounts.model import CompanyId, CompanyRecord
 from stoker.accounts.store import save_company_record
 from stoker.base.errors import ConflictError, PermanentError
-from stoker.crm.schema import SENT_ROWS
-from stoker.crm.upsert import list_settled_digests
-from stoker.db.codec import validate_text
 from stoker.db.database import Database, Transaction, Value, split_into_batches, to_db_time
 from stoker.db.values import validate_key
 from stoker.enrichment.model import END_STATES, WorkItem, WorkState
@@ -213,38 +208,6 @@ class WorkStore:
         items = [(run, ITEMS.read(item)) for run, *item in rows]
         return {item.company: (run, item) for run, item in items}
 
-    async def find_sent_rows(self, external_ids: Sequence[str]) -> dict[str, SentRow]:
-        """Return what was last written under these ids, by id: the latest, whichever run's.
-
-        With what all writes under the id together have settled.
-        """
-        names = sorted({validate_key(name, what="a record's external id") for name in external_ids})
-        if not names:
-            return {}
-        rows = await self._database.read(lambda tx: SENT_ROWS.find_in(tx, "external_id", names))
-        return choose_latest_sent(rows)
-
-    async def save_sent_rows(self, rows: Sequence[SentRow]) -> None:
-        """Save what was written; `before` of the same run stays as it was first saved.
-
-        What another run wrote under the same id stays beside it, and what is settled follows from
-        that alone.
-        """
-        valid = [SENT_ROWS.store(row) for row in rows]
-        if valid:
-            await self._database.write(lambda tx: SENT_ROWS.save(tx, valid))
-
-    async def list_sent_rows(
-        self, run: str, *, after: str = "", limit: int = 1000
-    ) -> list[SentRow]:
-        """Return one page of what a run wrote, in id order."""
-        validate_text(after, what="a record's external id")
-        where = "run = :run AND external_id > :after ORDER BY external_id LIMIT :limit"
-        values = {"run": validate_key(run, what="a run's name"), "after": after}
-        return await self._database.read(
-            lambda tx: SENT_ROWS.find(tx, where, limit=limit, **values)
-        )
-
     async def _update_claimed(self, query: str, run: str, owner: str, **values: Value) -> int:
         values |= {
             "run": validate_key(run, what="a run's name"),
@@ -259,16 +222,6 @@ def check_item_end(item: WorkItem, record: CompanyRecord | None) -> None:
         raise PermanentError(f"a unit does not end as {item.state}; nothing was written")
     if record is not None and record.company.id != item.company:
         raise PermanentError("the dossier is of another company than the unit; nothing was written")
-
-
-def choose_latest_sent(rows: Iterable[SentRow]) -> dict[str, SentRow]:
-    """Return the latest of each record's writes, with what all of them have settled."""
-    in_time = sorted(rows, key=lambda row: (row.external_id, row.at, row.run))
-    latest: dict[str, SentRow] = {}
-    for external_id, writes in groupby(in_time, key=lambda row: row.external_id):
-        of_record = list(writes)
-        latest[external_id] = replace(of_record[-1], settled=list_settled_digests(of_record))
-    return latest
 
 
 def _count_existing(tx: Transaction, run: str, companies: Sequence[str]) -> int:

@@ -210,7 +210,7 @@ async def count_crm_rows(store: TenantStores, run: str) -> dict[str, int]:
     """
     found: Counter[str] = Counter()
     after = ""
-    while page := await store.nights.list_sent_rows(run, after=after, limit=PAGE_SIZE):
+    while page := await store.crm.list_sent_rows(run, after=after, limit=PAGE_SIZE):
         after = page[-1].external_id
         found.update(
             "crm_written" if row.digest else "crm_unknown" for row in page if not was_undone(row)

@@ -20,7 +20,7 @@ from stoker.base.heartbeat import send_heartbeats
 from stoker.base.types import Depth, PullJobId, Step
 from stoker.budgets.service import build_budget, expire_reservations
 from stoker.context import TenantContext, TenantStores
-from stoker.crm.export import Exporter, ExporterFactory, ExportQueue, ExportResult
+from stoker.crm.export import CrmExport, CrmExporter, ExportQueue, ExportResult
 from stoker.enrichment.deadline import DeadlineMonitor, ReadBackoffs, RunTimes, find_late_items
 from stoker.enrichment.enrich import CompanyEnricher
 from stoker.enrichment.model import COMPANY_STEPS, KIND, CompanyVendors, WorkItem
@@ -67,7 +67,7 @@ class NightlyRun:
         *,
         planner: Planner,
         vendors: CompanyVendors,
-        exporter: ExporterFactory | None,
+        exporter: CrmExport | None,
         after_lookup: LookupFeedback | None = None,
         pull_id: Callable[[CompanyId, Depth, datetime], PullJobId] | None = None,
         kind: str = KIND,
@@ -153,7 +153,7 @@ class NightlyRun:
         plan: NightlyPlan,
         times: RunTimes,
         units: WorkQueue,
-        exporting: Exporter | None,
+        exporting: CrmExporter | None,
     ) -> PipelineResult:
         if not plan.companies or not set(COMPANY_STEPS) & set(self._options.steps):
             return PipelineResult(summary=await summarize_run(run.store, name))
@@ -194,7 +194,7 @@ class NightlyRun:
             cap_resets_at=min((at for at in moments if at is not None), default=None),
         )
 
-    def _begin_export(self, run: RunHandle) -> Exporter | None:
+    def _begin_export(self, run: RunHandle) -> CrmExporter | None:
         if self._exporter is None or Step.EXPORT not in self._options.steps:
             return None
         return self._exporter.begin(run)
@@ -204,12 +204,15 @@ class NightlyRun:
         stack: AsyncExitStack,
         run: RunHandle,
         units: WorkQueue,
-        exporting: Exporter | None,
+        exporting: CrmExporter | None,
     ) -> ExportQueue | None:
         if exporting is None:
             return None
         outbox = ExportQueue(
-            exporting, clock=run.clock, ours=units.is_owner, some=self._options.export_batch_size
+            exporting,
+            clock=run.clock,
+            is_owner=units.is_owner,
+            batch_size=self._options.export_batch_size,
         )
         return await stack.enter_async_context(outbox)
 
@@ -271,7 +274,7 @@ class NightlyRun:
         )
 
     async def _finish_export(
-        self, run: RunHandle, units: WorkQueue, exporting: Exporter | None
+        self, run: RunHandle, units: WorkQueue, exporting: CrmExporter | None
     ) -> ExportResult:
         if exporting is None:
             return ExportResult()
@@ -312,7 +315,7 @@ async def _run_with_deadline(
     return f"its deadline was not monitored: {type(fault).__name__}: {fault}" if fault else ""
 
 
-def _abort_export(exporting: Exporter, because: str) -> ExportResult:
+def _abort_export(exporting: CrmExporter, because: str) -> ExportResult:
     """Return what the CRM has by now, of an export that goes no further."""
     exported = exporting.get_result()
     return replace(

@@ -15,7 +15,7 @@ from stoker.budgets.statements import compute_left, list_current_balances
 from stoker.context import TenantContext
 from stoker.crawl.extract import extract_facts
 from stoker.crawl.service import build_crawler
-from stoker.crm.export import CrmExport, ExporterFactory
+from stoker.crm.export import CrmExport
 from stoker.crm.odoo import open_crm
 from stoker.enrichment.forecast import VendorCapacity, compute_capacity
 from stoker.enrichment.history import list_recent_lookups, measure_usage
@@ -95,7 +95,7 @@ def build_vendors(tenant: TenantContext) -> CompanyVendors:
     )
 
 
-def build_exporter(tenant: TenantContext) -> ExporterFactory:
+def build_exporter(tenant: TenantContext) -> CrmExport:
     """Return what puts a tenant's results into its CRM."""
     return CrmExport(partial(open_crm, tenant), least=tenant.settings.score.min_export)
 

@@ -27,7 +27,8 @@ from stoker.base.retry import compute_backoff, retry
 from stoker.base.text import to_html_safe_json
 from stoker.base.types import Json, TenantId, to_utc
 from stoker.budgets.windows import parse_window
-from stoker.crm.model import PARTNER, Cell, Crm, CrmRow, RowWrite
+from stoker.crm.model import PARTNER, Cell, CrmRow, RowWrite
+from stoker.crm.odoo import Odoo
 from stoker.crm.rows import build_external_id
 from stoker.crm.upsert import compute_digest
 from stoker.http.api_client import StatusMeaning, VendorApi
@@ -194,7 +195,7 @@ class CrmChannel:
 
     name = "odoo"
 
-    def __init__(self, crm: Crm, *, tenant: TenantId, user: str = "") -> None:
+    def __init__(self, crm: Odoo, *, tenant: TenantId, user: str = "") -> None:
         self._crm = crm
         self._tenant = tenant
         self._user = user
