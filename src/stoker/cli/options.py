@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -113,18 +111,6 @@ def min_score_option(command: _Command) -> _Command:
     return option(command)
 
 
-def plot_option(help_text: str) -> Callable[[_Command], _Command]:
-    """Give a command `--plot FILE.png`, passed to it as `plot`."""
-    option: Callable[[_Command], _Command] = aliased_option(
-        "--plot",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE.png",
-        aliases=["--picture"],
-        help=help_text,
-    )
-    return option
-
-
 def sandbox_option(command: _Command) -> _Command:
     """Give a command `--sandbox HOST:PORT`, passed to it as `sandbox`."""
     return click.option(
@@ -132,48 +118,6 @@ def sandbox_option(command: _Command) -> _Command:
         metavar="HOST:PORT",
         help="Where names ending in .test lead. Default: sandbox.address.",
     )(command)
-
-
-def export_options(formats: Sequence[str]) -> Callable[[_Command], _Command]:
-    """Give a command `--format`, `--out`, `--force` and a `--json` that needs `--out`.
-
-    They are passed as `kind`, `out`, `force` and `as_json`.
-    """
-    options: list[Callable[[_Command], _Command]] = [
-        click.option(
-            "--format", "kind", type=click.Choice(formats), required=True, help="What to write."
-        ),
-        click.option(
-            "--out",
-            type=click.Path(dir_okay=False, path_type=Path),
-            metavar="FILE",
-            help="The file to write. Default: stdout.",
-        ),
-        click.option("--force", is_flag=True, help="Replace a file that exists."),
-        click.option(
-            "--json",
-            "as_json",
-            is_flag=True,
-            help="Print how many rows were written as JSON; needs --out.",
-        ),
-    ]
-
-    def add(command: _Command) -> _Command:
-        @wraps(command)
-        def checked(*arguments: Any, **given: Any) -> Any:
-            if given["as_json"] and given["out"] is None:
-                raise ConfigError(
-                    "--json prints what was written where and needs --out FILE; "
-                    "to print the rows themselves use --format json"
-                )
-            return command(*arguments, **given)
-
-        wrapped = cast(_Command, checked)
-        for option in reversed(options):
-            wrapped = option(wrapped)
-        return wrapped
-
-    return add
 
 
 def parse_time(

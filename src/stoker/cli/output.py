@@ -284,18 +284,6 @@ def print_table(
         click.echo("  ".join(cells).rstrip())
 
 
-def format_mark(level: str | bool) -> str:
-    """Return how a check went: `ok`, `warning` or `WRONG`; a bool is ok or wrong."""
-    if isinstance(level, bool):
-        level = "ok" if level else "wrong"
-    return "WRONG" if level == "wrong" else level
-
-
-def format_more(total: int, shown: int, *, how: str = "--json lists all") -> str:
-    """Return how many rows were left out and how to see them; empty when none was."""
-    return f"… and {total - shown:,} more ({how})" if total > shown else ""
-
-
 def print_error(text: str) -> None:
     """Say on stderr what is wrong, each line on its own and marked as ours."""
     for line in text.split("\n"):

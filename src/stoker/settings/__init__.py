@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from stoker.accounts.settings import IcpSettings
 from stoker.base.errors import ConfigError
 from stoker.base.types import Json, TenantId
 from stoker.budgets.settings import CapSettings
 from stoker.calendar.recurrence import Schedule
-from stoker.config.fields import FieldInfo, Section, list_settings
+from stoker.config.fields import FieldInfo, Secret, Section, list_settings
 from stoker.config.settings import LoggingSettings, TenancySettings, TenantTable
 from stoker.crawl.settings import CrawlSettings, ExtractSettings
 from stoker.db.settings import StorageSettings
@@ -56,14 +56,12 @@ class Tenant:
     overrides: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownSetting:
+class ShownSetting(NamedTuple):
     """One setting as it may be shown: secrets are masked."""
 
     key: str
     value: str
     origin: str
-    help: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,16 +153,14 @@ class Settings:
         alone = {key: where for key, where in self.origins.items() if key in FIELDS}
         plain = replace(known, overrides=MappingProxyType({}))
         settings = replace(self, tenants=(plain,), origins=alone)
-        return settings.with_values({**self._keep_tenant_names(tenant), **known.overrides}, origins)
-
-    def _keep_tenant_names(self, tenant: TenantId) -> dict[str, Any]:
-        """Return the settings that name tenants, as far as they name this one."""
+        # The settings that name tenants name this one at most.
         scheduling, default = self.scheduling, self.tenancy.default_tenant_id
-        return {
+        named = {
             "scheduling.tenant_include": tuple({tenant} & {*scheduling.tenant_include}),
             "scheduling.tenant_exclude": tuple({tenant} & {*scheduling.tenant_exclude}),
             "tenancy.default_tenant_id": tenant if tenant == default else None,
         }
+        return settings.with_values({**named, **known.overrides}, origins)
 
     def list_active_tenants(self) -> tuple[TenantId, ...]:
         """Return the tenants that take part, in id order."""
@@ -180,7 +176,7 @@ class Settings:
         )
 
     def find_default_tenant(self) -> TenantId | None:
-        """Return whose work a command does when nobody says; None when that is not clear."""
+        """Return the tenant of a command that names none; None when that is not clear."""
         if self.tenancy.default_tenant_id is not None:
             return self.tenancy.default_tenant_id
         return self.tenants[0].id if len(self.tenants) == 1 else None
@@ -191,10 +187,10 @@ class Settings:
 
     def list_cap_values(self) -> dict[str, int]:
         """Return every cap by its dotted key, as manifests keep them."""
-        said = {key: self.get_value(key) for key in FIELDS if key.startswith("caps.")}
-        caps = {key: value for key, value in said.items() if isinstance(value, int)}
         limits = ("scheduling.daily_cap_per_tenant", "crawl.max_pages", "extract.corpus_char_limit")
-        return {**{key: self.get_value(key) for key in limits}, **caps}
+        keys = (*limits, *(key for key in FIELDS if key.startswith("caps.")))
+        values = {key: self.get_value(key) for key in keys}
+        return {key: value for key, value in values.items() if isinstance(value, int)}
 
     def get_connector(self, name: str) -> VendorSettings | CrawlSettings:
         """Return how a connector is called, or raise ConfigError naming those there are."""
@@ -205,27 +201,22 @@ class Settings:
         return section
 
     def get_pull_units(self, connector: str, *, deep: bool) -> int:
-        """Return what one look through a connector counts; for a tenant, ask its own settings."""
+        """Return the pull units of one lookup; for a tenant, ask its own settings."""
         section = self.get_connector(connector)
         own = section.deep_units if deep else section.shallow_units
         return own or (self.pulls.deep_units if deep else self.pulls.shallow_units)
 
     def format_missing(self, keys: Iterable[str]) -> str:
-        """Say which settings are missing, and their names in the environment; empty for none."""
+        """Return which settings are missing, and their names in the environment; empty for none."""
         names = [f"{key} ({FIELDS[key].env[0]})" for key in keys]
         return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not set" if names else ""
 
     def list_secret_values(self) -> frozenset[str]:
         """Return every text that must not be shown, for the redactor."""
-        hidden = {key for key, about in FIELDS.items() if about.kind.secret}
-        secrets = [self.get_value(key) for key in hidden]
-        secrets += [
-            value
-            for tenant in self.tenants
-            for key, value in tenant.overrides.items()
-            if key in hidden
-        ]
-        return frozenset(part for secret in secrets if secret for part in secret.list_parts())
+        values = [self.get_value(key) for key in FIELDS]
+        values += [value for tenant in self.tenants for value in tenant.overrides.values()]
+        secrets = (value for value in values if isinstance(value, Secret))
+        return frozenset(part for secret in secrets for part in secret.list_parts())
 
     def snapshot(self) -> dict[str, Json]:
         """Return all of it as plain JSON for a manifest; of a secret, only whether it is set."""
@@ -247,28 +238,22 @@ class Settings:
 
     def list_shown(self) -> list[ShownSetting]:
         """Return every value and its origin, fit to be shown to anyone."""
-        lines = [
-            ShownSetting(
-                key=key,
-                value=about.format(self.get_value(key)),
-                origin=self.get_origin(key),
-                help=about.help,
-            )
-            for key, about in FIELDS.items()
-        ]
+        values = {key: self.get_value(key) for key in FIELDS}
         for tenant in self.tenants:
-            own = f"tenants.{tenant.id}."
-            said = {"name": tenant.name, "enabled": tenant.enabled, **tenant.overrides}
-            for key, value in said.items():
-                about = FIELDS.get(key) or TENANT_KEYS[key]
-                line = ShownSetting(
-                    key=own + key,
-                    value=about.format(value),
-                    origin=self.get_origin(own + key),
-                    help=about.help,
-                )
-                lines.append(line)
-        return lines
+            own = {"name": tenant.name, "enabled": tenant.enabled, **tenant.overrides}
+            values |= {f"tenants.{tenant.id}.{key}": value for key, value in own.items()}
+        return [
+            ShownSetting(key, _get_field(key).format(value), self.get_origin(key))
+            for key, value in values.items()
+        ]
+
+
+def _get_field(key: str) -> FieldInfo:
+    """Return what is known about a setting, also about a tenant's own: `tenants.ID.…`."""
+    if key in FIELDS:
+        return FIELDS[key]
+    name = key.split(".", 2)[2]
+    return FIELDS.get(name) or TENANT_KEYS[name]
 
 
 _DEFAULTS = Settings()

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId, parse_tenant_id
@@ -34,12 +34,11 @@ from stoker.settings import (
     Settings,
     Tenant,
 )
-from stoker.settings import sandbox as make_believe
+from stoker.settings.sandbox import apply_sandbox, find_sandbox_contradictions
 
-if TYPE_CHECKING:
-    from stoker.config.settings import TenancySettings
+MAX_PROBLEMS = 20  # lines of problems a person will read
 
-# Read by the command line and by the assembly themselves; the second is for tests only.
+# Read by the command line and by `app` themselves; the second is for tests only.
 NOT_SETTINGS = ("STOKER_DEBUG", "STOKER_TEST_CLOCK_AHEAD_S")
 
 _MAX_SHOWN = 80
@@ -47,136 +46,192 @@ _MAX_SHOWN = 80
 _KEYS_BY_ENV = {name: key for key, about in FIELDS.items() for name in about.env}
 
 
-@dataclass(slots=True, kw_only=True)
-class MergedValues:
-    """What the sources say, put together."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)  # also of `tenants.ID.…`
-    tenants: dict[TenantId, dict[str, Any]] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-
-
-def merge_sources(
+def load_settings(
     *,
-    file: Iterable[RawValue],
-    env_file: Iterable[RawValue],
-    environment: Iterable[RawValue],
-    flags: Iterable[RawValue],
-) -> MergedValues:
-    """Put the sources together, weakest first as they are named here."""
-    found = MergedValues()
-    _add_by_key(file, found)
-    _add_by_env_name(env_file, found)
-    _add_by_env_name(environment, found)
-    _add_by_key(flags, found)
-    return found
+    file: Path | None,
+    env_file: Path | None,
+    environment: Mapping[str, str],
+    flags: Mapping[str, str],
+) -> Settings:
+    """Read settings from these sources, a later one stronger than an earlier one.
+
+    A file that is None is not read. Raises ConfigError with one line for every problem: where it
+    is, what was given, what is allowed.
+    """
+    merged = _MergedValues()
+    merged.add_by_key(read_toml(file) if file else [])
+    merged.add_by_env_name(read_env_file(env_file) if env_file else [])
+    merged.add_by_env_name(read_environment(environment))
+    merged.add_by_key(read_flags(flags))
+    _raise_problems(merged.problems)
+    settings = Settings().with_values(merged.values, merged.origins)
+    settings = replace(settings, tenants=merged.build_tenants(settings))
+    _raise_problems(list(_find_contradictions(settings)))
+    return apply_sandbox(settings)
 
 
-def _add_by_key(givens: Iterable[RawValue], found: MergedValues) -> None:
-    """Take values given by dotted key."""
-    unknown: set[str] = set()
-    for given in givens:
-        if any(given.key.startswith(f"{table}.") for table in unknown):
-            continue  # one line about a misspelt table is enough
-        if given.key == "tenants" or given.key.startswith("tenants."):
-            _add_for_tenant(given, found)
-        elif given.value == {} and given.typed:
-            if given.key not in SECTIONS:
-                unknown.add(given.key)
-                near = _suggest(given.key, [*SECTIONS, "tenants"])
-                found.problems.append(
-                    f"{given.origin}: there is no table [{_to_one_line(given.key)}]{near}"
+class _MergedValues:
+    """What the sources give, put together; a source added later is stronger."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.origins: dict[str, str] = {}  # also of `tenants.ID.…`
+        self.tenants: dict[TenantId, dict[str, Any]] = {}
+        self.problems: list[str] = []
+
+    def add_by_key(self, givens: Iterable[RawValue]) -> None:
+        """Add values given by dotted key."""
+        unknown: set[str] = set()
+        for given in givens:
+            if any(given.key.startswith(f"{table}.") for table in unknown):
+                continue  # one line about a misspelt table is enough
+            if given.key == "tenants" or given.key.startswith("tenants."):
+                self._add_for_tenant(given)
+            elif given.value == {} and given.typed:
+                if given.key not in SECTIONS:
+                    unknown.add(given.key)
+                    near = _suggest(given.key, [*SECTIONS, "tenants"])
+                    self._add_problem(given, f"there is no table [{_to_one_line(given.key)}]{near}")
+            elif given.key in FIELDS:
+                self._read(given, given.key, FIELDS[given.key], self.values)
+            elif given.key in SECTIONS:
+                self._add_problem(
+                    given,
+                    f"{given.key} is a table of settings; write [{given.key}] "
+                    "and its settings below",
                 )
-        elif given.key in FIELDS:
-            _read_into(
-                given, key=given.key, about=FIELDS[given.key], found=found.values, into=found
+            else:
+                near = _suggest(given.key, FIELDS)
+                self._add_problem(given, f"there is no setting {_to_one_line(given.key)}{near}")
+
+    def add_by_env_name(self, givens: Iterable[RawValue]) -> None:
+        """Add values given by environment name. An empty one counts as not given."""
+        by_name = {given.key: given for given in givens if given.value.strip()}
+        for key, about in FIELDS.items():
+            present = [by_name[name] for name in about.env if name in by_name]
+            read = {repr(self._read(given, key, about, self.values)) for given in present}
+            if len(read) > 1:
+                names = " and ".join(
+                    f"{given.key} ({_format_given(given.value, about)})" for given in present
+                )
+                self._add_problem(
+                    present[0], f"{names} are two names of {key} and differ; keep one"
+                )
+        for name, given in by_name.items():
+            if name not in _KEYS_BY_ENV and name not in NOT_SETTINGS and _is_stoker_name(name):
+                self._add_problem(given, f"{name} is no setting{_suggest(name, _KEYS_BY_ENV)}")
+
+    def build_tenants(self, settings: Settings) -> tuple[Tenant, ...]:
+        """Return the configured tenants; without any there is one, by the default's name."""
+        if not self.tenants:
+            only = settings.tenancy.default_tenant_id or DEFAULT_TENANT
+            return (Tenant(id=only, name=only),)
+        return tuple(
+            Tenant(
+                id=tenant,
+                name=own.get("name", tenant),
+                enabled=own.get("enabled", True),
+                overrides=MappingProxyType({key: own[key] for key in own if key in FIELDS}),
             )
-        elif given.key in SECTIONS:
-            found.problems.append(
-                f"{given.origin}: {given.key} is a table of settings; write [{given.key}] "
-                "and its settings below"
-            )
+            for tenant, own in sorted(self.tenants.items())
+        )
+
+    def _add_for_tenant(self, given: RawValue) -> None:
+        _, _, rest = given.key.partition(".")
+        tenant_id, _, key = rest.partition(".")
+        if not key and given.value != {}:
+            self._add_problem(given, "tenants are tables; write [tenants.ID]")
+            return
+        if not tenant_id:
+            return
+        try:
+            tenant = parse_tenant_id(tenant_id)
+        except ConfigError as error:
+            self._add_problem(given, str(error))
+            return
+        own = self.tenants.setdefault(tenant, {})
+        if given.value == {} and given.typed and (not key or key in SECTIONS):
+            return
+        if key not in TENANT_KEYS:
+            near = _suggest(key, TENANT_KEYS)
+            installation = " for one tenant alone" if key in FIELDS else ""
+            self._add_problem(given, f"there is no setting {key!r}{installation}{near}")
+            return
+        # A tenant's own zone is its schedule's zone.
+        place = "scheduling.timezone" if key == "timezone" else key
+        self._read(given, place, TENANT_KEYS[key], own, name=given.key)
+        self.origins[f"tenants.{tenant}.{place}"] = given.origin
+
+    def _read(
+        self, given: RawValue, key: str, about: FieldInfo, values: dict[str, Any], name: str = ""
+    ) -> Any:
+        """Read a value and return it; None, and a problem, when it is not allowed."""
+        try:
+            values[key] = about.kind.read(given.value, given.typed)
+        except ValueError:
+            reason = f"allowed: {about.kind.allowed}"
+        except ConfigError as error:
+            reason = str(error)
         else:
-            unknown_key = _to_one_line(given.key) + _suggest(given.key, FIELDS)
-            found.problems.append(f"{given.origin}: there is no setting {unknown_key}")
-
-
-def _add_for_tenant(given: RawValue, found: MergedValues) -> None:
-    _, _, rest = given.key.partition(".")
-    whose, _, key = rest.partition(".")
-    if not key and given.value != {}:
-        found.problems.append(f"{given.origin}: tenants are tables; write [tenants.ID]")
-        return
-    if not whose:
-        return
-    try:
-        tenant = parse_tenant_id(whose)
-    except ConfigError as error:
-        found.problems.append(f"{given.origin}: {error}")
-        return
-    said = found.tenants.setdefault(tenant, {})
-    if given.value == {} and given.typed and (not key or key in SECTIONS):
-        return
-    if key not in TENANT_KEYS:
-        near = _suggest(key, TENANT_KEYS)
-        installation = " for one tenant alone" if key in FIELDS else ""
-        found.problems.append(f"{given.origin}: there is no setting {key!r}{installation}{near}")
-        return
-    # A tenant's own zone is its schedule's zone.
-    place = "scheduling.timezone" if key == "timezone" else key
-    _read_into(given, key=place, about=TENANT_KEYS[key], found=said, into=found, name=given.key)
-    found.origins[f"tenants.{tenant}.{place}"] = given.origin
-
-
-def _add_by_env_name(givens: Iterable[RawValue], found: MergedValues) -> None:
-    """Take values given by environment name. An empty one counts as not given."""
-    by_name = {given.key: given for given in givens if given.value.strip()}
-    for key, about in FIELDS.items():
-        present = [by_name[name] for name in about.env if name in by_name]
-        for given in present:
-            _read_into(given, key=key, about=about, found=found.values, into=found)
-        read = {repr(_read_or_none(given, about)) for given in present}
-        if len(read) > 1:
-            names = " and ".join(
-                f"{given.key} ({_format_given(given.value, about)})" for given in present
-            )
-            found.problems.append(
-                f"{present[0].origin}: {names} are two names of {key} and differ; keep one"
-            )
-    for name in by_name:
-        if name not in _KEYS_BY_ENV and name not in NOT_SETTINGS and _is_stoker_name(name):
-            near = _suggest(name, _KEYS_BY_ENV)
-            found.problems.append(f"{by_name[name].origin}: {name} is no setting{near}")
-
-
-def _read_into(
-    given: RawValue,
-    *,
-    key: str,
-    about: FieldInfo,
-    found: dict[str, Any],
-    into: MergedValues,
-    name: str = "",
-) -> None:
-    try:
-        found[key] = about.kind.read(given.value, given.typed)
-    except ValueError:
-        why = f"allowed: {about.kind.allowed}"
-    except ConfigError as error:
-        why = str(error)
-    else:
-        into.origins[name or key] = given.origin
-        return
-    shown = _format_given(given.value, about)
-    into.problems.append(f"{given.origin}: {name or key} is {shown}; {why}")
-
-
-def _read_or_none(given: RawValue, about: FieldInfo) -> Any:
-    try:
-        return about.kind.read(given.value, given.typed)
-    except (ValueError, ConfigError):
+            self.origins[name or key] = given.origin
+            return values[key]
+        shown = _format_given(given.value, about)
+        self._add_problem(given, f"{name or key} is {shown}; {reason}")
         return None
+
+    def _add_problem(self, given: RawValue, problem: str) -> None:
+        self.problems.append(f"{given.origin}: {problem}")
+
+
+def _raise_problems(problems: Sequence[str]) -> None:
+    if problems:
+        more = len(problems) - MAX_PROBLEMS
+        rest = [f"… and {more} more"] if more > 0 else []
+        raise ConfigError("\n".join([*problems[:MAX_PROBLEMS], *rest]))
+
+
+def _find_contradictions(settings: Settings) -> Iterator[str]:
+    """Yield what cannot be true at once, each as one line."""
+    if settings.storage.backend == "postgres" and settings.storage.postgres_url is None:
+        name = FIELDS["storage.postgres_url"].env[0]
+        yield (
+            f"{settings.get_origin('storage.backend')}: storage.backend is postgres, but "
+            f"storage.postgres_url is not set; set {name}"
+        )
+    known = sorted(tenant.id for tenant in settings.tenants)
+    named: dict[str, tuple[TenantId | None, ...]] = {
+        "tenancy.default_tenant_id": (settings.tenancy.default_tenant_id,),
+        "scheduling.tenant_include": settings.scheduling.tenant_include,
+        "scheduling.tenant_exclude": settings.scheduling.tenant_exclude,
+    }
+    for key, tenants in named.items():
+        for tenant in tenants:
+            if tenant is not None and tenant not in known:
+                yield (
+                    f"{settings.get_origin(key)}: {key} names {tenant}, which is not configured; "
+                    f"configured: {', '.join(known)}"
+                )
+    for name in CONNECTORS:
+        try:
+            settings.get_connector(name).to_rate()
+        except ConfigError as error:
+            yield f"{settings.get_origin(f'{name}.calls')}: {name}.calls, burst and share: {error}"
+    yield from find_sandbox_contradictions(settings)
+    by_tenant = (line for tenant in known for line in _check_tenant(settings, tenant))
+    yield from dict.fromkeys(by_tenant)  # what several tenants share is one line
+
+
+def _check_tenant(settings: Settings, tenant: TenantId) -> list[str]:
+    """Return what cannot be true at once for one tenant."""
+    try:
+        own = settings.for_tenant(tenant)
+    except ConfigError as error:
+        return str(error).splitlines()
+    try:
+        own.scheduling.build_schedule()
+    except ConfigError as error:
+        return [f"{own.get_origin('scheduling.mode')}: {error}"]
+    return []
 
 
 def _format_given(value: object, about: FieldInfo) -> str:
@@ -199,104 +254,6 @@ def _is_stoker_name(name: str) -> bool:
     return ours or (name.startswith(("STOKER_", "SCHED_")) and bool(_suggest(name, _KEYS_BY_ENV)))
 
 
-def _suggest(word: str, known: Iterable[str] | Mapping[str, object]) -> str:
+def _suggest(word: str, known: Iterable[str]) -> str:
     match = get_close_matches(word, list(known), n=1, cutoff=0.75)
     return f"; did you mean {match[0]}?" if match else ""
-
-
-MAX_PROBLEMS = 20  # lines of trouble a person will read
-
-
-def load_settings(
-    *,
-    file: Path | None,
-    env_file: Path | None,
-    environment: Mapping[str, str],
-    flags: Mapping[str, str],
-) -> Settings:
-    """Read settings from these sources, a later one stronger than an earlier one.
-
-    A file that is None is not read. Raises ConfigError with one line for every problem: where it
-    is, what was given, what is allowed.
-    """
-    found = merge_sources(
-        file=read_toml(file) if file else [],
-        env_file=read_env_file(env_file) if env_file else [],
-        environment=read_environment(environment),
-        flags=read_flags(flags),
-    )
-    _raise_problems(found.problems)
-    settings = Settings().with_values(found.values, found.origins)
-    settings = replace(settings, tenants=_build_tenants(found, settings.tenancy))
-    _raise_problems(list(find_contradictions(settings)))
-    return make_believe.apply_sandbox(settings)
-
-
-def _raise_problems(problems: Sequence[str]) -> None:
-    if problems:
-        more = len(problems) - MAX_PROBLEMS
-        rest = [f"… and {more} more"] if more > 0 else []
-        raise ConfigError("\n".join([*problems[:MAX_PROBLEMS], *rest]))
-
-
-def find_contradictions(settings: Settings) -> Iterator[str]:
-    """Yield what cannot be true at once, each as one line."""
-    storage, tenancy = settings.storage, settings.tenancy
-    if storage.backend == "postgres" and storage.postgres_url is None:
-        name = FIELDS["storage.postgres_url"].env[0]
-        yield (
-            f"{settings.get_origin('storage.backend')}: storage.backend is postgres, but "
-            f"storage.postgres_url is not set; set {name}"
-        )
-    known = {tenant.id for tenant in settings.tenants}
-    named = {"tenancy.default_tenant_id": (tenancy.default_tenant_id,)}
-    named |= {
-        f"scheduling.tenant_{way}": settings.get_value(f"scheduling.tenant_{way}")
-        for way in ("include", "exclude")
-    }
-    for key, tenants in named.items():
-        for tenant in tenants:
-            if tenant is not None and tenant not in known:
-                yield (
-                    f"{settings.get_origin(key)}: {key} names {tenant}, which is not configured; "
-                    f"configured: {', '.join(sorted(known))}"
-                )
-    for name in CONNECTORS:
-        try:
-            settings.get_connector(name).to_rate()
-        except ConfigError as error:
-            yield f"{settings.get_origin(f'{name}.calls')}: {name}.calls, burst and share: {error}"
-    yield from make_believe.find_sandbox_contradictions(settings)
-    told = set()
-    for name in sorted(known):
-        try:
-            lines = list(_find_tenant_contradictions(settings.for_tenant(name)))
-        except ConfigError as error:
-            lines = str(error).splitlines()
-        for line in lines:
-            if line not in told:
-                told.add(line)
-                yield line
-
-
-def _find_tenant_contradictions(own: Settings) -> Iterator[str]:
-    """Yield what cannot be true at once for one tenant."""
-    try:
-        own.scheduling.build_schedule()
-    except ConfigError as error:
-        yield f"{own.get_origin('scheduling.mode')}: {error}"
-
-
-def _build_tenants(found: MergedValues, tenancy: TenancySettings) -> tuple[Tenant, ...]:
-    if not found.tenants:
-        only = tenancy.default_tenant_id or DEFAULT_TENANT
-        return (Tenant(id=only, name=only),)
-    return tuple(
-        Tenant(
-            id=tenant,
-            name=said.get("name", tenant),
-            enabled=said.get("enabled", True),
-            overrides=MappingProxyType({key: said[key] for key in said if key in FIELDS}),
-        )
-        for tenant, said in sorted(found.tenants.items())
-    )

@@ -1,7 +1,7 @@
-"""Tenants the store knows, beside those that settings name: one list for everybody.
+"""One list of tenants: those that settings name, and those the store has.
 
-What a tenant sets for itself is said by settings alone; the store knows that it is there, what it
-is called and whether it is active. Switched off in either of them is switched off.
+What a tenant sets for itself is in settings alone; the store has its name and whether it is active.
+A tenant that is switched off in either is switched off.
 """
 
 from __future__ import annotations
@@ -10,43 +10,42 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stoker.settings import DEFAULT_TENANT, Tenant
+from stoker.settings import DEFAULT_TENANT, Settings, Tenant
 from stoker.settings.sandbox import ORIGIN, apply_sandbox
 
 if TYPE_CHECKING:
-    from stoker.settings import Settings
-    from stoker.tenants import model as stored
+    from stoker.tenants import model
 
 
-def add_stored_tenants(settings: Settings, known: Sequence[stored.Tenant]) -> Settings:
-    """Return the settings with every tenant the store knows among theirs.
+def add_stored_tenants(settings: Settings, stored: Sequence[model.Tenant]) -> Settings:
+    """Return the settings with every stored tenant among theirs.
 
-    The one called "default", there only because nobody named any, makes way for the first that
-    somebody did.
+    The tenant "default", there only because settings name none, is removed if the store has any.
     """
-    if not known:
+    if not stored:
         return settings
-    told = {tenant.id: tenant for tenant in known}
-    named = {each.id: each for each in settings.tenants if not _is_placeholder(settings, each)}
-    both = {
-        id_: Tenant(id=id_, name=tenant.name or id_, enabled=tenant.active)
-        for id_, tenant in told.items()
+    tenants = {
+        each.id: Tenant(id=each.id, name=each.name or each.id, enabled=each.active)
+        for each in stored
     }
-    for id_, tenant in named.items():
-        other = told.get(id_)
-        if other is None:
-            both[id_] = tenant
+    for tenant in settings.tenants:
+        if _is_placeholder(settings, tenant):
             continue
-        name = tenant.name if tenant.name != id_ else other.name or id_
-        both[id_] = replace(tenant, name=name, enabled=tenant.enabled and other.active)
-    return apply_sandbox(replace(settings, tenants=tuple(both[id_] for id_ in sorted(both))))
+        if (other := tenants.get(tenant.id)) is not None:
+            name = tenant.name if tenant.name != tenant.id else other.name
+            tenant = replace(tenant, name=name, enabled=tenant.enabled and other.enabled)
+        tenants[tenant.id] = tenant
+    return apply_sandbox(replace(settings, tenants=tuple(tenants[id_] for id_ in sorted(tenants))))
 
 
 def _is_placeholder(settings: Settings, tenant: Tenant) -> bool:
     own = f"tenants.{tenant.id}."
-    said = [where for key, where in settings.origins.items() if key.startswith(own)]
     return (
         tenant.id == DEFAULT_TENANT
         and settings.tenancy.default_tenant_id is None
-        and all(where.startswith(ORIGIN) for where in said)
+        and all(
+            origin.startswith(ORIGIN)
+            for key, origin in settings.origins.items()
+            if key.startswith(own)
+        )
     )
