@@ -2,10 +2,10 @@
 
 import pytest
 
-from stoker.accounts import model as accounts
 from stoker.base.types import TenantId
 from stoker.settings.load import load_settings
 from stoker.settings.tenants import add_stored_tenants
+from stoker.tenants import model
 
 
 def settings(tmp_path, text="", **flags):
@@ -15,7 +15,7 @@ def settings(tmp_path, text="", **flags):
 
 
 def known(*ids, **how):
-    return [accounts.Tenant(id=TenantId(each), **how) for each in ids]
+    return [model.Tenant(id=TenantId(each), **how) for each in ids]
 
 
 def ids(settings):
