@@ -11,20 +11,17 @@ from stoker.backends.schema import SCHEMA
 from stoker.backends.sqlite import SqliteBackend
 from stoker.db.database import split_into_batches
 from stoker.db.row_security import find_table_problems
-from stoker.heat.schema import CHANGE_RATES, HEATS, PLANS, SIGNALS
+from stoker.heat.schema import CHANGE_RATES, HEATS, LOOKUPS, PLANS, SIGNALS
 from stoker.heat.store import (
     DELETE_OLD,
     HOTTEST,
     NEWEST_PLANS,
     NEWEST_SIGNALS,
     PAGE,
-    SELECT_KNOWN_LOOKUPS,
-    SELECT_KNOWN_SIGNALS,
     SELECT_PAGE_CHANGE_RATES,
     SELECT_PAGE_SIGNALS,
     SELECT_PLAN_PART,
     SELECT_STATES,
-    SELECT_TIERS,
     UPDATE_HEAT_IF_UNCHANGED,
 )
 from stoker.registry.schema import REJECTS, SEEN
@@ -52,7 +49,6 @@ ASKED = {  # what is asked, and the index that must serve it without sorting
     "a page of heats": (found(HEATS, PAGE), "account_heats_pkey"),
     "the hottest of a tier": (found(HEATS, HOTTEST), "heats_by_score"),
     "some heats": (some(HEATS.select_in("account_id"), "T1", "T2"), "account_heats_pkey"),
-    "some tiers": (some(SELECT_TIERS, "T1", "T2"), "account_heats_pkey"),
     "a page of beliefs": (found(CHANGE_RATES, PAGE), "account_beliefs_pkey"),
     "a page of columns": (SELECT_STATES, "account_heats_pkey"),
     "beliefs beside it": (SELECT_PAGE_CHANGE_RATES, "account_beliefs_pkey"),
@@ -62,8 +58,8 @@ ASKED = {  # what is asked, and the index that must serve it without sorting
         "account_beliefs_pkey",
     ),
     "an account's signals": (found(SIGNALS, NEWEST_SIGNALS), "signals_by_account"),
-    "which signals are known": (some(SELECT_KNOWN_SIGNALS, "a", "b"), "account_signals_pkey"),
-    "which looks are known": (some(SELECT_KNOWN_LOOKUPS, "a", "b"), "looks_learned_pkey"),
+    "which signals are known": (some(SIGNALS.select_in("id"), "a", "b"), "account_signals_pkey"),
+    "which looks are known": (some(LOOKUPS.select_in("key"), "a", "b"), "looks_learned_pkey"),
     "old signals": (old("account_signals", "id"), "signals_by_time"),
     "old looks": (old("looks_learned", "key"), "looks_by_time"),
     "the newest plans": (found(PLANS, NEWEST_PLANS), "pull_plans_pkey"),

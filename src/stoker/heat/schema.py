@@ -129,7 +129,7 @@ CHANGE_RATES = Table(
 # Which lookups have been learned from, and nothing else of them.
 LOOKUPS: Table[Any] = Table(
     "looks_learned",
-    None,
+    dict,
     Column("key", KEY),
     Column("at", TIME),
     key=["key"],

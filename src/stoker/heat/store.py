@@ -1,8 +1,7 @@
 """Store one tenant's signals, heats, change rates and plans in SQL.
 
 A transaction that updates a tenant's heats or change rates locks them until it ends: it reads rows,
-computes new ones and writes them back. The `validate_` functions return a value as the store reads
-it back, or raise before anything is written.
+computes new ones and writes them back.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConflictError, PermanentError
 from stoker.base.types import to_utc
 from stoker.db.codec import validate_text
-from stoker.db.database import Database, Transaction, from_db_time, split_into_batches, to_db_time
+from stoker.db.database import Database, Transaction, from_db_time, to_db_time
 from stoker.heat.beliefs import learn_change_rates
 from stoker.heat.heat import clamp_signal_date, compute_heats, new_account_heat
 from stoker.heat.model import (
@@ -60,25 +59,6 @@ def validate_signals(signals: Iterable[Signal], *, now: datetime) -> dict[str, S
     return valid
 
 
-def validate_postures(postures: Mapping[CompanyId, float]) -> dict[CompanyId, float]:
-    """Return postures in the order of their accounts' ids."""
-    for account, posture in postures.items():
-        HEATS.encode(account_id=account, posture_score=posture)
-    return {account: float(postures[account]) for account in sorted(postures)}
-
-
-def validate_heats(
-    heats: Sequence[AccountHeat], *, expected: Sequence[AccountHeat]
-) -> list[tuple[AccountHeat, AccountHeat]]:
-    """Return heats with those they are put in place of, in the order of their accounts' ids."""
-    accounts = [heat.account for heat in heats]
-    if accounts != [heat.account for heat in expected] or len(set(accounts)) < len(accounts):
-        raise PermanentError(
-            "heats are put in place of those of the same accounts, each once; nothing was written"
-        )
-    return sorted(zip(heats, expected, strict=True), key=lambda pair: pair[0].account)
-
-
 def validate_lookups(lookups: Iterable[LookupObservation]) -> dict[str, LookupObservation]:
     """Return lookups by their keys; of two with one key the first counts."""
     valid: dict[str, LookupObservation] = {}
@@ -89,37 +69,10 @@ def validate_lookups(lookups: Iterable[LookupObservation]) -> dict[str, LookupOb
     return valid
 
 
-def validate_plan(plan: PlanRecord, parts: Sequence[bytes]) -> PlanRecord:
-    """Return a run's plan as the store reads it back."""
-    if any(len(part) > MAX_PART_BYTES for part in parts):
-        raise PermanentError(
-            f"a part of a plan has at most {MAX_PART_BYTES} bytes; make it smaller"
-        )
-    return PLANS.store(plan)
-
-
-def build_plan_conflict(run: str) -> ConflictError:
-    """Return what is raised when a run would decide twice."""
-    return ConflictError(f"another plan of run {run} is saved already; nothing was written")
-
-
 # A transaction locks such a row to have the heats, or the change rates, to itself.
 LOCK_MARK = """
 INSERT INTO account_marks (tenant_id, name, at) VALUES (:tenant, :name, NULL)
 ON CONFLICT (tenant_id, name) DO UPDATE SET at = account_marks.at
-"""
-
-SELECT_KNOWN_SIGNALS = """
-SELECT s.id FROM asked JOIN account_signals s ON s.tenant_id = :tenant AND s.id = asked.id
-"""
-
-SELECT_KNOWN_LOOKUPS = """
-SELECT l.key FROM asked JOIN looks_learned l ON l.tenant_id = :tenant AND l.key = asked.id
-"""
-
-SELECT_TIERS = """
-SELECT h.account_id, h.tier
-FROM asked JOIN account_heats h ON h.tenant_id = :tenant AND h.account_id = asked.id
 """
 
 _HEAT_NAMES = HEATS.names.split(", ")
@@ -195,7 +148,7 @@ class HeatStore:
 
         def add(tx: Transaction) -> AddedSignals:
             _lock(tx, "heats")
-            known = {one for (one,) in _select_in(tx, SELECT_KNOWN_SIGNALS, sorted(valid))}
+            known = {signal.id for signal in SIGNALS.find_in(tx, "id", sorted(valid))}
             new = [signal for one, signal in valid.items() if one not in known]
             account = attrgetter("account")
             by_account = {
@@ -236,7 +189,9 @@ class HeatStore:
 
         Adds accounts that have no heat yet. Leaves an account that already has its posture.
         """
-        now, valid = to_utc(now), validate_postures(postures)
+        for account, posture in postures.items():
+            HEATS.encode(account_id=account, posture_score=posture)
+        now, valid = to_utc(now), {one: float(postures[one]) for one in sorted(postures)}
 
         def put(tx: Transaction) -> int:
             _lock(tx, "heats")
@@ -260,7 +215,13 @@ class HeatStore:
         Leaves an account whose heat is not exactly as expected: it was changed since it was read.
         Both lists have the same accounts in the same order, each once.
         """
-        pairs = validate_heats(heats, expected=expected)
+        accounts = [heat.account for heat in heats]
+        if accounts != [heat.account for heat in expected] or len(set(accounts)) < len(accounts):
+            raise PermanentError(
+                "heats are put in place of those of the same accounts, each once; nothing was "
+                "written"
+            )
+        pairs = sorted(zip(heats, expected, strict=True), key=lambda pair: pair[0].account)
 
         def put(tx: Transaction) -> int:
             _lock(tx, "heats")
@@ -308,10 +269,11 @@ class HeatStore:
 
         def learn(tx: Transaction) -> int:
             _lock(tx, "beliefs")
-            known = {key for (key,) in _select_in(tx, SELECT_KNOWN_LOOKUPS, sorted(valid))}
+            known = {row["key"] for row in LOOKUPS.find_in(tx, "key", sorted(valid))}
             new = [lookup for key, lookup in valid.items() if key not in known]
             accounts = sorted({lookup.account for lookup in new})
-            tiers = {one: Tier(tier) for one, tier in _select_in(tx, SELECT_TIERS, accounts)}
+            heats = HEATS.find_in(tx, "account_id", accounts)
+            tiers = {heat.account: heat.tier for heat in heats}
             rates = CHANGE_RATES.find_in(tx, "account_id", accounts)
             before = {rate.account: rate for rate in rates}
             after = learn_change_rates(new, known=before, tiers=tiers, rule=rule)
@@ -361,7 +323,11 @@ class HeatStore:
         The plan and the entry are both written or neither is. Raises ConflictError, and changes
         nothing, when the run has another plan.
         """
-        record, parts = validate_plan(plan, parts), list(map(bytes, parts))
+        if any(len(part) > MAX_PART_BYTES for part in parts):
+            raise PermanentError(
+                f"a part of a plan has at most {MAX_PART_BYTES} bytes; make it smaller"
+            )
+        record, parts = PLANS.store(plan), list(map(bytes, parts))
 
         def insert(tx: Transaction) -> bool:
             if PLANS.insert_new(tx, [record]):
@@ -372,7 +338,9 @@ class HeatStore:
             known = PLANS.find(tx, "run = :run", run=record.run)
             known_parts = [part for (part,) in tx.query(SELECT_PLAN_PARTS, run=record.run)]
             if known != [record] or known_parts != parts:
-                raise build_plan_conflict(record.run)
+                raise ConflictError(
+                    f"another plan of run {record.run} is saved already; nothing was written"
+                )
             return False
 
         return await self._database.write(insert)
@@ -411,12 +379,6 @@ class HeatStore:
 
 def _lock(tx: Transaction, name: str) -> None:
     tx.execute(LOCK_MARK, name=name)
-
-
-def _select_in(tx: Transaction, query: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
-    return [
-        row for batch, some in split_into_batches(query, ids) for row in tx.query(batch, **some)
-    ]
 
 
 def _find_or_create_heats(

@@ -26,6 +26,8 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stoker.base.events import Observer
     from stoker.base.types import Json, Step, TenantId
     from stoker.cli.output import CommandContext
@@ -160,7 +162,7 @@ async def _run_tenants(
     asked: CommandContext, tenants: tuple[str, ...], wish: NightlyWish, *, go_on: str, as_json: bool
 ) -> Exit:
     from stoker.nightly.progress import ProgressDisplay
-    from stoker.nightly.report import format_stopped, print_night, to_night_json
+    from stoker.nightly.report import format_stopped
 
     async with asked.open_app() as app:
         live = ProgressDisplay(sys.stderr, otherwise=app.observer)
@@ -168,12 +170,21 @@ async def _run_tenants(
         began_at = app.clock.now()
         try:
             with live:
-                done, failed = await run_nights(app, chosen, wish, observer=live)
+                done, failed = await run_nights(app, chosen, wish.build_night, observer=live)
         except asyncio.CancelledError:
             for tenant in chosen:
                 print_error(await format_stopped(app, tenant, since=began_at))
             print_error(f"what was found is kept and paid for once; go on today with: {go_on}")
             raise
+    return print_nights(done, failed, as_json=as_json)
+
+
+def print_nights(
+    done: list[NightReport], failed: list[tuple[TenantId, StokerError]], *, as_json: bool
+) -> Exit:
+    """Print how tenants' runs went, and which did not begin; return the exit code."""
+    from stoker.nightly.report import print_night, to_night_json
+
     if as_json:
         rows: list[Json] = [to_night_json(each) for each in done]
         print_json(rows)
@@ -186,7 +197,11 @@ async def _run_tenants(
 
 
 async def run_nights(
-    app: Context, tenants: tuple[TenantId, ...], wish: NightlyWish, *, observer: Observer
+    app: Context,
+    tenants: tuple[TenantId, ...],
+    build_night: Callable[[Context, TenantId], NightlyRun],
+    *,
+    observer: Observer,
 ) -> tuple[list[NightReport], list[tuple[TenantId, StokerError]]]:
     """Carry out tenants' nights side by side; return how they went, and whose did not begin."""
     from stoker.enrichment.runner import run_now
@@ -196,7 +211,7 @@ async def run_nights(
     with app.redirect_events(observer) as seen:
 
         async def run_tenant(tenant: TenantId) -> NightReport:
-            run = await run_now(seen.for_tenant(tenant), wish.build_night(seen, tenant))
+            run = await run_now(seen.for_tenant(tenant), build_night(seen, tenant))
             return await read_night_report(seen, tenant, run)
 
         return await run_for_tenants(

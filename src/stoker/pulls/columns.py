@@ -82,19 +82,7 @@ DEPTH_REFUSALS = (
 )
 
 
-REASONS = {
-    Decision.FRESH_ENOUGH: Reason.FRESH_ENOUGH,
-    Decision.LOWER_VALUE: Reason.LOWER_VALUE,
-    Decision.CAP_TENANT_DAY: Reason.CAP_TENANT_DAY,
-    Decision.CAP_CONNECTOR_DAY: Reason.CAP_CONNECTOR_DAY,
-    Decision.CAP_SHARED_DAY: Reason.CAP_SHARED_DAY,
-    Decision.PAUSED: Reason.PAUSED,
-    Decision.COOLING_DOWN: Reason.COOLING_DOWN,
-    Decision.RATE_LIMIT: Reason.RATE_LIMIT,
-    Decision.BUDGET_UNREADABLE: Reason.BUDGET_UNREADABLE,
-    Decision.DUPLICATE_PULL_JOB_ID: Reason.DUPLICATE_PULL_JOB_ID,
-    Decision.STOPPED: Reason.STOPPED,
-}
+REASONS = {why: Reason[why.name] for why in Decision if why.name in Reason.__members__}
 
 CHOSEN_BECAUSE = {
     Decision.WORTH: "worth its price",

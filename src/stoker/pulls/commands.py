@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoker.base.errors import StokerError
 from stoker.base.formats import format_duration
 from stoker.cli.options import choose_active_tenants, choose_tenants, tenants_option
 from stoker.cli.output import (
     Exit,
-    choose_exit,
     json_option,
     pass_context,
-    print_error,
     print_json,
     print_table,
     print_text,
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
     from stoker.context import Context
-    from stoker.nightly.report import NightReport
+    from stoker.nightly.service import NightlyRun
     from stoker.pulls.service import PlannedPulls
 
 _DECISION_TEXTS = {
@@ -227,39 +224,15 @@ def run(asked: CommandContext, tenants: tuple[str, ...], policy: str | None, as_
 async def _run_pulls(
     asked: CommandContext, named: tuple[str, ...], *, policy: str | None, as_json: bool
 ) -> Exit:
+    from stoker.nightly.commands import print_nights, run_nights
     from stoker.nightly.progress import ProgressDisplay
-    from stoker.nightly.report import print_night, to_night_json
+    from stoker.pulls.service import build_pull_run
+
+    def build(app: Context, tenant: TenantId) -> NightlyRun:
+        return build_pull_run(app.for_tenant(tenant), policy=policy)
 
     async with asked.open_app() as app:
-        live = ProgressDisplay(sys.stderr, otherwise=app.observer)
-        with live, app.redirect_events(live) as seen:
-            done, failed = await _run_tenants(
-                seen, choose_active_tenants(app.settings, named), policy
-            )
-    if as_json:
-        print_json([to_night_json(each) for each in done])
-    else:
-        for each in done:
-            print_night(each)
-    for tenant, error in failed:
-        print_error(f"{tenant}: {error}")
-    return choose_exit([each.run.state for each in done], [error for _, error in failed])
-
-
-async def _run_tenants(
-    app: Context, tenants: tuple[TenantId, ...], policy: str | None
-) -> tuple[list[NightReport], list[tuple[TenantId, StokerError]]]:
-    from stoker.enrichment.runner import run_now
-    from stoker.nightly.report import read_night_report
-    from stoker.pulls.service import build_pull_run
-    from stoker.runs.service import run_for_tenants
-
-    async def run_tenant(tenant: TenantId) -> NightReport:
-        run = await run_now(
-            app.for_tenant(tenant), build_pull_run(app.for_tenant(tenant), policy=policy)
-        )
-        return await read_night_report(app, tenant, run)
-
-    return await run_for_tenants(
-        tenants, run_tenant, concurrency=app.settings.scheduling.tenant_concurrency
-    )
+        tenants = choose_active_tenants(app.settings, named)
+        with ProgressDisplay(sys.stderr, otherwise=app.observer) as live:
+            done, failed = await run_nights(app, tenants, build, observer=live)
+    return print_nights(done, failed, as_json=as_json)

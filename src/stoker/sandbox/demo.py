@@ -193,7 +193,7 @@ async def _run_demo(settings: Settings, kept: Path | None, *, as_json: bool) -> 
             done, failed = await run_nights(
                 app,
                 tuple(TENANT_RULES),
-                NightlyWish(limit=COMPANIES_PER_TENANT, steps=tuple(Step)),
+                NightlyWish(limit=COMPANIES_PER_TENANT, steps=tuple(Step)).build_night,
                 observer=live,
             )
         charged = await _read_charges(app)
