@@ -14,8 +14,9 @@ from stoker.base.clock import VirtualClock
 from stoker.base.events import Migrated
 from stoker.calendar.recurrence import compute_next_run
 from stoker.ledger.chain import find_first_break
-from stoker.maintenance.service import build_maintenance, read_audit
+from stoker.maintenance.service import build_maintenance
 from stoker.runs.model import RunState
+from stoker.scheduling.service import read_audit
 from stoker.testing import EventRecorder
 
 TOML = """
@@ -59,7 +60,7 @@ async def weeks(settings, *, days=24, off=range(12, 15)):
                 since=START - timedelta(days=1),
                 until=now + timedelta(seconds=1),
                 now=now,
-                rule=rule,
+                kept_for=timedelta(days=rule.days),
             )
             told[tenant] = (
                 Counter(finding.status.value for finding in findings),

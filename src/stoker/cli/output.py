@@ -15,8 +15,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar
 
 import click
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from stoker.context import Context
     from stoker.runs.model import RunState
     from stoker.settings import Settings
+
+_Params = ParamSpec("_Params")
 
 _Result = TypeVar("_Result")
 
@@ -144,6 +147,18 @@ class CommandContext:
 
 
 pass_context = click.make_pass_decorator(CommandContext)
+
+
+def async_command(
+    command: Callable[_Params, Coroutine[Any, Any, _Result]],
+) -> Callable[_Params, _Result]:
+    """Let click call a coroutine function; the innermost decorator of a command."""
+
+    @wraps(command)
+    def run(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
+        return run_async(command(*args, **kwargs))
+
+    return run
 
 
 def json_option(command: _Command) -> _Command:

@@ -13,18 +13,16 @@ from stoker.budgets.reservations import ReservationStatus
 from stoker.budgets.service import expire_reservations
 from stoker.budgets.verify import verify_recent
 from stoker.calendar.recurrence import Schedule
-from stoker.context import Context, TenantContext, TenantStores
+from stoker.context import Context, TenantContext
 from stoker.db.database import Check, delete_in_batches
 from stoker.enrichment.runner import build_runner
-from stoker.runs.cancel import close_dead_runs, list_dead_runs
+from stoker.runs.cancel import close_dead_runs
 from stoker.runs.model import Run, RunState, StorageSize
 from stoker.runs.prune import apply_retention
 from stoker.runs.service import RunHandle, Runner, RunResult
 from stoker.runs.settings import RetentionRule
-from stoker.scheduling import audit
-from stoker.scheduling.audit import AuditLine
-
-AUDIT_PERIOD = timedelta(days=7)
+from stoker.scheduling.audit import AUDIT_PERIOD, AuditLine, list_problems
+from stoker.scheduling.service import read_audit
 
 # Signals are deleted after so many half-lives: nothing is left of them in any heat.
 SIGNAL_AGE_PER_HALF_LIFE = 40
@@ -96,7 +94,7 @@ class Maintenance:
                 since=now - AUDIT_PERIOD,
                 until=now,
                 now=now,
-                rule=self.rule,
+                kept_for=timedelta(days=self.rule.days),
             )
             step.items = len(findings)
         with run.time_step("retention") as step:
@@ -129,7 +127,7 @@ class Maintenance:
                     f"{closed.kind} run {closed.name} was closed: {closed.reason}"
                     for closed in dead
                 ),
-                *(finding.message for finding in audit.list_problems(findings)),
+                *(finding.message for finding in list_problems(findings)),
             ),
         )
 
@@ -154,31 +152,6 @@ class Maintenance:
         await delete_in_batches(partial(shared.delete_old_usage, now=now))
         await delete_in_batches(partial(shared.delete_idle, now=now))
         return rows
-
-
-async def read_audit(
-    store: TenantStores,
-    name: str,
-    schedule: Schedule,
-    *,
-    since: datetime,
-    until: datetime,
-    now: datetime,
-    rule: RetentionRule,
-) -> list[AuditLine]:
-    """Return what became of each occurrence with since <= occurrence < until."""
-    slots = await store.schedule.list_results(name, until=until)
-    expected = audit.list_expected(schedule, slots, since=since, until=until)
-    # A run starts when it is due or later, by clocks that may differ by minutes.
-    runs = await store.runs.list_runs(kind=name, since=since - timedelta(days=1))
-    return audit.audit_occurrences(
-        expected,
-        [slot for slot in slots if slot.due_at >= since],
-        runs,
-        now=now,
-        kept_for=timedelta(days=rule.days),
-        gone={run.at for run in await list_dead_runs(store, runs, now=now)},
-    )
 
 
 def _count_by_status(findings: list[AuditLine]) -> Mapping[str, int]:

@@ -17,6 +17,8 @@ from stoker.scheduling.model import OccurrenceResult, OccurrenceState
 
 _TICK = timedelta(microseconds=1)
 
+AUDIT_PERIOD = timedelta(days=7)  # unless another is asked for
+
 GRACE_PERIOD = timedelta(minutes=15)  # an occurrence not decided for this long is a gap
 
 

@@ -22,6 +22,7 @@ from stoker.cli.options import (
 )
 from stoker.cli.output import (
     Exit,
+    async_command,
     choose_exit,
     json_option,
     on_stop_signal,
@@ -29,7 +30,6 @@ from stoker.cli.output import (
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 from stoker.enrichment.model import KIND
 from stoker.runs.model import Run, to_run_view
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from stoker.cli.output import CommandContext
     from stoker.context import Context
     from stoker.scheduling.audit import AuditLine
+    from stoker.scheduling.service import Scheduler
     from stoker.settings import Settings
 
 TENANT_POLL_INTERVAL = timedelta(minutes=1)  # for tenants that came or went
@@ -55,7 +56,8 @@ def schedule() -> None:
 @click.option("--once", is_flag=True, help="Do what is due now, then stop.")
 @json_option
 @pass_context
-def run_schedule(
+@async_command
+async def run_schedule(
     asked: CommandContext, tenants: tuple[str, ...], once: bool, as_json: bool
 ) -> Exit:
     """Start runs as they fall due, until stopped (Ctrl-C or SIGTERM).
@@ -67,24 +69,14 @@ def run_schedule(
     begins nothing new and is given half a minute; told to stop once more, it is not. With --once
     the exit code tells how the runs ended, or that a tenant could not be attended to.
     """
-    return run_async(_run_schedule(asked, tenants, once=once, as_json=as_json))
-
-
-async def _run_schedule(
-    asked: CommandContext, tenants: tuple[str, ...], *, once: bool, as_json: bool
-) -> Exit:
     if once:
         async with asked.open_app() as app:
-            taking_part = _list_scheduled(
-                app.settings, choose_active_tenants(app.settings, tenants)
-            )
-            nights = await _list_nightly_tenants(app, taking_part)
-            return await _run_once(app, taking_part, nights, as_json=as_json)
+            return await _run_once(app, tenants, as_json=as_json)
     stopping, daemon = asyncio.Event(), asyncio.current_task()
 
     def stop() -> None:
         if stopping.is_set() and daemon is not None:
-            daemon.cancel()  # told again: what is under way is not waited for
+            daemon.cancel()  # the second signal: what is under way is not waited for
         stopping.set()
 
     on_stop_signal(stop)
@@ -99,25 +91,19 @@ async def run_daemon(
     *,
     look_again: timedelta = TENANT_POLL_INTERVAL,
 ) -> None:
-    """Be the daemon until told to stop, for whoever there is: tenants come and go meanwhile.
+    """Run the scheduler until `stopping` is set, for the tenants there are: they come and go.
 
     Raises ConfigError when one of those named is switched off at first, or all of them are later.
     """
-    from stoker.app import build_scheduler
-
     began = False
     while not stopping.is_set():
         async with asked.open_app() as app:
             on = filter_active(app.settings, tenants) if began else tenants
-            taking_part = _list_scheduled(app.settings, choose_active_tenants(app.settings, on))
-            began = True
-            nights = await _list_nightly_tenants(app, taking_part)
-            changed = asyncio.Event()
+            scheduler = await _build_scheduler(app, _list_scheduled(app.settings, on))
+            began, changed = True, asyncio.Event()
             watching = asyncio.create_task(_watch_tenants(asked, app, changed, every=look_again))
             try:
-                await build_scheduler(app, taking_part, nights=nights).run_forever(
-                    stopping, giving_way=changed
-                )
+                await scheduler.run_forever(stopping, giving_way=changed)
             finally:
                 watching.cancel()
                 await asyncio.wait({watching})
@@ -126,7 +112,7 @@ async def run_daemon(
 async def _watch_tenants(
     asked: CommandContext, app: Context, changed: asyncio.Event, *, every: timedelta
 ) -> None:
-    """Say when other tenants are there, or are set up for nights, than when the app was opened."""
+    """Set `changed` once tenants, or those set up for nights, differ from when the app opened."""
     before = await _read_tenants(app)
     while not changed.is_set():
         # Real seconds, as a store is looked at for what other processes did.
@@ -145,30 +131,34 @@ async def _read_tenants(app: Context) -> tuple[object, ...]:
 async def _list_nightly_tenants(
     app: Context, tenants: tuple[TenantId, ...]
 ) -> tuple[TenantId, ...]:
-    """Return who of these is set up for nights."""
+    """Return which of these are set up for nights."""
     from stoker.nightly.readiness import check_readiness
 
     return tuple([tenant for tenant in tenants if (await check_readiness(app, tenant)).is_ready])
 
 
-async def _run_once(
-    app: Context, tenants: tuple[TenantId, ...], nights: tuple[TenantId, ...], *, as_json: bool
-) -> Exit:
+async def _build_scheduler(app: Context, tenants: tuple[TenantId, ...]) -> Scheduler:
     from stoker.app import build_scheduler
+
+    return build_scheduler(app, tenants, nights=await _list_nightly_tenants(app, tenants))
+
+
+async def _run_once(app: Context, named: tuple[str, ...], *, as_json: bool) -> Exit:
     from stoker.base.events import ClockWentBack, Event, TenantFailed
 
-    not_attended: list[Event] = []
+    skipped: list[Event] = []
 
     def observer(event: Event) -> None:
         app.observer(event)
         if isinstance(event, TenantFailed | ClockWentBack):
-            not_attended.append(event)
+            skipped.append(event)
 
+    tenants = _list_scheduled(app.settings, named)
     with app.redirect_events(observer) as seen:
-        ended = await build_scheduler(seen, tenants, nights=nights).run_once()
-    empty = "nothing was started; the log says why" if not_attended else "nothing is due"
+        ended = await (await _build_scheduler(seen, tenants)).run_once()
+    empty = "nothing was started; the log says why" if skipped else "nothing is due"
     shown = _show_runs(ended, as_json=as_json, empty=empty)
-    return Exit.LATER if not_attended and shown is Exit.OK else shown
+    return Exit.LATER if skipped and shown is Exit.OK else shown
 
 
 @schedule.command("next")
@@ -183,16 +173,11 @@ async def _run_once(
 @since_option("Preview from this time on. Default: now.", aliases=["--after"])
 @json_option
 @pass_context
-def list_next(
+@async_command
+async def list_next(
     asked: CommandContext, tenants: tuple[str, ...], count: int, since: str | None, as_json: bool
 ) -> None:
     """Show when each tenant's next runs are due."""
-    run_async(_list_next(asked, tenants, count=count, since=since, as_json=as_json))
-
-
-async def _list_next(
-    asked: CommandContext, tenants: tuple[str, ...], *, count: int, since: str | None, as_json: bool
-) -> None:
     from stoker.calendar.recurrence import list_upcoming
     from stoker.calendar.timezones import format_clock_note, format_local_time
 
@@ -204,43 +189,28 @@ async def _list_next(
             zone = app.settings.for_tenant(tenant).scheduling.timezone
             for kind, its in (await _read_schedules(app, tenant)).items():
                 last = await app.backend.tenant(tenant).schedule.find_last_result(kind, until=now)
-                decided = last.due_at if last else None
                 rows += [
-                    (
-                        tenant,
-                        kind,
-                        instant,
-                        format_local_time(instant, zone),
-                        format_clock_note(instant, zone),
-                    )
-                    for instant in list_upcoming(now, its, count, last=decided)
+                    (tenant, kind, at, format_local_time(at, zone), format_clock_note(at, zone))
+                    for at in list_upcoming(now, its, count, last=last.due_at if last else None)
                 ]
     if as_json:
+        names = ("tenant", "kind", "instant", "local", "note")
         print_json(
             [
-                {
-                    "tenant": tenant,
-                    "kind": kind,
-                    "instant": instant.isoformat(),
-                    "local": local,
-                    "note": note,
-                }
-                for tenant, kind, instant, local, note in rows
+                dict(zip(names, (tenant, kind, at.isoformat(), *rest), strict=True))
+                for tenant, kind, at, *rest in rows
             ]
         )
         return
-    table = [
-        (tenant, kind, f"{at:%Y-%m-%d %H:%M}", local, note)
-        for tenant, kind, at, local, note in rows
-    ]
-    print_table(["tenant", "kind", "utc", "local", "note"], table)
+    print_table(
+        ["tenant", "kind", "utc", "local", "note"],
+        [(tenant, kind, f"{at:%Y-%m-%d %H:%M}", *rest) for tenant, kind, at, *rest in rows],
+    )
 
 
 async def _read_schedules(app: Context, tenant: TenantId) -> dict[str, Schedule]:
-    """Return what is scheduled for a tenant, by kind: its upkeep, nights, whatever it wants."""
-    from stoker.app import build_scheduler
-
-    scheduler = build_scheduler(app, (tenant,), nights=await _list_nightly_tenants(app, (tenant,)))
+    """Return a tenant's schedules by kind of work."""
+    scheduler = await _build_scheduler(app, (tenant,))
     return {task.name: task.schedule for task in scheduler.tasks}
 
 
@@ -250,7 +220,8 @@ async def _read_schedules(app: Context, tenant: TenantId) -> dict[str, Schedule]
 @until_option("Default: now.", aliases=["--to"])
 @json_option
 @pass_context
-def audit_schedule(
+@async_command
+async def audit_schedule(
     asked: CommandContext,
     tenants: tuple[str, ...],
     since: str | None,
@@ -263,53 +234,41 @@ def audit_schedule(
     (2026-02-07T01:30+08:00). A run whose process was killed counts as failed from 90 seconds after
     its last sign of life. Exit code 1 when something needs looking at.
     """
-    return run_async(_audit_schedule(asked, tenants, since=since, until=until, as_json=as_json))
+    from stoker.scheduling.audit import AUDIT_PERIOD, list_problems
+    from stoker.scheduling.service import read_audit
 
-
-async def _audit_schedule(
-    asked: CommandContext,
-    tenants: tuple[str, ...],
-    *,
-    since: str | None,
-    until: str | None,
-    as_json: bool,
-) -> Exit:
-    from stoker.maintenance.service import AUDIT_PERIOD, read_audit
-    from stoker.scheduling import audit
-
+    found: list[tuple[TenantId, str, AuditLine]] = []
     async with asked.open_app(only_to_read=True) as app:
         now = app.clock.now()
         start, to = parse_period(since, until, now=now)
         start, to = start or now - AUDIT_PERIOD, to or now + timedelta(microseconds=1)
         if start >= to:
             raise ConfigError(f"--since {start.isoformat()} is not before --until {to.isoformat()}")
-        found: list[tuple[TenantId, str, AuditLine]] = []
         for tenant in choose_tenants(app.settings, tenants):
             store = app.backend.tenant(tenant)
-            rule = app.settings.for_tenant(tenant).retention
+            kept_for = timedelta(days=app.settings.for_tenant(tenant).retention.days)
             schedules = await _read_schedules(app, tenant)
-            # Nobody expects a night of whoever is no longer set up for one; those it had count.
-            over = {} if KIND in schedules else {KIND: app.settings.get_schedule(tenant)}
-            for kind, its in (schedules | over).items():
-                end = to
-                if kind in over:
-                    last = await store.schedule.find_last_result(kind, until=to)
-                    end = min(to, last.due_at + timedelta(microseconds=1)) if last else start
-                if start >= end:
-                    continue
-                findings = await read_audit(
-                    store, kind, its, since=start, until=end, now=now, rule=rule
-                )
-                found += [(tenant, kind, finding) for finding in findings]
-    bad = audit.list_problems([finding for _, _, finding in found])
+            ends = dict.fromkeys(schedules, to)
+            if KIND not in schedules:
+                # No further night is expected of a tenant not set up for one; those it had count.
+                schedules[KIND] = app.settings.get_schedule(tenant)
+                last = await store.schedule.find_last_result(KIND, until=to)
+                ends[KIND] = min(to, last.due_at + timedelta(microseconds=1)) if last else start
+            for kind, its in schedules.items():
+                if start < ends[kind]:
+                    lines = await read_audit(
+                        store, kind, its, since=start, until=ends[kind], now=now, kept_for=kept_for
+                    )
+                    found += [(tenant, kind, line) for line in lines]
+    bad = list_problems([line for _, _, line in found])
     if as_json:
         print_json({"findings": [_to_audit_json(*each) for each in found], "problems": len(bad)})
     else:
         print_table(
             ["tenant", "kind", "instant (utc)", "finding", "why"],
             [
-                (tenant, kind, f"{f.due_at:%Y-%m-%d %H:%M}", f.status.value, f.message)
-                for tenant, kind, f in found
+                (tenant, kind, f"{line.due_at:%Y-%m-%d %H:%M}", line.status.value, line.message)
+                for tenant, kind, line in found
             ],
             empty="nothing was due, and nothing ran",
         )
@@ -321,28 +280,20 @@ async def _audit_schedule(
 @tenants_option
 @json_option
 @pass_context
-def accept_clock(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> None:
+@async_command
+async def accept_clock(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> None:
     """Vouch for the clock after it was wrong: count time from now on again.
 
     For a machine that once wrote down a moment in the future. Only tenants for whom the clock
     seems to have gone back are changed; what was decided stays decided, and the ledger says so.
     """
-    run_async(_reset_clock_marks(asked, tenants, as_json=as_json))
-
-
-async def _reset_clock_marks(
-    asked: CommandContext, tenants: tuple[str, ...], *, as_json: bool
-) -> None:
-    from stoker.base.clock import clock_went_backwards
-    from stoker.scheduling.model import build_clock_accepted_entry
+    from stoker.scheduling.service import accept_clock
 
     accepted: list[Json] = []
     async with asked.open_app() as app:
         for tenant in choose_tenants(app.settings, tenants):
-            store, now = app.backend.tenant(tenant), app.clock.now()
-            latest = await store.schedule.find_latest_entry_at()
-            if latest is not None and clock_went_backwards(now, latest=latest):
-                await store.ledger.append([build_clock_accepted_entry(now, latest=latest)])
+            latest = await accept_clock(app.backend.tenant(tenant), now=app.clock.now())
+            if latest is not None:
                 accepted.append({"tenant": tenant, "recorded": latest.isoformat()})
     if as_json:
         print_json(accepted)
@@ -356,28 +307,17 @@ async def _reset_clock_marks(
 @tenants_option
 @json_option
 @pass_context
-def upkeep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exit:
+@async_command
+async def upkeep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exit:
     """Check the store, close dead runs, audit the schedule, apply retention now, due or not."""
-    return run_async(_run_upkeep(asked, tenants, as_json=as_json))
-
-
-async def _run_upkeep(asked: CommandContext, tenants: tuple[str, ...], *, as_json: bool) -> Exit:
     from stoker.enrichment.runner import run_now
     from stoker.maintenance.service import build_maintenance
 
+    ended, busy = [], []
     async with asked.open_app() as app:
-        chosen = choose_active_tenants(app.settings, tenants)
-        ended, busy = [], []
-        for tenant in chosen:
+        for tenant in map(app.for_tenant, choose_active_tenants(app.settings, tenants)):
             try:
-                ended.append(
-                    (
-                        tenant,
-                        await run_now(
-                            app.for_tenant(tenant), build_maintenance(app.for_tenant(tenant))
-                        ),
-                    )
-                )
+                ended.append((tenant.id, await run_now(tenant, build_maintenance(tenant))))
             except ConflictError as error:
                 busy.append(error)
     shown = _show_runs(ended, as_json=as_json)
@@ -386,7 +326,8 @@ async def _run_upkeep(asked: CommandContext, tenants: tuple[str, ...], *, as_jso
     return shown
 
 
-def _list_scheduled(settings: Settings, tenants: tuple[TenantId, ...]) -> tuple[TenantId, ...]:
+def _list_scheduled(settings: Settings, named: tuple[str, ...]) -> tuple[TenantId, ...]:
+    tenants = choose_active_tenants(settings, named)
     on = tuple(t for t in tenants if settings.for_tenant(t).scheduling.enabled)
     if not on:
         origin = settings.get_origin("scheduling.enabled")

@@ -24,13 +24,16 @@ from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.calendar import recurrence as cadence
 from stoker.calendar.recurrence import CatchUp, DueOccurrences, Interval, Schedule
 from stoker.context import Backend, TenantContext, TenantStores
+from stoker.runs.cancel import list_dead_runs
 from stoker.runs.leases import Lease, get_lease_name, is_expired
 from stoker.runs.model import Manifest, Run, RunState
 from stoker.runs.service import RunJob, Runner, RunResult, build_manifest
+from stoker.scheduling.audit import AuditLine, audit_occurrences, list_expected
 from stoker.scheduling.model import (
     MAX_DEATHS,
     OccurrenceResult,
     OccurrenceState,
+    build_clock_accepted_entry,
     find_run_to_resume,
 )
 
@@ -392,3 +395,36 @@ def _list_busy(going: Iterable[asyncio.Task[list[Run]]]) -> set[asyncio.Task[lis
 def _describe_due(due: DueOccurrences) -> str:
     instants = due.run or due.missed
     return instants[-1].isoformat() if instants else CLEANUP
+
+
+async def accept_clock(store: TenantStores, *, now: datetime) -> datetime | None:
+    """Count time from now on again if the clock went backwards; return what was recorded before."""
+    latest = await store.schedule.find_latest_entry_at()
+    if latest is None or not clock_went_backwards(now, latest=latest):
+        return None
+    await store.ledger.append([build_clock_accepted_entry(now, latest=latest)])
+    return latest
+
+
+async def read_audit(
+    store: TenantStores,
+    name: str,
+    schedule: Schedule,
+    *,
+    since: datetime,
+    until: datetime,
+    now: datetime,
+    kept_for: timedelta,
+) -> list[AuditLine]:
+    """Return what became of each occurrence with since <= occurrence < until."""
+    results = await store.schedule.list_results(name, until=until)
+    # A run starts when it is due or later, by clocks that may differ by minutes.
+    runs = await store.runs.list_runs(kind=name, since=since - timedelta(days=1))
+    return audit_occurrences(
+        list_expected(schedule, results, since=since, until=until),
+        [result for result in results if result.due_at >= since],
+        runs,
+        now=now,
+        kept_for=kept_for,
+        gone={run.at for run in await list_dead_runs(store, runs, now=now)},
+    )
