@@ -23,6 +23,7 @@ from stoker.cli.options import (
     tenants_option,
 )
 from stoker.cli.output import (
+    async_command,
     json_option,
     pass_context,
     print_fields,
@@ -31,6 +32,7 @@ from stoker.cli.output import (
     print_text,
     run_async,
 )
+from stoker.runs.model import RunState, format_run_name, parse_run_name, to_run_view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,9 +40,7 @@ if TYPE_CHECKING:
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext, Exit
     from stoker.context import TenantStores
-    from stoker.runs.cancel import CancelResult
-    from stoker.runs.model import CancelRequest, Run, StorageSize
-    from stoker.runs.retention import RetentionDecision
+    from stoker.runs.model import CancelRequest, Run
 
 NIGHTLY = "nightly"  # the kind of run; importing it from its room would load the vendors
 START_COMMANDS = {  # by kind of run: the command that starts one now
@@ -64,7 +64,8 @@ def runs() -> None:
 @limit_option
 @json_option
 @pass_context
-def list_runs(
+@async_command
+async def list_runs(
     asked: CommandContext,
     tenants: tuple[str, ...],
     kind: str | None,
@@ -72,24 +73,19 @@ def list_runs(
     as_json: bool,
 ) -> None:
     """Show runs, newest first."""
-
-    async def read() -> list[tuple[TenantId, Run]]:
-        async with asked.open_app(only_to_read=True) as app:
-            return [
-                (tenant, run)
-                for tenant in choose_tenants(app.settings, tenants)
-                for run in await app.backend.tenant(tenant).runs.list_runs(kind=kind, limit=limit)
-            ]
-
-    found = sorted(run_async(read()), key=lambda pair: (pair[1].at, pair[0]), reverse=True)
+    async with asked.open_app(only_to_read=True) as app:
+        found = [
+            (tenant, run)
+            for tenant in choose_tenants(app.settings, tenants)
+            for run in await app.backend.tenant(tenant).runs.list_runs(kind=kind, limit=limit)
+        ]
+    found = sorted(found, key=lambda pair: (pair[1].at, pair[0]), reverse=True)[:limit]
     if kind is not None and not found and kind not in START_COMMANDS:
         raise ConfigError(
             f"there is no kind of run {kind!r}; there are: {', '.join(START_COMMANDS)}"
         )
     if as_json:
-        from stoker.runs.model import to_run_view
-
-        print_json([to_run_view(tenant, run) for tenant, run in found[:limit]])
+        print_json([to_run_view(tenant, run) for tenant, run in found])
         return
     print_table(
         ["run", "tenant", "kind", "state", "took", "trigger", "reason"],
@@ -103,7 +99,7 @@ def list_runs(
                 _format_trigger(run).split()[0],
                 run.reason,
             )
-            for tenant, run in found[:limit]
+            for tenant, run in found
         ],
         empty=f"No {kind} runs yet." if kind else "No runs yet; start one: stoker db maintain",
     )
@@ -114,19 +110,14 @@ def list_runs(
 @tenant_option
 @json_option
 @pass_context
-def show_run(asked: CommandContext, name: str, tenant: str | None, as_json: bool) -> None:
+@async_command
+async def show_run(asked: CommandContext, name: str, tenant: str | None, as_json: bool) -> None:
     """Show one run and its manifest. RUN looks like 20260207_013000, or is `latest`."""
-
-    async def read() -> tuple[TenantId, Run, CancelRequest | None]:
-        async with asked.open_app(only_to_read=True) as app:
-            store = app.backend.tenant(choose_tenant(app.settings, tenant))
-            run = await get_run(store, name)
-            return store.tenant, run, await store.runs.find_cancel_request(run.at)
-
-    owner, run, request = run_async(read())
+    async with asked.open_app(only_to_read=True) as app:
+        store = app.backend.tenant(choose_tenant(app.settings, tenant))
+        run = await get_run(store, name)
+        owner, request = store.tenant, await store.runs.find_cancel_request(run.at)
     if as_json:
-        from stoker.runs.model import to_run_view
-
         asked_by = {"by": request.by, "at": request.at.isoformat()} if request else None
         print_json({**to_run_view(owner, run), "cancel_request": asked_by})
         return
@@ -196,8 +187,6 @@ def _format_value(value: Json) -> str:
 
 
 def _format_trigger(run: Run) -> str:
-    from stoker.runs.model import format_run_name
-
     if run.instant is not None:
         return f"scheduled for {format_time(run.instant)}"
     dead = run.manifest.goes_on_with
@@ -214,18 +203,16 @@ def _format_took(run: Run) -> str:
 @tenant_option
 @json_option
 @pass_context
-def compare_runs(
+@async_command
+async def compare_runs(
     asked: CommandContext, one: str, other: str, tenant: str | None, as_json: bool
 ) -> None:
     """Show in what two runs differ: settings, counts, cost, timings, reasons."""
     from stoker.runs.compare import diff_runs
 
-    async def read() -> tuple[Run, Run]:
-        async with asked.open_app(only_to_read=True) as app:
-            store = app.backend.tenant(choose_tenant(app.settings, tenant))
-            return await get_run(store, one), await get_run(store, other)
-
-    left, right = run_async(read())
+    async with asked.open_app(only_to_read=True) as app:
+        store = app.backend.tenant(choose_tenant(app.settings, tenant))
+        left, right = await get_run(store, one), await get_run(store, other)
     differences = diff_runs(left, right)
     if as_json:
         print_json([{"what": d.what, "one": d.one, "other": d.other} for d in differences])
@@ -277,8 +264,6 @@ async def _get_run_to_repeat(
     asked: CommandContext, name: str, *, tenant: str | None
 ) -> tuple[TenantId, Run]:
     """Return a run that has ended, and its tenant. Raises for one that cannot be repeated."""
-    from stoker.runs.model import RunState
-
     async with asked.open_app(only_to_read=True) as app:
         store = app.backend.tenant(choose_tenant(app.settings, tenant))
         run, owner = await get_run(store, name), store.tenant
@@ -300,7 +285,8 @@ async def _get_run_to_repeat(
 @tenant_option
 @json_option
 @pass_context
-def cancel(asked: CommandContext, name: str, tenant: str | None, as_json: bool) -> None:
+@async_command
+async def cancel(asked: CommandContext, name: str, tenant: str | None, as_json: bool) -> None:
     """Ask a run to stop. RUN looks like 20260207_013000, or is `latest`.
 
     The process that works on it, on any machine, notices within seconds: it begins nothing new,
@@ -308,8 +294,14 @@ def cancel(asked: CommandContext, name: str, tenant: str | None, as_json: bool) 
     process died, 90 seconds after its last heartbeat, is CANCELLED at once. A run that has ended
     stays as it is.
     """
-    owner, result = run_async(_request_cancel(asked, name, tenant=tenant))
-    run, request = result.run, result.request
+    from stoker.enrichment.runner import build_runner
+    from stoker.runs.cancel import request_cancel
+
+    async with asked.open_app() as app:
+        store = app.backend.tenant(choose_tenant(app.settings, tenant))
+        run, runner = await get_run(store, name), build_runner(app)
+        result = await request_cancel(store, run, by=_get_user(), runner=runner)
+    run, request, owner = result.run, result.request, store.tenant
     if as_json:
         print_json(
             {
@@ -343,20 +335,6 @@ def cancel(asked: CommandContext, name: str, tenant: str | None, as_json: bool) 
         print_text("If its process was killed, cancel again in 90 seconds.")
 
 
-async def _request_cancel(
-    asked: CommandContext, name: str, *, tenant: str | None
-) -> tuple[TenantId, CancelResult]:
-    from stoker.enrichment.runner import build_runner
-    from stoker.runs.cancel import request_cancel
-
-    async with asked.open_app() as app:
-        store = app.backend.tenant(choose_tenant(app.settings, tenant))
-        run = await get_run(store, name)
-        return store.tenant, await request_cancel(
-            store, run, by=_get_user(), runner=build_runner(app)
-        )
-
-
 def _get_user() -> str:
     """Return the account this process runs under, and its machine."""
     import os
@@ -377,12 +355,31 @@ def _get_user() -> str:
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted and why the rest stays.")
 @json_option
 @pass_context
-def prune(asked: CommandContext, tenants: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+@async_command
+async def prune(
+    asked: CommandContext, tenants: tuple[str, ...], dry_run: bool, as_json: bool
+) -> None:
     """Delete the runs that retention releases.
 
     Never the latest ones, never the last that ended DONE, never one that is running.
     """
-    answers = run_async(_prune_runs(asked, tenants, dry_run=dry_run))
+    from stoker.runs.prune import prune_runs
+
+    settings = asked.read_settings()
+    if not settings.retention.enabled and not dry_run:
+        raise ConfigError(
+            f"retention.enabled is false ({settings.get_origin('retention.enabled')}); set it to "
+            "true, or see what would be deleted: stoker runs prune --dry-run"
+        )
+    answers = []
+    async with asked.open_app(only_to_read=dry_run) as app:
+        for tenant in choose_tenants(app.settings, tenants):
+            own, store = app.settings.for_tenant(tenant), app.backend.tenant(tenant)
+            rule, zone, now = own.retention, own.scheduling.timezone, app.clock.now()
+            decisions, size = await prune_runs(
+                store, rule=rule, zone=zone, now=now, dry_run=dry_run
+            )
+            answers.append((tenant, decisions, size))
     if as_json:
         print_json(
             [
@@ -417,36 +414,8 @@ def prune(asked: CommandContext, tenants: tuple[str, ...], dry_run: bool, as_jso
             )
 
 
-async def _prune_runs(
-    asked: CommandContext, tenants: tuple[str, ...], *, dry_run: bool
-) -> list[tuple[TenantId, list[RetentionDecision], StorageSize]]:
-    from stoker.runs.prune import prune_runs
-
-    settings = asked.read_settings()
-    if not settings.retention.enabled and not dry_run:
-        raise ConfigError(
-            f"retention.enabled is false ({settings.get_origin('retention.enabled')}); set it to "
-            "true, or see what would be deleted: stoker runs prune --dry-run"
-        )
-    answers = []
-    async with asked.open_app(only_to_read=dry_run) as app:
-        for tenant in choose_tenants(app.settings, tenants):
-            own = app.settings.for_tenant(tenant)
-            decisions, size = await prune_runs(
-                app.backend.tenant(tenant),
-                rule=own.retention,
-                zone=own.scheduling.timezone,
-                now=app.clock.now(),
-                dry_run=dry_run,
-            )
-            answers.append((tenant, decisions, size))
-    return answers
-
-
 async def get_run(store: TenantStores, name: str) -> Run:
     """Return the run of this name, or the newest for `latest`. Raises ConfigError without one."""
-    from stoker.runs.model import parse_run_name
-
     if name == "latest":
         newest = await store.runs.list_runs(limit=1)
         run = newest[0] if newest else None
