@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stoker.accounts.model import CompanyId
-from stoker.backends.sqlite import SqliteBackend
+from stoker.backends.sqlite import MemoryBackend
 from stoker.base.cancellation import cancel_and_wait
 from stoker.base.errors import ConflictError, PermanentError, TransientError
 from stoker.base.events import RunAskedToStop, RunEnded, RunGivenUp
@@ -40,8 +40,9 @@ REASON = "cancelled by ann@desk with: stoker runs cancel"
 class Bench:
     """A runner on a store of its own, and leases taken by hand."""
 
-    def __init__(self, store, heeding=SOON):
-        self.store, self.clock, self.heard = store, FakeClock(), EventRecorder()
+    def __init__(self, heeding=SOON):
+        self.store = MemoryBackend().tenant(TenantId("acme"))
+        self.clock, self.heard = FakeClock(), EventRecorder()
         self.runner = Runner(
             leases=LeaseHolder(owner="me", clock=self.clock, observer=self.heard, length=LENGTH),
             cancel_watcher=heeding,
@@ -69,24 +70,6 @@ class Bench:
 
     async def cancel(self, run, by="ann@desk"):
         return await request_cancel(self.store, run, by=by, runner=self.runner)
-
-
-@pytest.fixture
-def on_bench(tmp_path):
-    """Run an async scenario at a bench, on a SQLite file."""
-
-    def run(scenario, **how):
-        async def whole():
-            backend = SqliteBackend(tmp_path / "stoker.db")
-            try:
-                await backend.migrate()
-                return await scenario(Bench(backend.tenant(TenantId("acme")), **how))
-            finally:
-                await backend.close()
-
-        return asyncio.run(whole())
-
-    return run
 
 
 async def waits(_):
@@ -119,20 +102,19 @@ async def asked_while(bench, work, run=None):
     return await doing
 
 
-def test_work_that_cannot_stop_by_itself_is_cut_off_and_what_remains_is_listed(on_bench):
-    async def scenario(bench):
-        ended = await asked_while(bench, waits, await bench.with_units())
-        assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
-        assert ended.manifest.remaining == ended.manifest.selected == ("c0", "c1")
-        assert ended.manifest.counts == {"selected": 2, "units_waiting": 2}
-        assert await bench.store.runs.find_run(ended.at) == ended
-        [heard] = bench.heard.of_type(RunAskedToStop)
-        assert heard.message() == f"run {ended.name} begins nothing new: ann@desk asked it to stop"
-
-    on_bench(scenario)
+async def test_work_that_cannot_stop_by_itself_is_cut_off_and_what_remains_is_listed():
+    bench = Bench()
+    ended = await asked_while(bench, waits, await bench.with_units())
+    assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
+    assert ended.manifest.remaining == ended.manifest.selected == ("c0", "c1")
+    assert ended.manifest.counts == {"selected": 2, "units_waiting": 2}
+    assert await bench.store.runs.find_run(ended.at) == ended
+    [heard] = bench.heard.of_type(RunAskedToStop)
+    assert heard.message() == f"run {ended.name} begins nothing new: ann@desk asked it to stop"
 
 
-def test_work_that_stops_by_itself_says_what_it_came_to(on_bench):
+async def test_work_that_stops_by_itself_says_what_it_came_to():
+    bench = Bench()
     ending = RunResult(
         state=RunState.PARTIAL,
         reason="2 of 5 were not begun",
@@ -141,61 +123,50 @@ def test_work_that_stops_by_itself_says_what_it_came_to(on_bench):
         remaining=("d", "e"),
         resume_at=NOON,
     )
-
-    async def scenario(bench):
-        ended = await asked_while(bench, Gentle(ending))
-        assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
-        manifest = ended.manifest
-        assert (manifest.counts, manifest.remaining) == ({"seen": 3}, ("d", "e"))
-        assert manifest.reasons == ("2 of 5 were not begun", "a site was slow")
-        assert manifest.resume_at is None
-
-    on_bench(scenario)
+    ended = await asked_while(bench, Gentle(ending))
+    assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
+    manifest = ended.manifest
+    assert (manifest.counts, manifest.remaining) == ({"seen": 3}, ("d", "e"))
+    assert manifest.reasons == ("2 of 5 were not begun", "a site was slow")
+    assert manifest.resume_at is None
 
 
-def test_work_that_was_done_when_it_was_asked_is_done(on_bench):
-    async def scenario(bench):
-        ended = await asked_while(bench, Gentle(RunResult(counts={"seen": 5})))
-        assert (ended.state, ended.reason) == (RunState.DONE, "")
-
-    on_bench(scenario)
-
-
-def test_work_that_failed_when_it_was_asked_has_failed(on_bench):
-    async def scenario(bench):
-        ended = await asked_while(bench, Gentle(PermanentError("the register is gone")))
-        assert (ended.state, ended.reason) == (RunState.FAILED, "the register is gone")
-
-    on_bench(scenario)
+@pytest.mark.parametrize(
+    ("ending", "state", "reason"),
+    [
+        (RunResult(counts={"seen": 5}), RunState.DONE, ""),
+        (PermanentError("the register is gone"), RunState.FAILED, "the register is gone"),
+    ],
+)
+async def test_work_that_was_over_when_it_was_asked_ends_as_it_was(ending, state, reason):
+    ended = await asked_while(Bench(), Gentle(ending))
+    assert (ended.state, ended.reason) == (state, reason)
 
 
-def test_work_that_takes_too_long_to_stop_is_cut_off(on_bench):
+async def test_work_that_takes_too_long_to_stop_is_cut_off():
+    short = timedelta(milliseconds=5)
+    bench = Bench(CancelWatcher(poll_interval=short, grace_period=short))
+
     async def promises_and_waits(run):
         with run.on_cancel(lambda: None):
             await asyncio.Event().wait()
 
-    async def scenario(bench):
-        ended = await asked_while(bench, promises_and_waits)
-        assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
-
-    short = timedelta(milliseconds=5)
-    on_bench(scenario, heeding=CancelWatcher(poll_interval=short, grace_period=short))
+    ended = await asked_while(bench, promises_and_waits)
+    assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
 
 
-def test_a_run_nobody_asked_to_stop_goes_on(on_bench):
-    async def scenario(bench):
-        run, other = await bench.begin(), await bench.begin()
-        await bench.cancel(other)
+async def test_a_run_nobody_asked_to_stop_goes_on():
+    bench = Bench()
+    run, other = await bench.begin(), await bench.begin()
+    await bench.cancel(other)
 
-        async def takes_a_while(_):
-            await asyncio.sleep(0.1)
-            return RunResult()
+    async def takes_a_while(_):
+        await asyncio.sleep(0.1)
+        return RunResult()
 
-        ended = await bench.runner.execute(bench.store, run, takes_a_while)
-        assert ended.state is RunState.DONE
-        assert not bench.heard.of_type(RunAskedToStop)
-
-    on_bench(scenario)
+    ended = await bench.runner.execute(bench.store, run, takes_a_while)
+    assert ended.state is RunState.DONE
+    assert not bench.heard.of_type(RunAskedToStop)
 
 
 class Flaky:
@@ -214,31 +185,27 @@ class Flaky:
         return await self._real.find_cancel_request(at)
 
 
-def test_a_store_that_is_away_for_a_moment_does_not_hide_a_request(on_bench):
-    async def scenario(bench):
-        bench.store = replace(bench.store, runs=Flaky(bench.store.runs))
-        assert (await asked_while(bench, waits)).state is RunState.CANCELLED
-        assert bench.store.runs.failures < 0
-
-    on_bench(scenario)
+async def test_a_store_that_is_away_for_a_moment_does_not_hide_a_request():
+    bench = Bench()
+    bench.store = replace(bench.store, runs=Flaky(bench.store.runs))
+    assert (await asked_while(bench, waits)).state is RunState.CANCELLED
+    assert bench.store.runs.failures < 0
 
 
-def test_a_run_ended_by_ctrl_c_lists_what_remains_too(on_bench):
-    async def scenario(bench):
-        run = await bench.with_units()
-        doing = asyncio.ensure_future(bench.runner.execute(bench.store, run, waits))
-        await asyncio.sleep(0)
-        doing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await doing
-        ended = await bench.store.runs.find_run(run.at)
-        assert (ended.state, ended.reason) == (
-            RunState.CANCELLED,
-            "stopped before it was finished",
-        )
-        assert ended.manifest.remaining == ("c0", "c1")
-
-    on_bench(scenario)
+async def test_a_run_ended_by_ctrl_c_lists_what_remains_too():
+    bench = Bench()
+    run = await bench.with_units()
+    doing = asyncio.ensure_future(bench.runner.execute(bench.store, run, waits))
+    await asyncio.sleep(0)
+    doing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+    ended = await bench.store.runs.find_run(run.at)
+    assert (ended.state, ended.reason) == (
+        RunState.CANCELLED,
+        "stopped before it was finished",
+    )
+    assert ended.manifest.remaining == ("c0", "c1")
 
 
 async def interrupted(bench, work, *, times=1):
@@ -272,52 +239,44 @@ class Settling:
         return RunResult(state=RunState.PARTIAL, counts={"seen": 3}, remaining=("d",))
 
 
-def test_ctrl_c_gives_what_is_under_way_the_time_to_come_to_its_end(on_bench):
+async def test_ctrl_c_gives_what_is_under_way_the_time_to_come_to_its_end():
+    bench = Bench()
     work = Settling(takes=0.1)
-
-    async def scenario(bench):
-        ended = await interrupted(bench, work)
-        assert work.settled
-        assert (ended.state, ended.reason) == (
-            RunState.CANCELLED,
-            "stopped before it was finished",
-        )
-        assert (ended.manifest.counts, ended.manifest.remaining) == ({"seen": 3}, ("d",))
-        [heard] = bench.heard.of_type(RunAskedToStop)
-        assert "Ctrl-C or a signal asked it to stop" in heard.message()
-
-    on_bench(scenario)
+    ended = await interrupted(bench, work)
+    assert work.settled
+    assert (ended.state, ended.reason) == (
+        RunState.CANCELLED,
+        "stopped before it was finished",
+    )
+    assert (ended.manifest.counts, ended.manifest.remaining) == ({"seen": 3}, ("d",))
+    [heard] = bench.heard.of_type(RunAskedToStop)
+    assert "Ctrl-C or a signal asked it to stop" in heard.message()
 
 
 @pytest.mark.parametrize(
     ("times", "heeding"),
     [(2, SOON), (1, replace(SOON, signal_grace_period=timedelta(milliseconds=20)))],
 )
-def test_who_presses_ctrl_c_again_or_has_waited_long_waits_no_more(on_bench, times, heeding):
+async def test_who_presses_ctrl_c_again_or_has_waited_long_waits_no_more(times, heeding):
+    bench = Bench(heeding)
     work = Settling(takes=60)
-
-    async def scenario(bench):
-        ended = await interrupted(bench, work, times=times)
-        assert not work.settled
-        assert ended.state is RunState.CANCELLED
-
-    on_bench(scenario, heeding=heeding)
+    ended = await interrupted(bench, work, times=times)
+    assert not work.settled
+    assert ended.state is RunState.CANCELLED
 
 
-def test_work_that_is_cut_off_at_once_is_not_asked_first(on_bench):
+async def test_work_that_is_cut_off_at_once_is_not_asked_first():
+    bench = Bench()
     work = Settling(takes=60)
-
-    async def scenario(bench):
-        run = await bench.begin()
-        doing = asyncio.ensure_future(bench.runner.execute(bench.store, run, work))
-        await work.began.wait()
-        await cancel_and_wait(doing, at_once=True)
-        assert not bench.heard.of_type(RunAskedToStop)
-
-    on_bench(scenario)
+    run = await bench.begin()
+    doing = asyncio.ensure_future(bench.runner.execute(bench.store, run, work))
+    await work.began.wait()
+    await cancel_and_wait(doing, at_once=True)
+    assert not bench.heard.of_type(RunAskedToStop)
 
 
-def test_ctrl_c_while_it_stops_ends_it_all_the_same(on_bench):
+async def test_ctrl_c_while_it_stops_ends_it_all_the_same():
+    bench = Bench()
     settling, told = asyncio.Event(), asyncio.Event()
 
     async def settles_for_long(run):
@@ -326,21 +285,19 @@ def test_ctrl_c_while_it_stops_ends_it_all_the_same(on_bench):
             settling.set()
             await asyncio.Event().wait()
 
-    async def scenario(bench):
-        run = await bench.begin()
-        work = bench.runner.execute(bench.store, run, settles_for_long)
-        doing = asyncio.ensure_future(work)
-        await bench.cancel(run)
-        await settling.wait()
-        doing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await doing
-        assert (await bench.store.runs.find_run(run.at)).state is RunState.CANCELLED
-
-    on_bench(scenario)
+    run = await bench.begin()
+    work = bench.runner.execute(bench.store, run, settles_for_long)
+    doing = asyncio.ensure_future(work)
+    await bench.cancel(run)
+    await settling.wait()
+    doing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+    assert (await bench.store.runs.find_run(run.at)).state is RunState.CANCELLED
 
 
-def test_whoever_is_impatient_cancels_the_work_again_and_is_told_so(on_bench):
+async def test_whoever_is_impatient_cancels_the_work_again_and_is_told_so():
+    bench = Bench()
     cleaning, again = asyncio.Event(), []
 
     async def cleans_up_for_long(_):
@@ -353,54 +310,45 @@ def test_whoever_is_impatient_cancels_the_work_again_and_is_told_so(on_bench):
             finally:
                 again.append("cut off")
 
-    async def scenario(bench):
-        run = await bench.begin()
-        work = bench.runner.execute(bench.store, run, cleans_up_for_long)
-        doing = asyncio.ensure_future(work)
-        await bench.cancel(run)
-        await cleaning.wait()
-        doing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await doing
-        assert again == ["cut off"]
-        assert (await bench.store.runs.find_run(run.at)).state is RunState.CANCELLED
-
-    on_bench(scenario)
+    run = await bench.begin()
+    work = bench.runner.execute(bench.store, run, cleans_up_for_long)
+    doing = asyncio.ensure_future(work)
+    await bench.cancel(run)
+    await cleaning.wait()
+    doing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await doing
+    assert again == ["cut off"]
+    assert (await bench.store.runs.find_run(run.at)).state is RunState.CANCELLED
 
 
 # Asking
 
 
-def test_a_run_under_way_is_only_asked(on_bench):
-    async def scenario(bench):
-        run = await bench.begin()
-        told = await bench.cancel(run)
-        assert (told.run, told.process_died) == (run, False)
-        assert told.request == CancelRequest(by="ann@desk", at=NOON)
-        assert await bench.store.runs.find_run(run.at) == run
-
-    on_bench(scenario)
+async def test_a_run_under_way_is_only_asked():
+    bench = Bench()
+    run = await bench.begin()
+    told = await bench.cancel(run)
+    assert (told.run, told.process_died) == (run, False)
+    assert told.request == CancelRequest(by="ann@desk", at=NOON)
+    assert await bench.store.runs.find_run(run.at) == run
 
 
-def test_twice_is_once(on_bench):
-    async def scenario(bench):
-        run = await bench.begin()
-        first = await bench.cancel(run)
-        await bench.clock.sleep(timedelta(seconds=1))
-        assert await bench.cancel(run, by="bob") == first
-
-    on_bench(scenario)
+async def test_twice_is_once():
+    bench = Bench()
+    run = await bench.begin()
+    first = await bench.cancel(run)
+    await bench.clock.sleep(timedelta(seconds=1))
+    assert await bench.cancel(run, by="bob") == first
 
 
-def test_a_run_that_has_ended_is_left_as_it_is(on_bench):
-    async def scenario(bench):
-        run = await bench.begin()
-        ended = await bench.runner.close_run(bench.store, run, RunResult(), timings=[])
-        told = await bench.cancel(run)
-        assert (told.run, told.request, told.process_died) == (ended, None, False)
-        assert await bench.store.runs.find_cancel_request(run.at) is None
-
-    on_bench(scenario)
+async def test_a_run_that_has_ended_is_left_as_it_is():
+    bench = Bench()
+    run = await bench.begin()
+    ended = await bench.runner.close_run(bench.store, run, RunResult(), timings=[])
+    told = await bench.cancel(run)
+    assert (told.run, told.request, told.process_died) == (ended, None, False)
+    assert await bench.store.runs.find_cancel_request(run.at) is None
 
 
 async def lapses(bench):
@@ -417,21 +365,19 @@ async def is_somebody_elses(bench):
 
 
 @pytest.mark.parametrize("lost", [lapses, is_given_back, is_somebody_elses])
-def test_a_run_whose_process_is_gone_is_cancelled_at_once(on_bench, lost):
-    async def scenario(bench):
-        run = await bench.with_units()
-        await lost(bench)
-        told = await bench.cancel(run)
-        assert told.process_died
-        assert told.run.state is RunState.CANCELLED
-        assert told.run.reason.startswith(f"{REASON}; its process stopped without a word")
-        assert told.run.manifest.remaining == ("c0", "c1")
-        assert await bench.store.runs.find_run(run.at) == told.run
-        assert [event.state for event in bench.heard.of_type(RunEnded)] == ["CANCELLED"]
-        again = await bench.cancel(run, by="bob")
-        assert (again.run, again.process_died) == (told.run, False)
-
-    on_bench(scenario)
+async def test_a_run_whose_process_is_gone_is_cancelled_at_once(lost):
+    bench = Bench()
+    run = await bench.with_units()
+    await lost(bench)
+    told = await bench.cancel(run)
+    assert told.process_died
+    assert told.run.state is RunState.CANCELLED
+    assert told.run.reason.startswith(f"{REASON}; its process stopped without a word")
+    assert told.run.manifest.remaining == ("c0", "c1")
+    assert await bench.store.runs.find_run(run.at) == told.run
+    assert [event.state for event in bench.heard.of_type(RunEnded)] == ["CANCELLED"]
+    again = await bench.cancel(run, by="bob")
+    assert (again.run, again.process_died) == (told.run, False)
 
 
 class EndsFirst:
@@ -448,44 +394,45 @@ class EndsFirst:
         await self._real.finish_run(run)
 
 
-def test_a_run_that_ends_the_very_moment_it_is_taken_for_gone_has_ended_by_its_own_word(on_bench):
-    async def scenario(bench):
-        run = await bench.begin()
-        await lapses(bench)
-        end = run.end(RunState.DONE, at=bench.clock.now())
-        bench.store = replace(bench.store, runs=EndsFirst(bench.store.runs, end))
-        told = await bench.cancel(run)
-        assert (told.run, told.process_died) == (end, False)
-        assert told.request.by == "ann@desk"
-        assert not bench.heard.of_type(RunEnded)
-
-    on_bench(scenario)
+async def test_a_run_that_ends_the_very_moment_it_is_taken_for_gone_has_ended_by_its_own_word():
+    bench = Bench()
+    run = await bench.begin()
+    await lapses(bench)
+    end = run.end(RunState.DONE, at=bench.clock.now())
+    bench.store = replace(bench.store, runs=EndsFirst(bench.store.runs, end))
+    told = await bench.cancel(run)
+    assert (told.run, told.process_died) == (end, False)
+    assert told.request.by == "ann@desk"
+    assert not bench.heard.of_type(RunEnded)
 
 
-def test_until_its_lease_has_lapsed_a_run_is_not_taken_for_gone(on_bench):
-    async def scenario(bench):
-        run = await bench.begin()
-        await bench.clock.sleep(LENGTH + MAX_CLOCK_SKEW - timedelta(seconds=1))
-        assert not (await bench.cancel(run)).process_died
-        await bench.clock.sleep(timedelta(seconds=1))
-        told = await bench.cancel(run, by="bob")
-        assert told.process_died
-        assert told.run.reason.startswith(REASON)  # the first one to ask
-
-    on_bench(scenario)
+async def test_until_its_lease_has_lapsed_a_run_is_not_taken_for_gone():
+    bench = Bench()
+    run = await bench.begin()
+    await bench.clock.sleep(LENGTH + MAX_CLOCK_SKEW - timedelta(seconds=1))
+    assert not (await bench.cancel(run)).process_died
+    await bench.clock.sleep(timedelta(seconds=1))
+    told = await bench.cancel(run, by="bob")
+    assert told.process_died
+    assert told.run.reason.startswith(REASON)  # the first one to ask
 
 
 CREDITS = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=10)
+
+
+async def reserve(bench, run, key, **how):
+    amounts, now = {"credits": 1}, bench.clock.now()
+    request = SpendRequest(key=key, connector="lusha", amounts=amounts, run=run.name, **how)
+    await bench.store.money.reserve(
+        request, caps=[CREDITS], reset=ResetRule(), owner="me", until=now + LENGTH, now=now
+    )
 
 
 async def spends(bench, run):
     """Settle one credit under a run, lose track of another, and write a row into the CRM."""
     now = bench.clock.now()
     for key in ("settled", "lost"):
-        request = SpendRequest(key=key, connector="lusha", amounts={"credits": 1}, run=run.name)
-        await bench.store.money.reserve(
-            request, caps=[CREDITS], reset=ResetRule(), owner="me", until=now + LENGTH, now=now
-        )
+        await reserve(bench, run, key)
     await bench.store.money.settle("settled", {"credits": 1}, now=now)
     row = SentRow(
         external_id="x",
@@ -508,96 +455,75 @@ def assert_told(ended):
     assert ended.manifest.selected == ended.manifest.remaining == ("c0", "c1")
 
 
-def test_a_run_found_dead_says_what_it_spent_wrote_and_left(on_bench):
-    async def scenario(bench):
-        run = await bench.with_units()
+async def test_a_run_found_dead_says_what_it_spent_wrote_and_left():
+    bench = Bench()
+    run = await bench.with_units()
+    await spends(bench, run)
+    [closed] = await bench.runner.close_dead_runs(bench.store, await bench.lease(), kind="work")
+    assert closed.state is RunState.FAILED
+    assert_told(closed)
+    assert await bench.store.runs.find_run(run.at) == closed
+
+
+async def test_a_run_that_is_cut_off_says_what_it_spent_wrote_left_and_had_counted():
+    bench = Bench()
+    run = await bench.with_units()
+
+    await spends(bench, run)
+
+    async def counts_and_waits(opened):
+        opened.partial_counts["candidates"] = 7
+        await asyncio.Event().wait()
+
+    ended = await asked_while(bench, counts_and_waits, run)
+    assert ended.state is RunState.CANCELLED
+    assert_told(ended)
+    assert ended.manifest.counts["candidates"] == 7
+
+
+async def test_a_run_whose_work_failed_says_what_it_spent_wrote_and_left():
+    bench = Bench()
+    run = await bench.with_units()
+
+    async def spends_and_fails(_):
         await spends(bench, run)
-        [closed] = await bench.runner.close_dead_runs(bench.store, await bench.lease(), kind="work")
-        assert closed.state is RunState.FAILED
-        assert_told(closed)
-        assert await bench.store.runs.find_run(run.at) == closed
+        raise PermanentError("the register is gone")
 
-    on_bench(scenario)
-
-
-def test_a_run_that_is_cut_off_says_what_it_spent_wrote_left_and_had_counted(on_bench):
-    async def scenario(bench):
-        run = await bench.with_units()
-
-        await spends(bench, run)
-
-        async def counts_and_waits(opened):
-            opened.partial_counts["candidates"] = 7
-            await asyncio.Event().wait()
-
-        ended = await asked_while(bench, counts_and_waits, run)
-        assert ended.state is RunState.CANCELLED
-        assert_told(ended)
-        assert ended.manifest.counts["candidates"] == 7
-
-    on_bench(scenario)
+    ended = await bench.runner.execute(bench.store, run, spends_and_fails)
+    assert (ended.state, ended.reason) == (RunState.FAILED, "the register is gone")
+    assert_told(ended)
 
 
-def test_a_run_whose_work_failed_says_what_it_spent_wrote_and_left(on_bench):
-    async def scenario(bench):
-        run = await bench.with_units()
-
-        async def spends_and_fails(_):
-            await spends(bench, run)
-            raise PermanentError("the register is gone")
-
-        ended = await bench.runner.execute(bench.store, run, spends_and_fails)
-        assert (ended.state, ended.reason) == (RunState.FAILED, "the register is gone")
-        assert_told(ended)
-
-    on_bench(scenario)
+async def test_work_that_was_done_when_ctrl_c_came_is_done():
+    bench = Bench()
+    ended = await interrupted(bench, Gentle(RunResult(counts={"seen": 5})))
+    assert (ended.state, ended.manifest.counts) == (RunState.DONE, {"seen": 5})
 
 
-def test_work_that_was_done_when_ctrl_c_came_is_done(on_bench):
-    async def scenario(bench):
-        ended = await interrupted(bench, Gentle(RunResult(counts={"seen": 5})))
-        assert (ended.state, ended.manifest.counts) == (RunState.DONE, {"seen": 5})
-
-    on_bench(scenario)
-
-
-def test_what_a_gone_process_had_promised_and_never_sent_comes_back(on_bench):
-    cap = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=10)
-
-    async def scenario(bench):
-        run, now = await bench.begin(), bench.clock.now()
-        request = SpendRequest(
-            key="k", connector="lusha", amounts={"credits": 1}, run=run.name, sends_at_once=False
-        )
-        await bench.store.money.reserve(
-            request, caps=[cap], reset=ResetRule(), owner="gone", until=now + LENGTH, now=now
-        )
-        await lapses(bench)
-        assert (await bench.cancel(run)).process_died
-        assert (await bench.store.money.find_reservation("k")).status is ReservationStatus.EXPIRED
-
-    on_bench(scenario)
+async def test_what_a_dead_process_had_reserved_and_never_sent_comes_back():
+    bench = Bench()
+    run = await bench.begin()
+    await reserve(bench, run, "k", sends_at_once=False)
+    await lapses(bench)
+    assert (await bench.cancel(run)).process_died
+    assert (await bench.store.money.find_reservation("k")).status is ReservationStatus.EXPIRED
 
 
-def test_what_a_dead_process_left_is_cancelled_by_the_next_holder_if_somebody_had_asked(on_bench):
-    async def scenario(bench):
-        run = await bench.with_units()
-        await bench.cancel(run)
-        [closed] = await bench.runner.close_dead_runs(bench.store, await bench.lease(), kind="work")
-        assert closed.state is RunState.CANCELLED
-        assert closed.reason.startswith(REASON)
-        assert closed.manifest.remaining == ("c0", "c1")
-        assert not bench.heard.of_type(RunGivenUp)
-
-    on_bench(scenario)
+async def test_what_a_dead_process_left_is_cancelled_by_the_next_holder_if_somebody_had_asked():
+    bench = Bench()
+    run = await bench.with_units()
+    await bench.cancel(run)
+    [closed] = await bench.runner.close_dead_runs(bench.store, await bench.lease(), kind="work")
+    assert closed.state is RunState.CANCELLED
+    assert closed.reason.startswith(REASON)
+    assert closed.manifest.remaining == ("c0", "c1")
+    assert not bench.heard.of_type(RunGivenUp)
 
 
-def test_a_process_that_was_only_held_still_finds_the_request_and_stops(on_bench):
-    async def scenario(bench):
-        run = await bench.begin()
-        await lapses(bench)
-        assert (await bench.cancel(run)).process_died
-        with pytest.raises(ConflictError):  # its run has ended, and not by its word
-            await bench.runner.execute(bench.store, run, waits)
-
-    on_bench(scenario)
+async def test_a_process_that_was_only_held_still_finds_the_request_and_stops():
+    bench = Bench()
+    run = await bench.begin()
+    await lapses(bench)
+    assert (await bench.cancel(run)).process_died
+    with pytest.raises(ConflictError):  # its run has ended, and not by its word
+        await bench.runner.execute(bench.store, run, waits)
