@@ -142,6 +142,27 @@ async def test_runs_come_newest_first_and_as_many_as_asked_for(store):
     assert await store.runs.list_runs(kind="nothing") == []
 
 
+@pytest.mark.parametrize(
+    ("wanted", "hours"),
+    [
+        ({"kind": "a"}, [3, 1, 0]),
+        ({"state": RunState.RUNNING}, [3, 0]),
+        ({"state": RunState.DONE, "kind": "a"}, [1]),
+        ({"since": later(hours=1)}, [3, 2, 1]),
+        ({"since": later(hours=1), "state": RunState.DONE, "limit": 1}, [2]),
+        ({"since": later(seconds=1), "kind": "a"}, [3, 1]),
+    ],
+)
+async def test_runs_are_listed_by_kind_state_and_time(store, wanted, hours):
+    for n, (kind, ends) in enumerate([("a", False), ("a", True), ("b", True), ("a", False)]):
+        run = Run(key=RunKey(later(hours=n), 1), kind=kind)
+        await store.runs.insert_run(run)
+        if ends:
+            await store.runs.finish_run(run.end(RunState.DONE, at=later(hours=n + 1)))
+    found = await store.runs.list_runs(**wanted)
+    assert [(run.at - AT) // timedelta(hours=1) for run in found] == hours
+
+
 async def test_what_was_found_comes_back_as_it_went_in(store):
     posting = job("d", company="Ünï", location="", posted_at=later(microseconds=-1))
     in_words = enriched(posting, seniority="senior", stack=("python", "čšž"), remote=True)

@@ -19,7 +19,12 @@ from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.crm.model import SentRow
 from stoker.enrichment.model import WorkItem
 from stoker.enrichment.summary import summarize_partial_run
-from stoker.runs.cancel import CancelWatcher, request_cancel
+from stoker.runs.cancel import (
+    CancelWatcher,
+    close_dead_runs,
+    list_dead_runs,
+    request_cancel,
+)
 from stoker.runs.leases import (
     MAX_CLOCK_SKEW,
     LeaseHolder,
@@ -27,7 +32,7 @@ from stoker.runs.leases import (
     get_lease_name,
     release_lease,
 )
-from stoker.runs.model import CancelRequest, Manifest, RunState
+from stoker.runs.model import PROCESS_DIED, CancelRequest, Manifest, RunState
 from stoker.runs.service import Runner, RunResult
 from stoker.testing import EventRecorder, FakeClock
 
@@ -49,17 +54,24 @@ class Bench:
             summarize=summarize_partial_run,
         )
 
-    async def lease(self, owner="somebody"):
-        """Take the lease of this kind of work, whoever had it."""
-        seen = await self.store.schedule.find_lease(get_lease_name("work"))
-        now = self.clock.now()
-        wanted = acquire_lease("run/work", seen, owner=owner, task="", now=now, length=LENGTH)
+    async def lease(self, owner="somebody", kind="work"):
+        """Take the lease of a kind of work from any holder."""
+        name, now = get_lease_name(kind), self.clock.now()
+        seen = await self.store.schedule.find_lease(name)
+        wanted = acquire_lease(name, seen, owner=owner, task="", now=now, length=LENGTH)
         assert await self.store.schedule.swap_lease(seen, wanted)
         return wanted
 
-    async def begin(self):
-        lease = await self.lease()
-        return await self.runner.start_run(self.store, lease, kind="work", manifest=Manifest())
+    async def release(self, kind="work"):
+        held = await self.store.schedule.find_lease(get_lease_name(kind))
+        await self.store.schedule.swap_lease(held, release_lease(held, now=self.clock.now()))
+
+    async def begin(self, kind="work", owner="somebody"):
+        lease = await self.lease(owner, kind)
+        return await self.runner.start_run(self.store, lease, kind=kind, manifest=Manifest())
+
+    async def close_dead_runs(self, by):
+        return await close_dead_runs(self.store, by=by, runner=self.runner)
 
     async def with_units(self):
         """Begin a run that has chosen two companies."""
@@ -356,8 +368,7 @@ async def lapses(bench):
 
 
 async def is_given_back(bench):
-    held = await bench.store.schedule.find_lease("run/work")
-    await bench.store.schedule.swap_lease(held, release_lease(held, now=bench.clock.now()))
+    await bench.release()
 
 
 async def is_somebody_elses(bench):
@@ -527,3 +538,61 @@ async def test_a_process_that_was_only_held_still_finds_the_request_and_stops():
     assert (await bench.cancel(run)).process_died
     with pytest.raises(ConflictError):  # its run has ended, and not by its word
         await bench.runner.execute(bench.store, run, waits)
+
+
+# Runs whose process died
+
+
+async def list_dead_kinds(bench):
+    runs = await bench.store.runs.list_runs()
+    return sorted(
+        run.kind for run in await list_dead_runs(bench.store, runs, now=bench.clock.now())
+    )
+
+
+async def test_a_run_is_dead_when_its_lease_is_free_expired_or_anothers():
+    bench = Bench()
+    for kind in ("taken", "free", "expired"):
+        await bench.begin(kind)
+    await lapses(bench)
+    await bench.lease("other", "taken")
+    await bench.release("free")
+    await bench.begin("going", "alive")
+    assert await list_dead_kinds(bench) == ["expired", "free", "taken"]
+
+
+@pytest.mark.parametrize("waits", [timedelta(0), LENGTH + MAX_CLOCK_SKEW - timedelta(seconds=1)])
+async def test_a_run_is_not_dead_before_its_lease_expires(waits):
+    bench = Bench()
+    await bench.begin()
+    bench.clock.advance(waits)
+    assert await list_dead_kinds(bench) == []
+
+
+async def test_runs_of_every_kind_are_closed_and_one_that_was_asked_to_stop_as_cancelled():
+    bench = Bench()
+    await bench.begin("nightly")
+    await bench.cancel(await bench.begin("discovery"))
+    ended = await bench.begin("ended")
+    await bench.runner.close_run(bench.store, ended, RunResult(), timings=[])
+    await lapses(bench)
+    closed = await bench.close_dead_runs(await bench.begin("upkeep", "us"))
+    assert {run.kind: (run.state, run.reason) for run in closed} == {
+        "nightly": (RunState.FAILED, PROCESS_DIED),
+        "discovery": (RunState.CANCELLED, f"{REASON}; {PROCESS_DIED}"),
+    }
+
+
+async def test_after_a_machine_has_slept_what_its_own_process_carries_out_is_left_alone():
+    bench = Bench()
+    await bench.begin("nightly", "us")
+    us = await bench.begin("upkeep", "us")
+    bench.clock.advance(timedelta(hours=8))
+    assert await bench.close_dead_runs(us) == []
+
+
+async def test_a_run_does_not_close_itself():
+    bench = Bench()
+    us = await bench.begin("upkeep", "us")
+    await bench.release("upkeep")
+    assert await bench.close_dead_runs(us) == []

@@ -10,7 +10,7 @@ import pytest
 
 from stoker.backends.json import JsonBackend
 from stoker.backends.sqlite import SqliteBackend
-from stoker.base.errors import ConfigError, PermanentError, TransientError
+from stoker.base.errors import ConfigError, TransientError
 from stoker.base.types import EnrichedJob, Job, JobScore, TenantId
 from stoker.files.durable import FileLock
 from stoker.ledger.chain import NewEntry
@@ -100,13 +100,6 @@ def test_a_runs_file_is_indented_and_sorted_for_people_to_compare(home):
     text = (home / "run.json").read_text(encoding="ascii")
 
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
-
-
-def test_what_one_process_wrote_another_reads(started):
-    store = runs_in(started)
-
-    assert run(store.find_run(AT)) == running()
-    assert run(store.list_jobs(AT)) == by_id(postings(3))
 
 
 def test_the_index_tells_of_every_run_and_is_made_anew_when_it_is_missing(started):
@@ -327,22 +320,6 @@ def test_pruning_says_how_many_rows_and_bytes_went(started, home):
     assert run(store.delete_runs([AT, LATER])) == weight
     assert not home.exists()
     assert run(store.delete_runs([AT])) == StorageSize()
-
-
-@pytest.mark.parametrize(
-    "text", ["nul\0", "half \ud800", "x" * 100_001], ids=["NUL", "half a pair", "too long"]
-)
-def test_text_that_stores_cannot_keep_is_refused_and_nothing_of_the_batch_is_written(started, text):
-    store = runs_in(started)
-    bad = Job(id=postings(1)[0].id, source="board", url="https://x", title=text)
-
-    with pytest.raises(PermanentError):
-        run(store.insert_jobs(KEY, [*postings(5), bad]))
-    with pytest.raises(PermanentError):
-        run(store.finish_run(ended(reason=text)))
-
-    assert run(store.list_jobs(AT)) == by_id(postings(3))
-    assert run(store.find_run(AT)) == running()
 
 
 def test_a_path_that_is_a_file_is_refused_for_reading_and_for_writing(tmp_path):

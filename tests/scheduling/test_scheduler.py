@@ -18,9 +18,8 @@ from stoker.scheduling.model import (
     MAX_DEATHS,
     OccurrenceResult,
     OccurrenceState,
-    build_clock_accepted_entry,
 )
-from stoker.scheduling.service import Scheduler, Task
+from stoker.scheduling.service import Scheduler, Task, accept_clock
 from stoker.testing import EventRecorder, FakeClock
 
 ACME, UMBRELLA = TenantId("acme"), TenantId("umbrella")
@@ -122,6 +121,14 @@ class World:
             runner=self.build_runner(owner, length),
             at_once=at_once,
         )
+
+    async def run_daemon(self, **how):
+        """Run the daemon until there was enough work."""
+        stopping = asyncio.Event()
+        daemon = asyncio.ensure_future(self.build_scheduler(**how).run_forever(stopping))
+        await self.work.is_enough.wait()
+        stopping.set()
+        await daemon
 
     def tick(self):
         return [run for _, run in asyncio.run(self.build_scheduler().run_once())]
@@ -264,12 +271,7 @@ def test_a_dead_schedulers_lease_is_no_reason_to_skip_what_waits_for_its_turn():
         lease = await dead.leases.acquire(store, "run/work", task="2029-12-31T11:00:00+00:00")
         await dead.start_run(store, lease, kind="work", manifest=Manifest())
         world.clock.advance(DAY)
-        stopping = asyncio.Event()
-        one_at_a_time = world.build_scheduler(at_once=1).run_forever(stopping)
-        daemon = asyncio.ensure_future(one_at_a_time)
-        await world.work.is_enough.wait()
-        stopping.set()
-        await daemon
+        await world.run_daemon(at_once=1)
 
     asyncio.run(scenario())
 
@@ -346,15 +348,9 @@ def test_what_is_gone_on_with_begins_at_once_also_where_others_begin_later():
 
 async def test_a_daemon_that_watches_takes_over_before_the_lease_is_over_by_the_clock():
     world = going_on()
-
     began = world.clock.now()
-
     await begun_by_the_dead(world)
-    stopping = asyncio.Event()
-    daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
-    await world.work.is_enough.wait()
-    stopping.set()
-    await daemon
+    await world.run_daemon()
 
     assert world.work.runs[0] - began < LAPSES
 
@@ -452,14 +448,7 @@ def test_a_daemon_just_started_is_not_late_for_what_falls_due_soon():
     world.tick()
     world.clock.jump(datetime(2030, 1, 2, 10, 59, 50, tzinfo=UTC))
 
-    async def scenario():
-        stopping = asyncio.Event()
-        daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
-        await world.work.is_enough.wait()
-        stopping.set()
-        await daemon
-
-    asyncio.run(scenario())
+    asyncio.run(world.run_daemon())
 
     assert world.clock.naps[0] == timedelta(seconds=10)
 
@@ -567,9 +556,7 @@ def test_a_clock_that_was_once_far_ahead_stops_nothing_for_good_once_somebody_vo
     world.clock.jump(right)
     assert world.tick() == []
 
-    store = world.backend.tenant(ACME)
-    latest = asyncio.run(store.schedule.find_latest_entry_at())
-    asyncio.run(store.ledger.append([build_clock_accepted_entry(right, latest=latest)]))
+    asyncio.run(accept_clock(world.backend.tenant(ACME), now=right))
 
     [run] = world.tick()
     assert run.instant == datetime(2030, 1, 1, 11, tzinfo=UTC)
@@ -634,28 +621,19 @@ def test_a_task_started_by_hand_runs_though_it_is_not_due():
 async def test_a_task_is_not_started_by_hand_while_it_is_running():
     world = World(work=Counting().hold())
 
-    async def scenario():
-        going = asyncio.ensure_future(world.build_scheduler("one").run_once())
-        await world.work.is_enough.wait()
-        try:
-            store = world.backend.tenant(ACME)
-            await world.build_runner("two").run_now(store, world.work, manifest=Manifest())
-        finally:
-            world.work.may_end.set()
-            await going
-
+    going = asyncio.ensure_future(world.build_scheduler("one").run_once())
+    await world.work.is_enough.wait()
+    store = world.backend.tenant(ACME)
     with pytest.raises(ConflictError, match="running for acme already"):
-        await scenario()
+        await world.build_runner("two").run_now(store, world.work, manifest=Manifest())
+    world.work.may_end.set()
+    await going
 
 
 async def test_a_daemon_runs_what_falls_due_until_it_is_told_to_stop():
     world = World(work=Counting(enough=5), schedule=Interval(every=timedelta(minutes=10)))
 
-    stopping = asyncio.Event()
-    daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
-    await world.work.is_enough.wait()
-    stopping.set()
-    await daemon
+    await world.run_daemon()
 
     gaps = {late - early for early, late in zip(world.work.runs, world.work.runs[1:], strict=False)}
     assert gaps == {timedelta(minutes=10)}
@@ -664,44 +642,23 @@ async def test_a_daemon_runs_what_falls_due_until_it_is_told_to_stop():
 async def test_a_daemon_that_is_stopped_ends_its_run_as_cancelled():
     world = World(work=Counting(takes=3600))
 
-    stopping = asyncio.Event()
-    daemon = asyncio.ensure_future(world.build_scheduler().run_forever(stopping))
-    await world.work.is_enough.wait()
-    stopping.set()
-    await daemon
+    await world.run_daemon()
 
     [run] = await world.backend.tenant(ACME).runs.list_runs()
     assert run.state is RunState.CANCELLED
 
 
 async def test_a_daemon_gives_way_once_nothing_is_under_way_and_ends_no_run_for_it():
-    class Held(Counting):
-        """Work that takes as long as somebody lets it."""
-
-        def __init__(self):
-            super().__init__()
-            self.go = asyncio.Event()
-
-        async def __call__(self, run):
-            await super().__call__(run)
-            await self.go.wait()
-            return RunResult()
-
-    async def work():
-        held = Held()
-        world = World(work=held)
-        giving_way = asyncio.Event()
-        daemon = asyncio.create_task(
-            world.build_scheduler().run_forever(asyncio.Event(), giving_way=giving_way)
-        )
-        await held.is_enough.wait()
-        giving_way.set()
-        for _ in range(50):
-            await asyncio.sleep(0)
-        still_there = not daemon.done()
-        held.go.set()
-        await daemon
-        [run] = await world.backend.tenant(ACME).runs.list_runs()
-        return still_there, run.state
-
-    assert await work() == (True, RunState.DONE)
+    world, giving_way = World(work=Counting().hold()), asyncio.Event()
+    daemon = asyncio.create_task(
+        world.build_scheduler().run_forever(asyncio.Event(), giving_way=giving_way)
+    )
+    await world.work.is_enough.wait()
+    giving_way.set()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not daemon.done()
+    world.work.may_end.set()
+    await daemon
+    [run] = await world.backend.tenant(ACME).runs.list_runs()
+    assert run.state is RunState.DONE
