@@ -64,6 +64,8 @@ _LIMIT_IS_ZERO = "no companies were asked for: the night's limit is 0"
 
 _CAP_REACHED = "the day's cap on companies is reached"
 
+NO_SELECTION = Selection(items=(), candidates=0, over_cap=0, over_budget=0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightlyOptions:
@@ -164,51 +166,28 @@ class NightlyPlanner:
             with run.time_step(Step.CANDIDATES) as step:
                 step.items = await update_candidates(accounts, rule)
         earlier = await self._find_unfinished(run)
-        day, looking = (
-            compute_window(WindowKind.DAY, run.clock.now(), reset=options.reset),
-            has_lookup_step(options.steps),
-        )
-        if Step.SELECT not in options.steps or (
-            earlier is not None and not earlier.already_retried
-        ):
-            items = await self._limit_to_daily_cap(accounts, earlier, day.start)
-            capacity = await self._add_history(run, items, capacity)
-            return NightlyPlan(
-                rule=rule,
-                items=items,
-                count_by_depth=_count_by_depth(items),
-                quote=self._build_quote(
-                    items, capacity, stops, paid=earlier.paid_companies if earlier else ()
-                ),
-                resumed_from=earlier.run if earlier else "",
-                refreshed=refreshed,
-                over_cap=len(earlier.items) - len(items) if earlier else 0,
-                empty_reason=self._explain_none_left(earlier, items),
-                stops=stops,
-            )
-        with run.time_step(Step.SELECT) as step:
-            targets = TargetPicker(
-                cap=options.max_companies,
-                limit=options.limit,
-                day_began_at=day.start if looking else None,
-                again=options.include_done,
-                known=self._has_company_steps and not looking,
-                aside=[item.company for item in earlier.items] if earlier else (),
-            )
-            chosen = await select_targets(
-                accounts,
-                rule,
-                targets,
-                now=run.clock.now(),
-                depths=options.depths,
-                pull_units=capacity.pull_units if looking else UNLIMITED,
-            )
-            step.items = len(chosen.items)
+        day = compute_window(WindowKind.DAY, run.clock.now(), reset=options.reset)
+        chosen: Selection | None = None
+        if Step.SELECT in options.steps and (earlier is None or earlier.already_retried):
+            chosen = await self._select_targets(run, rule, capacity, earlier, day.start)
+        selection = chosen or NO_SELECTION
         items = (
-            *chosen.items,
-            *await self._limit_to_daily_cap(accounts, earlier, day.start, chosen.items),
+            *selection.items,
+            *await self._limit_to_daily_cap(accounts, earlier, day.start, selection.items),
         )
-        capacity = await self._add_history(run, items, capacity)
+        shares = await add_first_lookup_shares(
+            run.store, items, capacity.vendors, now=run.clock.now()
+        )
+        capacity = replace(capacity, vendors=shares)
+        over_cap, reason = selection.over_cap, ""
+        if chosen is None and earlier is not None:
+            over_cap = len(earlier.items) - len(items)
+        if not items:
+            reason = (
+                self._explain_none_left(earlier)
+                if chosen is None
+                else await self._explain_empty(accounts, rule, chosen)
+            )
         return NightlyPlan(
             rule=rule,
             items=items,
@@ -216,24 +195,45 @@ class NightlyPlanner:
             quote=self._build_quote(
                 items, capacity, stops, paid=earlier.paid_companies if earlier else ()
             ),
-            resumed_from=earlier.run if earlier and not chosen.items else "",
+            resumed_from=earlier.run if earlier and not selection.items else "",
             refreshed=refreshed,
-            candidates=chosen.candidates,
-            over_cap=chosen.over_cap,
-            over_budget=chosen.over_budget,
-            visited_today=chosen.visited_today,
-            cap_resets_at=day.end if chosen.over_budget else None,
-            empty_reason="" if items else await self._explain_empty(accounts, rule, chosen),
+            candidates=selection.candidates,
+            over_cap=over_cap,
+            over_budget=selection.over_budget,
+            visited_today=selection.visited_today,
+            cap_resets_at=day.end if selection.over_budget else None,
+            empty_reason=reason,
             stops=stops,
         )
 
-    async def _add_history(
-        self, run: RunHandle, items: tuple[WorkItem, ...], capacity: Capacity
-    ) -> Capacity:
-        capacities = await add_first_lookup_shares(
-            run.store, items, capacity.vendors, now=run.clock.now()
-        )
-        return replace(capacity, vendors=capacities)
+    async def _select_targets(
+        self,
+        run: RunHandle,
+        rule: IcpRule,
+        capacity: Capacity,
+        earlier: ResumedWork | None,
+        day_began_at: datetime,
+    ) -> Selection:
+        options, looking = self._options, has_lookup_step(self._options.steps)
+        with run.time_step(Step.SELECT) as step:
+            targets = TargetPicker(
+                cap=options.max_companies,
+                limit=options.limit,
+                day_began_at=day_began_at if looking else None,
+                again=options.include_done,
+                known=self._has_company_steps and not looking,
+                aside=[item.company for item in earlier.items] if earlier else (),
+            )
+            chosen = await select_targets(
+                run.store.accounts,
+                rule,
+                targets,
+                now=run.clock.now(),
+                depths=options.depths,
+                pull_units=capacity.pull_units if looking else UNLIMITED,
+            )
+            step.items = len(chosen.items)
+        return chosen
 
     @property
     def _has_company_steps(self) -> bool:
@@ -271,9 +271,7 @@ class NightlyPlanner:
         )
         return tuple(replace(item, rank=len(chosen) + item.rank) for item in fitting)
 
-    def _explain_none_left(self, earlier: ResumedWork | None, items: tuple[WorkItem, ...]) -> str:
-        if items:
-            return ""
+    def _explain_none_left(self, earlier: ResumedWork | None) -> str:
         if earlier is None:
             return _SELECT_SKIPPED if self._has_company_steps else ""
         if not earlier.items:
