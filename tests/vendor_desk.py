@@ -122,8 +122,8 @@ class Desk:
         self.get_limiter = CallLimiter(self.vendor_limits, tenant, clock=clock)
         self.get_vendor_client = VendorClient(
             self.store,
-            gate=self.budget,
-            passages=self.get_limiter,
+            budget=self.budget,
+            limiter=self.get_limiter,
             clock=clock,
             observer=self.told,
             chance=random.Random(1).random,

@@ -66,7 +66,7 @@ def test_people_are_not_looked_for_where_customers_are():
 def test_another_site_is_believed_less():
     said = "ACME PTE. LTD. (UEN 197401143C), hello@acme.test"
     own = extract_facts([page(f"<p>{said}</p>")])
-    told = extract_facts([], told=[Excerpt(url="http://news.test/", text=said)])
+    told = extract_facts([], excerpts=[Excerpt(url="http://news.test/", text=said)])
     for field in (FactField.UEN, FactField.EMAIL, FactField.LEGAL_NAME):
         assert told.find_best(field).value == own.find_best(field).value
         assert told.find_best(field).confidence < own.find_best(field).confidence

@@ -64,11 +64,11 @@ async def watched(*, planned, after, ended, under_way=0, may_take=HOUR, rests=No
     watch = DeadlineMonitor(
         store,
         RUN,
-        flow=Flow(ended, under_way),
+        pool=Flow(ended, under_way),
         times=RunTimes(began_at=NOON, deadline=NOON + may_take, expected=may_take / 2),
         clock=clock,
         observer=told,
-        rests=resting(rests or {}),
+        read_backoffs=resting(rests or {}),
     )
     shed = await watch.check()
     return shed, await store.nights.list_items(RUN), told
@@ -121,12 +121,12 @@ async def watched_to_the_end(**fails):
     watch = DeadlineMonitor(
         replace(store, nights=Failing(store.nights, **fails)),
         RUN,
-        flow=Flow(0, 1),
+        pool=Flow(0, 1),
         times=RunTimes(began_at=NOON, deadline=NOON + HOUR, expected=HOUR / 2),
         clock=clock,
         observer=told,
-        rests=resting({}),
-        every=timedelta(minutes=1),
+        read_backoffs=resting({}),
+        interval=timedelta(minutes=1),
     )
     await watch.run()
     return clock.now(), [progress.at for progress in told.of_type(NightProgress)]

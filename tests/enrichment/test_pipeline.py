@@ -73,7 +73,7 @@ class Desk:
         self.night = NightlyRun(
             app.for_tenant(ACME),
             order,
-            planner=NightlyPlanner(order, registry=app.backend.registry(), means=means),
+            planner=NightlyPlanner(order, registry=app.backend.registry(), read_capacity=means),
             vendors=replace(build_vendors(app.for_tenant(ACME)), **sources),
             exporter=exports,
         )
@@ -117,11 +117,11 @@ async def test_a_company_nobody_can_work_on_fails_alone_and_says_why(tmp_path):
     async def journey(house):
         calls = Counter()
 
-        def brittle(pages, *, told=()):
+        def brittle(pages, *, excerpts=()):
             calls["plain"] += 1
             if calls["plain"] == 2:
                 raise RecursionError("too deep")
-            return build_vendors(house.app.for_tenant(ACME)).extract_facts(pages, told=told)
+            return build_vendors(house.app.for_tenant(ACME)).extract_facts(pages, excerpts=excerpts)
 
         desk = Desk(house, extract_facts=brittle, at_once=1)
         first = await run_now(house.app.for_tenant(ACME), desk.night)
@@ -428,7 +428,7 @@ class Silent:
 def silent_desk(house, **how):
     """A night whose companies' sites name nobody."""
 
-    def nothing(pages, *, told=()):
+    def nothing(pages, *, excerpts=()):
         return ExtractedFacts(facts=())
 
     return Desk(house, crawler=Silent(house), extract_facts=nothing, llm=None, **how)

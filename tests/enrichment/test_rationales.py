@@ -76,12 +76,12 @@ async def reworded(here, model, score=SCORE, *, run="r1", ours=lambda: True):
     book = LookupLog(unit, clock=here.clock)
     enricher = CompanyEnricher(
         here.store,
-        asking=here.get_vendor_client,
-        sources=CompanyVendors(crawler=None, extract_facts=None, rationales=model),
+        client=here.get_vendor_client,
+        vendors=CompanyVendors(crawler=None, extract_facts=None, rationales=model),
         steps=(Step.SCORE,),
         corpus_limit=1,
         run=run,
-        units=SimpleNamespace(is_owner=ours),
+        queue=SimpleNamespace(is_owner=ours),
     )
     after = await enricher.reword_rationale(score, RULE, book)
     assert book.skipped == []  # which is what would be owed

@@ -103,7 +103,7 @@ async def test_items_are_released_however_often_the_run_is_cancelled():
             started.set()
             await asyncio.Event().wait()
 
-    pool = WorkerPool(Endless(), queue, places=1, parked=1, clock=clock, on_done=None)
+    pool = WorkerPool(Endless(), queue, slots=1, waiting_slots=1, clock=clock, on_done=None)
     running = asyncio.create_task(pool.run())
     for reached in (started, queue.releasing):
         await reached.wait()

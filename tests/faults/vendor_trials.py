@@ -226,7 +226,7 @@ def batched(home, *, count, seed=1):
                         here.box.faults.set_value(f"zerobounce.{mood}", 0)
                 shuffled = [emails[(place * step) % count] for place in range(count)]
                 async with EmailBatcher(
-                    here.get_vendor_client, here.verifier, most=size
+                    here.get_vendor_client, here.verifier, batch_size=size
                 ) as together:
                     parts = [shuffled[start : start + 5] for start in range(0, count, 5)]
                     for found in await each_of(parts, together.verify):

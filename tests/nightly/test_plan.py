@@ -40,7 +40,7 @@ async def planned(*, known=3, rule=ANYBODY, pull_units=1000, **order):
         return Capacity(tenant_units=pull_units)
 
     planning = NightlyPlanner(
-        NightlyOptions(reset=FROM_SIX, **order), registry=backend.registry(), means=means
+        NightlyOptions(reset=FROM_SIX, **order), registry=backend.registry(), read_capacity=means
     )
     run = RunHandle(
         key=RunKey(NOON, 1), kind=KIND, store=store, clock=clock, observer=EventRecorder()

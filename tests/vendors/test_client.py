@@ -23,7 +23,7 @@ from stoker.vendors.client import (
     POLL_INTERVAL,
 )
 from stoker.vendors.email_batches import EmailBatcher
-from stoker.vendors.model import FailureKind, VendorAnswer, VendorFailure
+from stoker.vendors.model import FailureKind, VendorAnswer
 from stoker.vendors.tavily import SEARCH_TTL, SearchQuery
 from stoker.vendors.zerobounce import EmailQuery
 from vendor_desk import ACME, CANARY, Desk, Failing, Quick, Saying, at_desk
@@ -605,23 +605,6 @@ async def test_a_kept_answer_that_cannot_be_read_is_asked_for_anew():
         return seen
 
     assert await at_desk(work) == [True] * 4
-
-
-async def test_the_latest_of_many_attempts_is_found_in_few_looks():
-    vendor = Scripted(*[BUSY] * 60)
-
-    async def work(here):
-        for _ in range(20):
-            assert isinstance(await ask(here), VendorFailure)
-        await ask(here)
-        here.clock.advance(timedelta(days=100))
-        before = here.store.money.asked["hold"]
-        await ask(here)
-        return here.store.money.asked["hold"] - before, await phases(here)
-
-    looks, all_phases = await at_desk(work, says=vendor, clock=FakeClock(), store=failing("money"))
-    assert len(all_phases) == 62
-    assert looks < 20
 
 
 # Batches of addresses

@@ -62,7 +62,9 @@ class Office:
 
     def batching(self, tenant, *, most=100, wait=timedelta(0)):
         desk = self.desks[tenant]
-        return EmailBatcher(desk.get_vendor_client, desk.verifier, run="r1", most=most, wait=wait)
+        return EmailBatcher(
+            desk.get_vendor_client, desk.verifier, run="r1", batch_size=most, wait=wait
+        )
 
     def passage(self):
         return self.desks[ACME].get_limiter.acquire_slot("zerobounce")

@@ -269,15 +269,15 @@ _SEPARATORS = ("|", " – ", " — ", " - ", "·", "»", ": ")
 _MAX_NAME_LENGTH = 80
 
 
-def extract_facts(pages: Iterable[Page], *, told: Iterable[Excerpt] = ()) -> ExtractedFacts:
+def extract_facts(pages: Iterable[Page], *, excerpts: Iterable[Excerpt] = ()) -> ExtractedFacts:
     """Return the facts in a company's own pages and in excerpts of other pages.
 
-    `told` are excerpts of pages that a search found. Never raises.
+    `excerpts` are of pages that a search found. Never raises.
     """
     facts: list[Fact] = []
     for page in pages:
         facts += _extract_page(page)
-    for excerpt in told:
+    for excerpt in excerpts:
         facts += _extract_excerpt(excerpt)
     # The home page comes first, so its values win among equals.
     return ExtractedFacts(facts=tuple(dedupe_facts(facts)[:MAX_FACTS]))

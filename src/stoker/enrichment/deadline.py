@@ -49,21 +49,21 @@ class DeadlineMonitor:
         store: TenantStores,
         run: str,
         *,
-        flow: WorkerPool,
+        pool: WorkerPool,
         times: RunTimes,
         clock: Clock,
         observer: Observer,
-        rests: ReadBackoffs,
-        every: timedelta = POLL_INTERVAL,
+        read_backoffs: ReadBackoffs,
+        interval: timedelta = POLL_INTERVAL,
     ) -> None:
         self._store = store
         self._run = run
-        self._pool = flow
+        self._pool = pool
         self._times = times
         self._clock = clock
         self._observer = observer
-        self._read_backoffs = rests
-        self._interval = every
+        self._read_backoffs = read_backoffs
+        self._interval = interval
 
     async def run(self) -> None:
         """Look again and again, until what is under way has had all the time there is."""

@@ -89,22 +89,22 @@ class CompanyEnricher:
         self,
         store: TenantStores,
         *,
-        asking: VendorClient,
-        sources: CompanyVendors,
+        client: VendorClient,
+        vendors: CompanyVendors,
         steps: Collection[Step],
         corpus_limit: int,
         run: str,
-        units: WorkQueue,
-        keeps_corpus: bool = False,
+        queue: WorkQueue,
+        keep_corpus: bool = False,
     ) -> None:
         self._store = store
-        self._client = asking
-        self._vendors = sources
+        self._client = client
+        self._vendors = vendors
         self._steps = steps
         self._corpus_limit = corpus_limit
         self._run = run
-        self._queue = units
-        self._keep_corpus = keeps_corpus
+        self._queue = queue
+        self._keep_corpus = keep_corpus
         self._extract_lock = asyncio.Lock()
 
     async def find_pages(
@@ -112,8 +112,8 @@ class CompanyEnricher:
     ) -> Sequence[SearchHit] | None:
         """Search for a company whose site is not known, if a lookup this deep does so.
 
-        Before it is paid for: without an answer there is nothing to look at. None if there is
-        none; then the notebook has the reason, if anybody was to be asked at all.
+        Before it is paid for: without an answer there is nothing to look up. None without an
+        answer; if a vendor was asked, the log has the reason.
         """
         reads = depth is Depth.DEEP or Step.EXTRACT in parse_steps_to_retry(before.notes)
         if before.company.website or not reads:
@@ -246,7 +246,9 @@ class CompanyEnricher:
             # Parsing foreign markup takes a while; other work goes on meanwhile. One page after
             # the other: large pages take a lot of memory while they are read.
             async with self._extract_lock:
-                return await asyncio.to_thread(self._vendors.extract_facts, pages, told=excerpts)
+                return await asyncio.to_thread(
+                    self._vendors.extract_facts, pages, excerpts=excerpts
+                )
 
     async def _extract_by_model(
         self,

@@ -65,24 +65,24 @@ class CompanyPipeline:
         self,
         store: TenantStores,
         *,
-        look: CompanyEnricher,
-        looking: LookupPayments,
-        verifying: EmailBatcher | None,
+        enricher: CompanyEnricher,
+        payments: LookupPayments,
+        email_batcher: EmailBatcher | None,
         verifier: str,
-        units: WorkQueue,
+        queue: WorkQueue,
         rule: EnrichmentRule,
         steps: Collection[Step],
         run: str,
         clock: Clock,
-        learning: LookupFeedback | None = None,
+        after_lookup: LookupFeedback | None = None,
     ) -> None:
-        self._after_lookup = learning
+        self._after_lookup = after_lookup
         self._store = store
-        self._enricher = look
-        self._payments = looking
-        self._email_batcher = verifying
+        self._enricher = enricher
+        self._payments = payments
+        self._email_batcher = email_batcher
         self._verifier = verifier
-        self._queue = units
+        self._queue = queue
         self._rule = rule
         self._steps = steps
         self._run = run

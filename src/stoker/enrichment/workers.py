@@ -118,22 +118,22 @@ class WorkerPool:
 
     def __init__(
         self,
-        work: CompanyPipeline,
-        units: WorkQueue,
+        pipeline: CompanyPipeline,
+        queue: WorkQueue,
         *,
-        places: int,
-        parked: int,
+        slots: int,
+        waiting_slots: int,
         clock: Clock,
         on_done: Callable[[WorkItem], None],
-        coming: Callable[[], AbstractContextManager[None]] = nullcontext,
+        while_producing: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._pipeline = work
-        self._queue = units
-        self._slots = asyncio.Semaphore(places)
-        self._waiting_slots = asyncio.Semaphore(parked)
+        self._pipeline = pipeline
+        self._queue = queue
+        self._slots = asyncio.Semaphore(slots)
+        self._waiting_slots = asyncio.Semaphore(waiting_slots)
         self._clock = clock
         self._on_done = on_done
-        self._while_producing = coming
+        self._while_producing = while_producing
         self.in_progress = 0
         self.ended = 0
         self.released = 0  # begun and not finished

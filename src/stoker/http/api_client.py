@@ -28,7 +28,7 @@ from stoker.budgets.model import Health
 from stoker.http.client import HttpClient, Request, Response
 from stoker.http.url import parse_url
 
-MAX_CREDITS = 1_000_000  # for one call; who says more has not said what it charged
+MAX_CREDITS = 1_000_000  # for one call; a larger number is not believed
 _KEY = re.compile(r"[\x21-\x7e]{1,500}")
 
 
@@ -40,15 +40,15 @@ def check_api_key(vendor: str, key: str) -> str:
 
 
 def compute_billed_cost(
-    vendor: str, told: int | None, *, promised: int, calls: int = 1
+    vendor: str, billed: int | None, *, reserved: int, calls: int = 1
 ) -> Mapping[str, int]:
-    """Return what a call cost, by unit: as the vendor told, or else as promised.
+    """Return what a call cost, by unit: as the vendor billed, or else as reserved.
 
-    Raises UncertainError when it told a number that cannot be meant.
+    Raises UncertainError when the number cannot be meant.
     """
-    if told is not None and told > MAX_CREDITS:
+    if billed is not None and billed > MAX_CREDITS:
         raise UncertainError(f"{vendor} says it charged more than {MAX_CREDITS} credits at once")
-    return {"calls": calls, "credits": promised if told is None else told}
+    return {"calls": calls, "credits": reserved if billed is None else billed}
 
 
 async def check_health(look: Callable[[], Awaitable[str]]) -> Health:

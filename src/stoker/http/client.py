@@ -52,7 +52,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What came back. Everything in it is somebody else's word."""
+    """What the server returned; none of it is trusted."""
 
     status: int
     headers: Mapping[str, str]  # names in lower case; several of a name joined by ", "

@@ -11,7 +11,7 @@ from typing import Any
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.config.fields import FieldType, Secret
 
-SANDBOX_WORD = "sandbox"  # what tells a make-believe key from one that may cost somebody something
+SANDBOX_WORD = "sandbox"  # in a key that cannot cost anything
 
 
 def is_sandbox_url(url: str | None) -> bool:

@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:
-            self.abort()  # nobody asked
+            self.abort()  # it answers no request
             return
         self._answer.feed(data)
         self._finish_if_done()

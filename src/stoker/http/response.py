@@ -26,7 +26,7 @@ _MAX_GZIP_MEMBERS = 1_000  # of one gzip body; each costs as much as a large pie
 def build_decoder(encoding: str, *, most: int, into: BodySink | None = None) -> BodyDecoder | None:
     """Return what takes in a body of this Content-Encoding; None when it is refused.
 
-    It is kept, or handed on piece by piece where somebody takes it.
+    The body is kept, or passed piece by piece to `into`.
     """
     name = encoding.strip().lower()
     if name in ("", "identity"):
@@ -209,7 +209,7 @@ class ResponseParser:
         """Let go of the parser once nothing more comes.
 
         It holds on to us as we to it, and what stands in a circle, a large body with it, stays in
-        memory until somebody happens to look for circles.
+        memory until the garbage collector runs.
         """
         del self._parser
 

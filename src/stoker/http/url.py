@@ -58,7 +58,7 @@ _V6_REFUSED = tuple(
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Say whether anybody on the internet could be meant by this address."""
+    """Return whether an address is on the public internet."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _V4_REFUSED)
     if address.scope_id is not None or address not in _V6_ALLOWED:
@@ -111,7 +111,7 @@ class Url:
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody on the way can read or change what is sent: https, or the sandbox."""
+        """Whether what is sent cannot be read or changed on the way: https, or the sandbox."""
         return self.scheme == "https" or is_sandbox_host(self.host)
 
     @property

@@ -1,4 +1,4 @@
-"""`stoker nightly`: tenants' nights now, due or not; or what they would be, without asking anybody.
+"""`stoker nightly`: run tenants' nights now, due or not; or show what they would be.
 
 What a night does is the engine's business, how it looks is `night_telling`'s and, while it goes on,
 `night_progress`'s.
@@ -222,9 +222,9 @@ async def run_nights(
 async def choose_participants(
     app: Context, named: tuple[str, ...], wish: NightlyWish, *, only_to_look: bool = False
 ) -> tuple[TenantId, ...]:
-    """Return whose nights are meant; those left out are told why.
+    """Return the tenants to run; print why others are left out.
 
-    Raises ConfigError when a tenant that was named has no rule, or when nobody is left; and when
+    Raises ConfigError when a tenant that was named has no rule, or when no tenant is left; and when
     it is switched off, unless one only looks at what would be.
     """
     from stoker.nightly.readiness import check_readiness
@@ -237,7 +237,7 @@ async def choose_participants(
     ready = []
     for tenant in chosen:
         stands = await check_readiness(app, tenant)
-        # Whoever is named has a night also without a CRM: its results are kept.
+        # A tenant that is named has a night also without a CRM: its results are kept.
         if stands.is_ready or (named and stands.rule is not None):
             ready.append(tenant)
         elif len(chosen) == 1:
@@ -261,4 +261,4 @@ async def _check_run_exists(app: Context, tenant: TenantId, name: str) -> None:
 
 
 def _ignore_event(_: object) -> None:
-    """A plan is told when it is made."""
+    """Drop an event: a plan is printed when it is made."""

@@ -138,14 +138,14 @@ class NightlyPlanner:
 
     def __init__(
         self,
-        order: NightlyOptions,
+        options: NightlyOptions,
         *,
         registry: RegistryStore,
-        means: Callable[[], Awaitable[Capacity]],
+        read_capacity: Callable[[], Awaitable[Capacity]],
     ) -> None:
-        self._options = order
+        self._options = options
         self._registry = registry
-        self._read_capacity = means
+        self._read_capacity = read_capacity
 
     async def plan(self, run: RunHandle) -> NightlyPlan:
         """Return the plan of a night. Raises ConfigError when the tenant has no rule."""

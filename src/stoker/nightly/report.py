@@ -1,4 +1,4 @@
-"""A night told to people and programs: what it would be, and how it went, in numbers and reasons.
+"""Report a nightly run to people and programs: what it would be, and how it went.
 
 Everything is read back from the store, as any other command would.
 """
@@ -178,7 +178,7 @@ def _format_limit(planned: PlanReport) -> str:
 def to_plan_json(planned: PlanReport, *, whole: bool) -> Json:
     """Return a plan for programs."""
     plan, quote = planned.plan, planned.plan.quote
-    told: dict[str, Json] = {
+    report: dict[str, Json] = {
         "tenant": planned.tenant,
         "rule": plan.rule.name,
         "taken_over_from": plan.resumed_from or None,
@@ -203,7 +203,7 @@ def to_plan_json(planned: PlanReport, *, whole: bool) -> Json:
         },
     }
     if whole:
-        told["selected"] = [
+        report["selected"] = [
             {
                 "place": unit.rank,
                 "company": unit.company,
@@ -212,14 +212,14 @@ def to_plan_json(planned: PlanReport, *, whole: bool) -> Json:
             }
             for unit in plan.items
         ]
-    return told
+    return report
 
 
-def print_night(told: NightReport) -> None:
+def print_night(report: NightReport) -> None:
     """Print how a night went: what was done, spent and saved, what was not done and why."""
-    run, manifest = told.run, told.run.manifest
+    run, manifest = report.run, report.run.manifest
     took = format_duration(run.ended_at - run.at) if run.ended_at else "not ended"
-    print_text(f"{told.tenant}  run {run.name}  {run.state.value}  {took}")
+    print_text(f"{report.tenant}  run {run.name}  {run.state.value}  {took}")
     if run.reason:
         _print_line("because", run.reason)
     counts = manifest.counts
@@ -238,7 +238,7 @@ def print_night(told: NightReport) -> None:
         )
     if saved := _get_amounts(counts, "saved"):
         _print_line("saved", f"{format_cost(saved)}, answered before and not paid again")
-    _print_line("leads", f"{told.leads} with a score of {told.min_score:g} or more")
+    _print_line("leads", f"{report.leads} with a score of {report.min_score:g} or more")
     crm = [f"{counts[key]} {word}" for key, word in _CRM_TEXTS.items() if counts.get(key)]
     if crm:
         _print_line("crm", ", ".join(crm))
@@ -246,12 +246,14 @@ def print_night(told: NightReport) -> None:
         _print_line("why not", reason)
     if len(manifest.reasons) > MAX_REASONS_SHOWN:
         more = len(manifest.reasons) - MAX_REASONS_SHOWN
-        _print_line("why not", f"… {more} more: stoker runs show {run.name} --tenant {told.tenant}")
+        _print_line(
+            "why not", f"… {more} more: stoker runs show {run.name} --tenant {report.tenant}"
+        )
     if run.state is RunState.CANCELLED and manifest.remaining:
-        _print_line("goes on", f"stoker runs rerun {run.name} --tenant {told.tenant}")
+        _print_line("goes on", f"stoker runs rerun {run.name} --tenant {report.tenant}")
     if run.state in (RunState.CANCELLED, RunState.FAILED) and counts.get("crm_written"):
         _print_line(
-            "undo", f"stoker undo {run.name} --tenant {told.tenant} takes back what it wrote"
+            "undo", f"stoker undo {run.name} --tenant {report.tenant} takes back what it wrote"
         )
     if manifest.resume_at:
         _print_line(
@@ -272,7 +274,7 @@ _CRM_TEXTS = {
 
 def _format_origin(counts: Mapping[str, int]) -> str:
     if "candidates" not in counts:
-        return "companies"  # it was cut off where nobody could tell any more
+        return "companies"  # it was cut off before the plan was counted
     among = counts["candidates"]
     return f"of {among} candidates" if among else "that an earlier run chose"
 
@@ -291,11 +293,11 @@ def _print_line(label: str, text: str) -> None:
         print_text(f"  {'' if nth else label:<9}{part}")
 
 
-def to_night_json(told: NightReport) -> Json:
+def to_night_json(report: NightReport) -> Json:
     """Return how a night went, for programs: the run, and how many leads it found."""
     from stoker.runs.model import to_run_view
 
-    return {**to_run_view(told.tenant, told.run), "leads": told.leads}
+    return {**to_run_view(report.tenant, report.run), "leads": report.leads}
 
 
 def format_amount(unit: str, amount: int) -> str:

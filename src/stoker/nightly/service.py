@@ -173,11 +173,11 @@ class NightlyRun:
                 flow = WorkerPool(
                     work,
                     units,
-                    places=self._options.concurrency,
-                    parked=self._options.max_waiting,
+                    slots=self._options.concurrency,
+                    waiting_slots=self._options.max_waiting,
                     clock=run.clock,
                     on_done=on_done,
-                    coming=batching.producing if batching else nullcontext,
+                    while_producing=batching.producing if batching else nullcontext,
                 )
                 rests = (await open_vendor_client(self._tenant)).list_cooldowns
                 unwatched = await _run_with_deadline(flow, run, name, times, rests)
@@ -245,17 +245,17 @@ class NightlyRun:
         }
         return CompanyPipeline(
             run.store,
-            look=CompanyEnricher(
+            enricher=CompanyEnricher(
                 run.store,
-                asking=await open_vendor_client(self._tenant),
-                sources=self._vendors,
+                client=await open_vendor_client(self._tenant),
+                vendors=self._vendors,
                 steps=options.steps,
                 corpus_limit=options.corpus_limit,
                 run=name,
-                units=units,
-                keeps_corpus=options.keep_corpus,
+                queue=units,
+                keep_corpus=options.keep_corpus,
             ),
-            looking=LookupPayments(
+            payments=LookupPayments(
                 await self._tenant.open(build_budget),
                 run.store.money,
                 prices=prices,
@@ -263,14 +263,14 @@ class NightlyRun:
                 run=name,
                 pull_id=self._pull_id,
             ),
-            verifying=batching,
+            email_batcher=batching,
             verifier=verifier.name if verifier else "",
-            units=units,
+            queue=units,
             rule=EnrichmentRule(icp=plan.rule, score=options.score),
             steps=options.steps,
             run=name,
             clock=run.clock,
-            learning=self._after_lookup,
+            after_lookup=self._after_lookup,
         )
 
     async def _finish_export(
@@ -296,7 +296,7 @@ async def _run_with_deadline(
     """Process companies under the deadline monitor; return the monitor's error, if any."""
     clock, observer = run.clock, run.observer
     watch = DeadlineMonitor(
-        run.store, name, flow=flow, times=times, clock=clock, observer=observer, rests=rests
+        run.store, name, pool=flow, times=times, clock=clock, observer=observer, read_backoffs=rests
     )
     watching = asyncio.create_task(watch.run())
     flowing = asyncio.create_task(flow.run())

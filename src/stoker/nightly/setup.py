@@ -118,7 +118,7 @@ def build_nightly_run(
         planner=NightlyPlanner(
             options,
             registry=tenant.process.backend.registry(),
-            means=partial(read_capacity, tenant),
+            read_capacity=partial(read_capacity, tenant),
         ),
         vendors=build_vendors(tenant),
         exporter=build_exporter(tenant),

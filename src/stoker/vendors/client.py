@@ -98,23 +98,23 @@ class VendorClient:
         self,
         store: TenantStores,
         *,
-        gate: BudgetService,
-        passages: CallLimiter,
+        budget: BudgetService,
+        limiter: CallLimiter,
         clock: Clock,
         observer: Observer,
         chance: Callable[[], float],
         reset: ResetRule | None = None,
-        rehearsing: bool = False,
+        is_sandbox: bool = False,
     ) -> None:
         self.cache = AnswerCache(store, clock=clock, observer=observer)
         self.clock = clock
         self._store = store
-        self._budget = gate
-        self._limiter = passages
+        self._budget = budget
+        self._limiter = limiter
         self._observer = observer
         self._chance = chance
         self._reset = reset or ResetRule()
-        self._is_sandbox = rehearsing
+        self._is_sandbox = is_sandbox
         self._locks: dict[str, asyncio.Lock] = {}
         self._waiting: Counter[str] = Counter()  # callers, by query
         self._off: dict[str, tuple[str | None, str]] = {}  # by connector: in which run, and why
@@ -463,11 +463,11 @@ async def open_vendor_client(tenant: TenantContext) -> VendorClient:
 def _build_vendor_client(tenant: TenantContext) -> VendorClient:
     return VendorClient(
         tenant.store,
-        gate=tenant.get(build_budget),
-        passages=tenant.get(build_call_limiter),
+        budget=tenant.get(build_budget),
+        limiter=tenant.get(build_call_limiter),
         clock=tenant.clock,
         observer=tenant.process.events,
         chance=random.random,
         reset=build_reset_rule(tenant.settings),
-        rehearsing=tenant.settings.sandbox.address is not None,
+        is_sandbox=tenant.settings.sandbox.address is not None,
     )

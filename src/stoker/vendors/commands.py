@@ -1,7 +1,7 @@
 """`stoker connector`: which connectors are on, what they may use, and whether they are there.
 
-Listing asks nobody. Testing asks each vendor what costs nothing. What is on and where it goes is
-said by settings and the vendors' table.
+Listing sends nothing. Testing asks each vendor what costs nothing. Settings and the vendors' table
+say what is on and where it goes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _VendorRow:
 
     name: str
     off_reason: str  # why; empty when it is on
-    stop_reason: str  # why, when somebody stopped it
+    stop_reason: str  # why it is stopped
     addresses: list[str]
     is_sandbox: bool
     limit: VendorLimit

@@ -58,18 +58,18 @@ class EmailBatcher:
 
     def __init__(
         self,
-        asking: VendorClient,
+        client: VendorClient,
         connector: Connector[EmailBatch, BatchVerdicts],
         *,
         run: str | None = None,
-        most: int = MAX_ADDRESSES,
+        batch_size: int = MAX_ADDRESSES,
         wait: timedelta = BATCH_WAIT,
         still_owner: Callable[[], bool] = always,
     ) -> None:
-        self._client = asking
+        self._client = client
         self._connector = connector
         self._run = run
-        self._most = most
+        self._most = batch_size
         self._wait = wait
         self._still_owner = still_owner
         self._pending: dict[str, PendingVerdict] = {}  # looked up, gathered, or on their way

@@ -297,7 +297,7 @@ class LushaPeople(_LushaConnector):
         }
         return Paid(
             answer=People(people=tuple(found.values())),
-            cost=_compute_cost(data, promised=self.price(question)["credits"]),
+            cost=_compute_cost(data, reserved=self.price(question)["credits"]),
             quota=left,
         )
 
@@ -326,7 +326,7 @@ class LushaReveal(_LushaConnector):
                 withheld.setdefault(id_, code or "NO_EMAIL")
         return Paid(
             answer=RevealedEmails(emails=tuple(emails.items()), withheld=tuple(withheld.items())),
-            cost=_compute_cost(data, promised=self.price(question)["credits"]),
+            cost=_compute_cost(data, reserved=self.price(question)["credits"]),
             quota=left,
         )
 
@@ -377,9 +377,9 @@ def _parse_email(item: Json) -> str:
     return ""
 
 
-def _compute_cost(data: Json, *, promised: int) -> Mapping[str, int]:
+def _compute_cost(data: Json, *, reserved: int) -> Mapping[str, int]:
     charged = get_count(get_object(data, "billing"), "creditsCharged")
-    return compute_billed_cost(NAME, charged, promised=promised)
+    return compute_billed_cost(NAME, charged, reserved=reserved)
 
 
 def _classify_error(response: VendorResponse) -> StokerError | None:

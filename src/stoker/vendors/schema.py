@@ -33,7 +33,7 @@ ANSWERS = Table(
     wide=True,
 )
 
-# A view runs as whoever asks it, or it would show every tenant's rows to each.
+# A view runs as its caller, or it would show every tenant's rows to each.
 _VERIFIED_EMAILS = Script(
     since=6,
     sqlite="""\

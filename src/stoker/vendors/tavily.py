@@ -251,7 +251,7 @@ class TavilySearch(_TavilyConnector):
         pages = parse_hits(_get_results(data), text="content")
         return Paid(
             answer=SearchResult(pages=tuple(pages[: question.most])),
-            cost=_compute_cost(data, promised=self.price(question)["credits"]),
+            cost=_compute_cost(data, reserved=self.price(question)["credits"]),
         )
 
 
@@ -278,7 +278,7 @@ class TavilyPageReader(_TavilyConnector):
             answer=PageTexts(
                 pages=tuple(pages), unread=tuple(url for url in question.urls if url in failed)
             ),
-            cost=_compute_cost(data, promised=self.price(question)["credits"]),
+            cost=_compute_cost(data, reserved=self.price(question)["credits"]),
         )
 
 
@@ -288,9 +288,9 @@ def _get_results(data: Json) -> list[Json]:
     return get_list(data, "results", most=MAX_PAGES)
 
 
-def _compute_cost(data: Json, *, promised: int) -> Mapping[str, int]:
+def _compute_cost(data: Json, *, reserved: int) -> Mapping[str, int]:
     return compute_billed_cost(
-        NAME, get_count(get_object(data, "usage"), "credits"), promised=promised
+        NAME, get_count(get_object(data, "usage"), "credits"), reserved=reserved
     )
 
 
