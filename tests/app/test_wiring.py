@@ -65,12 +65,12 @@ def test_rates_are_shared_through_every_store_that_others_can_open_unless_settin
 ):
     async def look(app):
         assert isinstance(
-            app.get(build_vendor_limits).get_rate_limiter("tavily", tenant=ACME), pace
+            app.get(build_vendor_limits).get_limiter("tavily", tenant=ACME).rate, pace
         )
         assert isinstance(app.get(build_host_pacer), hosts)
-        assert (
-            app.get(build_vendor_limits).find_concurrency_limiter("tavily", tenant=ACME) is None
-        ) == (pace is LocalRateLimiter)
+        assert (app.get(build_vendor_limits).get_limiter("tavily", tenant=ACME).slots is None) == (
+            pace is LocalRateLimiter
+        )
 
     on_app(toml, look)
 
@@ -92,7 +92,7 @@ def test_a_process_alone_keeps_its_rate_by_whatever_clock_it_is_given(on_app, cl
 def test_a_connector_without_settings_cannot_be_reached(on_app):
     async def ask(app):
         with pytest.raises(ConfigError, match="no settings for connector 'tavly'"):
-            app.get(build_vendor_limits).get_rate_limiter("tavly", tenant=ACME)
+            app.get(build_vendor_limits).get_limiter("tavly", tenant=ACME)
 
     on_app('storage.backend = "memory"', ask)
 

@@ -22,8 +22,8 @@ from stoker.budgets.model import Paid
 from stoker.budgets.reservations import ReservationStatus
 from stoker.budgets.service import AlreadySpent, BudgetService, SettledCall
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.rate_limits.limiter import FairQueue
-from stoker.rate_limits.rate_limit import LocalRateLimiter, Rate, acquire_all
+from stoker.rate_limits.limiter import CallLimiter, VendorLimit, VendorLimits
+from stoker.rate_limits.rate_limit import Rate
 from stoker.testing import FakeClock
 
 LEASE = timedelta(seconds=60)
@@ -564,8 +564,9 @@ async def test_a_promise_that_expired_during_its_passage_is_not_acted_on():
 
 async def test_a_turn_and_a_pace_are_waited_for_only_by_what_has_its_money():
     office, order = Office(), []
-    turnstile = FairQueue(at_once=1, quantum=5)
-    pace = LocalRateLimiter(Rate(calls=2, per=timedelta(seconds=1)), clock=office.clock)
+    limit = VendorLimit(rate=Rate(calls=2, per=timedelta(seconds=1)), concurrency=1)
+    limits = VendorLimits(lambda _: limit, shared=None, owner="me", clock=office.clock)
+    limiter = CallLimiter(limits, TenantId("acme"), clock=office.clock)
 
     gate = office.get_gate()
 
@@ -574,8 +575,8 @@ async def test_a_turn_and_a_pace_are_waited_for_only_by_what_has_its_money():
             order.append(nth)
             return Paid(answer=nth, cost={"credits": 1})
 
-        passage = acquire_all(pace, within=turnstile.acquire(TenantId("acme"), cost=1))
-        return await gate.spend(asking(f"pull-{nth}", cost=1), step, slot=passage)
+        slot = limiter.acquire_slot("lusha")
+        return await gate.spend(asking(f"pull-{nth}", cost=1), step, slot=slot)
 
     outcomes = await asyncio.gather(*(pay(nth) for nth in range(12)))
 

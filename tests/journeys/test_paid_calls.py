@@ -187,9 +187,10 @@ async def test_an_app_has_one_gate_per_tenant_and_one_limiter_per_vendor_key(own
         assert await app.for_tenant(ACME).open(build_budget) is not await app.for_tenant(BOLT).open(
             build_budget
         )
-        assert app.get(build_vendor_limits).get_rate_limiter("lusha", tenant=ACME) is app.get(
-            build_vendor_limits
-        ).get_rate_limiter("lusha", tenant=BOLT)
+        assert (
+            app.get(build_vendor_limits).get_limiter("lusha", tenant=ACME).rate
+            is app.get(build_vendor_limits).get_limiter("lusha", tenant=BOLT).rate
+        )
         assert app.owner != workers[1].owner
         return app
 

@@ -16,7 +16,6 @@ from stoker.rate_limits.rate_limit import (
     LocalRateLimiter,
     Rate,
     SharedRateLimiter,
-    acquire_all,
     compute_quota_delay,
 )
 from stoker.testing import FakeClock
@@ -223,19 +222,6 @@ async def test_a_vendor_that_never_wants_to_see_us_again_is_asked_again_in_an_ho
     assert clock.now() <= start + MAX_DELAY + RATE.interval
 
 
-@both
-async def test_an_attempt_that_fails_has_used_its_turn_up(pace_of):
-    clock = FakeClock()
-    start = clock.now()
-
-    pace = pace_of(RATE, clock)
-    for _ in range(3):
-        with pytest.raises(TransientError):
-            async with acquire_all(pace):
-                raise TransientError("503")
-    assert clock.now() >= start + 2 * RATE.interval
-
-
 async def test_processes_that_share_a_key_share_its_turns():
     clock, store = FakeClock(), MemoryBackend().shared()
 
@@ -250,14 +236,8 @@ async def test_a_store_that_gives_no_turn_lets_nothing_go():
         async def acquire_call(self, key, rate, *, now):
             raise TransientError("the database is locked")
 
-    async def scenario():
-        async with acquire_all(
-            SharedRateLimiter("lusha", RATE, shared=Silent(), clock=FakeClock())
-        ):
-            raise AssertionError("it went")
-
     with pytest.raises(TransientError):
-        await scenario()
+        await SharedRateLimiter("lusha", RATE, shared=Silent(), clock=FakeClock()).acquire()
 
 
 # What a vendor says is left

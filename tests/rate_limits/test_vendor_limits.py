@@ -40,25 +40,19 @@ def going(request):
     return traffic(clock, shared=shared), clock
 
 
-def test_whoever_asks_twice_gets_the_same(going):
-    ours, _ = going
-    for ask in (ours.get_rate_limiter, ours.find_concurrency_limiter, ours.get_fair_queue):
-        assert ask("lusha", tenant=ACME) is ask("lusha", tenant=BOLT)
-        assert ask("lusha") is ask("lusha", tenant=BOLT)
+def test_there_is_one_limiter_per_vendor_key(going):
+    get = going[0].get_limiter
+    assert get("lusha", tenant=ACME) is get("lusha", tenant=BOLT) is get("lusha")
+    assert get("odoo", tenant=ACME) is get("odoo", tenant=ACME) is not get("odoo", tenant=BOLT)
     with pytest.raises(ConfigError, match="a key of its own; say whose"):
-        ours.get_rate_limiter("odoo")
-    for ask in (ours.get_rate_limiter, ours.get_fair_queue):
-        assert ask("lusha", tenant=ACME) is not ask("odoo", tenant=ACME)
-        assert ask("odoo", tenant=ACME) is not ask("odoo", tenant=BOLT)
+        get("odoo")
 
 
-def test_a_process_alone_asks_nobody_and_many_ask_the_store():
-    clock = FakeClock()
-    assert isinstance(traffic(clock).get_rate_limiter("lusha", tenant=ACME), LocalRateLimiter)
-    assert traffic(clock).find_concurrency_limiter("lusha", tenant=ACME) is None
-    many = traffic(clock, shared=MemoryBackend().shared())
-    assert isinstance(many.get_rate_limiter("lusha", tenant=ACME), SharedRateLimiter)
-    assert many.find_concurrency_limiter("lusha", tenant=ACME) is not None
+def test_only_processes_that_share_keys_ask_the_store():
+    alone = traffic(FakeClock()).get_limiter("lusha")
+    many = traffic(FakeClock(), shared=MemoryBackend().shared()).get_limiter("lusha")
+    assert (type(alone.rate), type(many.rate)) == (LocalRateLimiter, SharedRateLimiter)
+    assert (alone.slots is None, many.slots is None) == (True, False)
 
 
 async def calls(ours, clock, tenant, connector, count, *, cost=1, sent=None):

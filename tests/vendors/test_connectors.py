@@ -253,7 +253,7 @@ def test_tenants_with_one_key_keep_one_pace_and_a_tenant_with_its_own_another(on
     async def look(app):
         names = [ACME, BOLT, "cone", "dome", "echo"]
         return [
-            app.get(build_vendor_limits).get_rate_limiter("tavily", tenant=TenantId(name))
+            app.get(build_vendor_limits).get_limiter("tavily", tenant=TenantId(name)).rate
             for name in names
         ]
 

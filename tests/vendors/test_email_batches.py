@@ -79,7 +79,7 @@ class Office:
 
     async def all_in_line(self, number):
         """Wait until so many batches stand at the turnstile."""
-        turnstile = self.vendor_limits.get_fair_queue("zerobounce")
+        turnstile = self.vendor_limits.get_limiter("zerobounce").queue
         for _ in range(10_000):
             if len(turnstile) >= number:
                 return

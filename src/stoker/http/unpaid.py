@@ -37,7 +37,7 @@ class UnpaidCalls:
         self, name: str, tenant: TenantId, *, despite_stops: bool = False
     ) -> Callable[[], Awaitable[None]]:
         """Return a function that waits for a tenant's next request to a vendor."""
-        limiter = self._traffic.get_rate_limiter(name, tenant=tenant)
+        limiter = self._traffic.get_limiter(name, tenant=tenant).rate
 
         async def turn() -> None:
             await limiter.acquire()

@@ -278,7 +278,7 @@ async def read_constraints(
     constraints = [*_list_stop_constraints(await store.money.list_stops(), needs)]
     for need in needs:
         rate = limits.get_limit(need.connector).rate
-        limiter = limits.get_rate_limiter(need.connector, tenant=store.tenant)
+        limiter = limits.get_limiter(need.connector, tenant=store.tenant).rate
         backoff = build_backoff_constraint(
             need,
             rate,

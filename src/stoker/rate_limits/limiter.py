@@ -32,7 +32,6 @@ from stoker.rate_limits.rate_limit import (
     Rate,
     RateLimiter,
     SharedRateLimiter,
-    acquire_all,
     compute_quota_delay,
 )
 
@@ -99,12 +98,31 @@ class VendorLimit:
     own_key: bool = False  # every tenant calls with a key of its own, or a server of its own
 
 
-class VendorLimits:
-    """The limiters of this process, one per vendor key. `shared` is None if no other process uses
-    them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyLimiter:
+    """What a call with one vendor key waits for in this process: queue, slot, rate, in that order.
 
-    The tenant is required where each calls with a key of its own. `own_keys` is the key name, by
-    connector and tenant, of tenants that use their own key at a vendor whose key the others share.
+    `slots` are shared with other processes; None when there are none and the queue is enough.
+    """
+
+    queue: FairQueue
+    slots: ConcurrencyLimiter | None
+    rate: RateLimiter
+    head_lock: asyncio.Lock  # admits one call at a time to the head of the queue
+
+    async def enter_slot(self, stack: AsyncExitStack, tenant: TenantId, *, cost: int) -> None:
+        """Wait for the tenant's turn and a slot; they are left with the stack."""
+        await stack.enter_async_context(self.queue.acquire(tenant, cost=cost))
+        if self.slots is not None:
+            await stack.enter_async_context(self.slots.acquire())
+
+
+class VendorLimits:
+    """The limiters of this process, one per vendor key.
+
+    `shared` is None if no other process uses them. The tenant is required where each calls with a
+    key of its own. `own_keys` is the key name, by connector and tenant, of tenants that use their
+    own key at a vendor whose key the others share.
     """
 
     def __init__(
@@ -126,10 +144,7 @@ class VendorLimits:
         self._own_keys = dict(own_keys or {})
         self._ticks = ticks
         self._limits: dict[str, VendorLimit] = {}
-        self._rate_limiters: dict[str, RateLimiter] = {}
-        self._concurrency_limiters: dict[str, ConcurrencyLimiter] = {}
-        self._fair_queues: dict[str, FairQueue] = {}
-        self._head_locks: dict[str, asyncio.Lock] = {}
+        self._limiters: dict[str, KeyLimiter] = {}
 
     def get_limit(self, connector: str) -> VendorLimit:
         """Return how a connector may be called. Raises ConfigError when settings have none."""
@@ -137,53 +152,28 @@ class VendorLimits:
             self._limits[connector] = self._read_limit(connector)
         return self._limits[connector]
 
-    def get_rate_limiter(self, connector: str, *, tenant: TenantId | None = None) -> RateLimiter:
-        """Return the pace of a connector's calls, of all tenants that call with the same key."""
+    def get_limiter(self, connector: str, *, tenant: TenantId | None = None) -> KeyLimiter:
+        """Return the limiter of all tenants that call a connector with the same key."""
         name = self._get_key(connector, tenant)
-        if name not in self._rate_limiters:
-            rate = self.get_limit(connector).rate
-            if self._shared is None:
-                self._rate_limiters[name] = LocalRateLimiter(
-                    rate, clock=self._clock, ticks=self._ticks
-                )
-            else:
-                key = f"connector/{name}"
-                self._rate_limiters[name] = SharedRateLimiter(
-                    key, rate, shared=self._shared, clock=self._clock
-                )
-        return self._rate_limiters[name]
+        if name not in self._limiters:
+            self._limiters[name] = self._build_limiter(name, self.get_limit(connector))
+        return self._limiters[name]
 
-    def find_concurrency_limiter(
-        self, connector: str, *, tenant: TenantId | None = None
-    ) -> ConcurrencyLimiter | None:
-        """Return the slots that processes share; None when the fair queue is enough."""
-        if self._shared is None:
-            return None
-        name = self._get_key(connector, tenant)
-        if name not in self._concurrency_limiters:
-            self._concurrency_limiters[name] = ConcurrencyLimiter(
-                f"connector/{name}",
-                self.get_limit(connector).concurrency,
-                shared=self._shared,
-                owner=self._owner,
-                clock=self._clock,
+    def _build_limiter(self, name: str, limit: VendorLimit) -> KeyLimiter:
+        key, clock, shared = f"connector/{name}", self._clock, self._shared
+        rate: RateLimiter = LocalRateLimiter(limit.rate, clock=clock, ticks=self._ticks)
+        slots = None
+        if shared is not None:
+            rate = SharedRateLimiter(key, limit.rate, shared=shared, clock=clock)
+            slots = ConcurrencyLimiter(
+                key, limit.concurrency, shared=shared, owner=self._owner, clock=clock
             )
-        return self._concurrency_limiters[name]
-
-    def get_fair_queue(self, connector: str, *, tenant: TenantId | None = None) -> FairQueue:
-        """Return the queue of this process's tenants for a connector."""
-        name = self._get_key(connector, tenant)
-        if name not in self._fair_queues:
-            self._fair_queues[name] = FairQueue(
-                at_once=self.get_limit(connector).concurrency,
-                quantum=QUANTUM,
-                weights=self._weights,
-            )
-        return self._fair_queues[name]
-
-    def get_head_lock(self, connector: str, *, tenant: TenantId | None = None) -> asyncio.Lock:
-        """Return the lock that admits one call at a time to the head of the queue."""
-        return self._head_locks.setdefault(self._get_key(connector, tenant), asyncio.Lock())
+        return KeyLimiter(
+            queue=FairQueue(at_once=limit.concurrency, quantum=QUANTUM, weights=self._weights),
+            slots=slots,
+            rate=rate,
+            head_lock=asyncio.Lock(),
+        )
 
     def _get_key(self, connector: str, tenant: TenantId | None) -> str:
         if not self.get_limit(connector).own_key:
@@ -201,10 +191,12 @@ class QueueHead:
     nothing up.
     """
 
-    def __init__(self, pace: RateLimiter, *, place: AsyncExitStack, line: AsyncExitStack) -> None:
-        self._rate_limiter = pace
-        self._slot = place
-        self._head_lock = line
+    def __init__(
+        self, rate: RateLimiter, *, slot: AsyncExitStack, head_lock: AsyncExitStack
+    ) -> None:
+        self._rate_limiter = rate
+        self._slot = slot
+        self._head_lock = head_lock
         self._used = False
 
     def proceed(self) -> AbstractAsyncContextManager[None] | None:
@@ -223,8 +215,8 @@ class QueueHead:
 class CallLimiter:
     """One tenant's way to vendors: `budget.spend(request, call, slot=limiter.acquire_slot(…))`."""
 
-    def __init__(self, traffic: VendorLimits, tenant: TenantId, *, clock: Clock) -> None:
-        self._limits = traffic
+    def __init__(self, limits: VendorLimits, tenant: TenantId, *, clock: Clock) -> None:
+        self._limits = limits
         self._tenant = tenant
         self._clock = clock
         self._waiting: Counter[str] = Counter()  # calls that may not go yet, by connector
@@ -237,15 +229,11 @@ class CallLimiter:
         ConfigError for a connector without settings, and the store's errors when processes share
         the rate.
         """
-        turnstile = self._limits.get_fair_queue(connector, tenant=self._tenant)
-        places = self._limits.find_concurrency_limiter(connector, tenant=self._tenant)
-        pace = self._limits.get_rate_limiter(connector, tenant=self._tenant)
-        async with AsyncExitStack() as way:
+        limiter = self._limits.get_limiter(connector, tenant=self._tenant)
+        async with AsyncExitStack() as slot:
             with self._count_waiting(connector):
-                await way.enter_async_context(turnstile.acquire(self._tenant, cost=cost))
-                if places is not None:
-                    await way.enter_async_context(places.acquire())
-                await way.enter_async_context(acquire_all(pace))
+                await limiter.enter_slot(slot, self._tenant, cost=cost)
+                await limiter.rate.acquire()
             yield
 
     @asynccontextmanager
@@ -256,28 +244,25 @@ class CallLimiter:
         processes may each have one; the slower one waits for the next free time. Raises what
         `acquire_slot` raises.
         """
-        pace = self._limits.get_rate_limiter(connector, tenant=self._tenant)
-        places = self._limits.find_concurrency_limiter(connector, tenant=self._tenant)
-        turnstile = self._limits.get_fair_queue(connector, tenant=self._tenant)
-        async with AsyncExitStack() as place, AsyncExitStack() as line:
+        limiter = self._limits.get_limiter(connector, tenant=self._tenant)
+        async with AsyncExitStack() as slot, AsyncExitStack() as head:
             with self._count_waiting(connector):
-                await place.enter_async_context(turnstile.acquire(self._tenant, cost=1))
-                if places is not None:
-                    await place.enter_async_context(places.acquire())
-                await line.enter_async_context(
-                    self._limits.get_head_lock(connector, tenant=self._tenant)
-                )
-                while (wait := await pace.get_next_allowed_at() - self._clock.now()) > timedelta(0):
+                await limiter.enter_slot(slot, self._tenant, cost=1)
+                await head.enter_async_context(limiter.head_lock)
+                while (wait := await self._compute_wait(limiter)) > timedelta(0):
                     await self._clock.sleep(wait)
-            yield QueueHead(pace, place=place, line=line)
+            yield QueueHead(limiter.rate, slot=slot, head_lock=head)
+
+    async def _compute_wait(self, limiter: KeyLimiter) -> timedelta:
+        return await limiter.rate.get_next_allowed_at() - self._clock.now()
 
     async def delay_until(self, connector: str, until: datetime) -> None:
         """Make all calls with this key wait until a vendor's Retry-After.
 
         At most an hour; never sooner than an earlier delay.
         """
-        pace = self._limits.get_rate_limiter(connector, tenant=self._tenant)
-        await pace.delay_until(until=until)
+        limiter = self._limits.get_limiter(connector, tenant=self._tenant)
+        await limiter.rate.delay_until(until=until)
 
     async def list_cooldowns(self, *, besides: Collection[str] = ()) -> dict[str, datetime]:
         """Return the vendors with a cooldown that calls wait for, and until when.
@@ -287,9 +272,8 @@ class CallLimiter:
         """
         found = {}
         for connector in sorted({*(+self._waiting), *besides}):
-            opens_at = await self._limits.get_rate_limiter(
-                connector, tenant=self._tenant
-            ).get_next_allowed_at()
+            limiter = self._limits.get_limiter(connector, tenant=self._tenant)
+            opens_at = await limiter.rate.get_next_allowed_at()
             if opens_at - self._clock.now() > self._limits.get_limit(connector).rate.interval:
                 found[connector] = opens_at
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -291,17 +291,3 @@ class ConcurrencyLimiter:
         return await self._shared.acquire_slot(
             self._name, places=self._max_slots, owner=holder, until=now + self._lease, now=now
         )
-
-
-@asynccontextmanager
-async def acquire_all(
-    *paces: RateLimiter, within: AbstractAsyncContextManager[object] | None = None
-) -> AsyncIterator[None]:
-    """Wait for every limiter; inside, the call may go.
-
-    `within` is entered first, as it may take longest (a tenant's turn, a slot), and left last.
-    """
-    async with within or nullcontext():
-        for pace in paces:
-            await pace.acquire()
-        yield

@@ -278,8 +278,8 @@ def build_portal(context: Context) -> DataGov:
     return DataGov(
         context.get(build_http_client),
         clock=context.clock,
-        lists=limits.get_rate_limiter("datagov"),
-        downloads=limits.get_rate_limiter("datagov_downloads"),
+        lists=limits.get_limiter("datagov").rate,
+        downloads=limits.get_limiter("datagov_downloads").rate,
         list_url=settings.datagov.base_url,
         download_url=settings.datagov_downloads.base_url,
         key=None if key is None else key.reveal(),
