@@ -7,8 +7,7 @@ import pytest
 
 from stoker.backends.schema import SCHEMA
 from stoker.base.errors import ConfigError, TransientError, UncertainError
-from stoker.db.sqlite_file import enable_wal
-from stoker.db.sqlite_migrations import apply_migrations
+from stoker.db.sqlite_file import apply_migrations, enable_wal
 from stoker.db.sqlite_writer import SqliteWriter
 
 

@@ -161,7 +161,7 @@ from datetime import timedelta
 from pathlib import Path
 from stoker.db.migrations import Migration, Schema
 from stoker.db.sqlite_file import open_writer
-from stoker.db.sqlite_migrations import SET_VERSION, apply_migrations
+from stoker.db.sqlite_file import SET_VERSION, apply_migrations
 
 path, steps = Path(sys.argv[1]), [Migration(**step) for step in json.loads(sys.argv[2])]
 busy = timedelta(seconds=30)

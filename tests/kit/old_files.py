@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 
 from stoker.backends.schema import SCHEMA
-from stoker.db.sqlite_migrations import SET_VERSION
+from stoker.db.sqlite_file import SET_VERSION
 
 AT = "2026-02-07T01:30:00.000000+00:00"
 MANIFEST = '{"config":{"days":30},"config_hash":"abc","counts":{"found":3}}'

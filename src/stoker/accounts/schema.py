@@ -19,6 +19,7 @@ from stoker.accounts.model import (
 )
 from stoker.base.errors import PermanentError
 from stoker.base.types import Json
+from stoker.db.codec import validate_key
 from stoker.db.table import (
     FLAG,
     INT,
@@ -38,7 +39,6 @@ from stoker.db.table import (
     enum,
     json_of,
 )
-from stoker.db.values import validate_key
 
 
 def _build_rule(

@@ -34,7 +34,7 @@ from stoker.accounts.schema import (
     SCORES,
 )
 from stoker.base.types import to_utc
-from stoker.db.codec import validate_text
+from stoker.db.codec import validate_key, validate_text
 from stoker.db.database import (
     Database,
     Transaction,
@@ -44,7 +44,6 @@ from stoker.db.database import (
     to_db_time,
 )
 from stoker.db.table import split_row
-from stoker.db.values import validate_key
 
 SELECT_REGISTRY_CURSOR = (
     "SELECT at FROM account_marks WHERE tenant_id = :tenant AND name = 'register'"

@@ -9,8 +9,7 @@ from stoker.backends.schema import SCHEMA
 from stoker.backends.stores import SqlStores
 from stoker.base.types import TenantId
 from stoker.db.database import Database
-from stoker.db.sqlite import SqliteDatabase
-from stoker.db.sqlite_memory import SqliteMemoryDatabase
+from stoker.db.sqlite import SqliteDatabase, SqliteMemoryDatabase
 
 
 class SqliteBackend(SqlStores, SqliteDatabase):

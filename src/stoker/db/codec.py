@@ -17,6 +17,8 @@ from stoker.base.types import MAX_TEXT_LENGTH, Json, is_storable
 
 MAX_NAME_LENGTH = 500  # characters; keys of every database can be this long
 
+MAX_KEY_BYTES = 500
+
 
 def validate_text(text: str, *, what: str) -> str:
     """Return the text, which every store would keep as it is."""
@@ -33,6 +35,17 @@ def validate_name(text: str, *, what: str) -> str:
     if len(validate_text(text, what=what)) > MAX_NAME_LENGTH:
         raise PermanentError(
             f"{what} is longer than {MAX_NAME_LENGTH} characters; shorten it, nothing was written"
+        )
+    return text
+
+
+def validate_key(text: str, *, what: str) -> str:
+    """Return a name that rows are found by in every database; there must be one."""
+    if not text:
+        raise PermanentError(f"{what} is empty; give it one, nothing was written")
+    if len(validate_text(text, what=what).encode()) > MAX_KEY_BYTES:
+        raise PermanentError(
+            f"{what} is longer than {MAX_KEY_BYTES} bytes; shorten it, nothing was written"
         )
     return text
 

@@ -1,13 +1,15 @@
-"""How a SQLite file is opened so that what it says is durable is so, and what its failures mean.
+"""Open a SQLite file durably, bring it to this program's schema, check its health.
 
-The driver's errors stop here; what leaves is one of our five kinds, one line, naming the file.
-What is read and written is not this module's business.
+The driver's errors stop here; what leaves is one of our five kinds, one line, naming the file. A
+migration step and the version it leads to are written in one transaction, so a crash leaves the
+file at one version or the next. Health checks raise nothing; they report.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +27,8 @@ from stoker.base.errors import (
     TransientError,
     UncertainError,
 )
+from stoker.db.database import Check
+from stoker.db.migrations import Schema, list_pending
 
 # Before 3.51.3, two connections writing at once could, rarely, corrupt a file in WAL mode:
 # https://sqlite.org/wal.html#walresetbug. apsw brings its own SQLite; the system's is often older.
@@ -244,3 +248,135 @@ def _build_read_only_error(path: Path) -> ConfigError:
         f"{path} is read-only, so nothing was written; make it and its directory writable, "
         "or choose another storage.sqlite_path"
     )
+
+
+SELECT_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+
+SELECT_VERSION = "SELECT value FROM meta WHERE key = 'schema_version'"
+
+SET_VERSION = """
+INSERT INTO meta (key, value) VALUES ('schema_version', :version)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""
+
+
+def read_schema_version(connection: apsw.Connection, path: Path) -> int:
+    """Return the version of the schema, 0 in an empty file.
+
+    Raises ConfigError when the file is somebody else's: it has tables, and not our `meta`.
+    """
+    with wrap_sqlite_errors(path):
+        tables = {name for (name,) in connection.execute(SELECT_TABLES)}
+        versions = connection.execute(SELECT_VERSION).fetchall() if "meta" in tables else []
+    if not tables:
+        return 0
+    try:
+        [[version]] = versions
+        return int(str(version))
+    except ValueError:
+        raise ConfigError(
+            f"{path} is a database of another program; choose another storage.sqlite_path, "
+            "nothing was changed"
+        ) from None
+
+
+def require_schema_version(connection: apsw.Connection, path: Path, schema: Schema) -> None:
+    """Raise ConfigError unless the file has exactly the schema this program knows."""
+    version = read_schema_version(connection, path)
+    if schema.list_pending(version, where=str(path)):
+        raise ConfigError(
+            f"{path} has schema version {version}, this Stoker needs {schema.version}; "
+            "run `stoker db migrate`"
+        )
+
+
+def apply_migrations(
+    connection: apsw.Connection, path: Path, schema: Schema, *, busy: timedelta
+) -> list[str]:
+    """Take the steps still to take; return them, none when the file is current.
+
+    Raises UncertainError, with the connection closed, when the disk fails under a step.
+    """
+    # Before anything is written: a newer file, or a stranger's, stays as it is.
+    pending = schema.list_pending(read_schema_version(connection, path), where=str(path))
+    enable_wal(connection, path, busy=busy)
+    taken = []
+    # A current file asks for no lock, so that looking never waits for another process's write.
+    for step in schema.sqlite[-len(pending) :] if pending else ():
+        with wrap_sqlite_errors(path), wrap_disk_errors(connection, path):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                # Asked again now that nobody else can change it: another program may have been
+                # faster, or may even be newer.
+                version = read_schema_version(connection, path)
+                if step in list_pending(schema.sqlite, version=version, where=str(path)):
+                    connection.execute(step.script)
+                    connection.execute(SET_VERSION, {"version": str(step.number)})
+                    taken.append(str(step))
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+    return taken
+
+
+MIN_FREE_BYTES = 64 * 1024 * 1024  # bytes; below this a night's work may not fit
+
+
+def check_durability(connection: apsw.Connection) -> list[Check]:
+    """Say whether what this connection commits survives a power cut."""
+    journal, level = connection.pragma("journal_mode"), connection.pragma("synchronous")
+    return [
+        Check(what="journal mode", ok=journal == "wal", detail=f"{journal} (wal is needed)"),
+        Check(
+            what="synchronous",
+            ok=level == SYNCHRONOUS_FULL,
+            detail=f"{level} ({SYNCHRONOUS_FULL}, full, is needed)",
+        ),
+    ]
+
+
+def check_file(path: Path, schema: Schema, *, busy: timedelta) -> list[Check]:
+    """Look at the file: its schema, its pages, the room around it."""
+    try:
+        connection = open_reader(path, busy=busy)
+        try:
+            return [
+                _check_schema(connection, path, known=schema.version),
+                _check_pages(connection, path),
+                *_check_free_space(path),
+            ]
+        finally:
+            connection.close()
+    except StokerError as error:
+        return [Check(what="database file", ok=False, detail=str(error)), *_check_free_space(path)]
+
+
+def _check_schema(connection: apsw.Connection, path: Path, *, known: int) -> Check:
+    version = read_schema_version(connection, path)
+    if version < known:
+        detail = f"{version}; this Stoker needs {known}: run `stoker db migrate`"
+    elif version > known:
+        detail = f"{version}; newer than this Stoker knows ({known}): upgrade Stoker"
+    else:
+        detail = f"{version}, current"
+    return Check(what="schema version", ok=version == known, detail=detail)
+
+
+def _check_pages(connection: apsw.Connection, path: Path) -> Check:
+    with wrap_sqlite_errors(path):
+        answer = "; ".join(str(line) for (line,) in connection.execute("PRAGMA quick_check(1)"))
+    detail = "sound" if answer == "ok" else f"{answer}; restore {path} from a backup"
+    return Check(what="database file", ok=answer == "ok", detail=detail)
+
+
+def _check_free_space(path: Path) -> list[Check]:
+    try:
+        free = shutil.disk_usage(path.parent).free
+    except OSError:
+        return []  # the directory is not there, and the file's own check has said so
+    detail = f"{free // 2**20} MiB free"
+    if free < MIN_FREE_BYTES:
+        detail += "; free some, below 64 MiB a run may not fit"
+    return [Check(what="disk room", ok=free >= MIN_FREE_BYTES, detail=detail)]

@@ -14,7 +14,6 @@ from stoker.accounts.model import CompanyId, CompanyRecord
 from stoker.accounts.store import save_company_record
 from stoker.base.errors import ConflictError, PermanentError
 from stoker.db.database import Database, Transaction, Value, split_into_batches, to_db_time
-from stoker.db.values import validate_key
 from stoker.enrichment.model import END_STATES, WorkItem, WorkState
 from stoker.enrichment.schema import ITEMS
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -152,39 +153,23 @@ def list_entries(
     **filters: str | None,
 ) -> None:
     """Show entries, newest first."""
-    listing = _list_entries(
-        asked,
-        tenants,
-        _build_filter(**filters),
-        shared=shared,
-        limit=limit or _ALL,
-        before=before,
-        as_json=as_json,
-    )
-    run_async(listing)
-
-
-async def _list_entries(
-    asked: CommandContext,
-    tenants: tuple[str, ...],
-    selection: LedgerFilter,
-    *,
-    shared: bool,
-    limit: int,
-    before: int | None,
-    as_json: bool,
-) -> None:
+    selection, limit = _build_filter(**filters), limit or _ALL
     found: list[tuple[str, LedgerEntry]] = []
-    async with asked.open_app(only_to_read=True) as app:
-        chosen = list_ledgers(app, tenants, shared=shared)
-        if before is not None and len(chosen) > 1:
-            raise ConfigError("--before counts in one ledger; choose a tenant with --tenant")
-        for whose, book in chosen:
-            there = await list_latest(book, selection, before=before, limit=limit)
-            found += [(whose, entry) for entry in there]
+
+    async def read() -> list[LedgerScope]:
+        async with asked.open_app(only_to_read=True) as app:
+            chosen = list_ledgers(app, tenants, shared=shared)
+            if before is not None and len(chosen) > 1:
+                raise ConfigError("--before counts in one ledger; choose a tenant with --tenant")
+            for owner, book in chosen:
+                latest = await list_latest(book, selection, before=before, limit=limit)
+                found.extend((owner, entry) for entry in latest)
+            return chosen
+
+    chosen = run_async(read())
     if len(chosen) > 1:
         found.sort(key=lambda pair: (pair[1].at, pair[0], pair[1].seq), reverse=True)
-    found = found[:limit]
+    del found[limit:]
     if as_json:
         print_json([to_entry_json(*pair) for pair in found])
         return
@@ -192,14 +177,14 @@ async def _list_entries(
         ["tenant", "seq", "at (utc)", "kind", "about", "reason"],
         [
             (
-                whose,
+                owner,
                 entry.seq,
                 f"{entry.at:%Y-%m-%d %H:%M:%S}",
                 entry.kind,
                 entry.subject,
                 _format_reason(entry),
             )
-            for whose, entry in found
+            for owner, entry in found
         ],
         empty="no such entries",
     )
@@ -217,25 +202,24 @@ def show_entry(
     asked: CommandContext, seq: int, tenant: str | None, shared: bool, as_json: bool
 ) -> None:
     """Show everything one entry says. SEQ is its number, as `stoker ledger list` shows it."""
-    run_async(_show_entry(asked, seq, tenant=tenant, shared=shared, as_json=as_json))
 
+    async def read() -> tuple[str, list[LedgerEntry]]:
+        async with asked.open_app(only_to_read=True) as app:
+            named = () if shared and tenant is None else (choose_tenant(app.settings, tenant),)
+            [(owner, book)] = list_ledgers(app, named, shared=shared)
+            return owner, await book.list_entries(after=seq - 1, limit=1)
 
-async def _show_entry(
-    asked: CommandContext, seq: int, *, tenant: str | None, shared: bool, as_json: bool
-) -> None:
-    async with asked.open_app(only_to_read=True) as app:
-        whose, book = _get_ledger(app, tenant, shared=shared)
-        found = await book.list_entries(after=seq - 1, limit=1)
+    owner, found = run_async(read())
     if not found or found[0].seq != seq:
         raise ConfigError(
-            f"{whose} has no ledger entry {seq}; see those there are with: "
-            f"stoker ledger list {'--shared' if shared else f'--tenant {whose}'}"
+            f"{owner} has no ledger entry {seq}; see those there are with: "
+            f"stoker ledger list {'--shared' if shared else f'--tenant {owner}'}"
         )
     [entry] = found
     if as_json:
-        print_json(to_entry_json(whose, entry))
+        print_json(to_entry_json(owner, entry))
         return
-    print_text(f"entry {entry.seq} of {whose}: {entry.kind} {entry.subject}")
+    print_text(f"entry {entry.seq} of {owner}: {entry.kind} {entry.subject}")
     print_text(f"  {entry.reason or 'no reason was given'}")
     print_text(
         f"  at {entry.at:%Y-%m-%d %H:%M:%S} UTC; digest {entry.digest}, after {entry.previous}"
@@ -275,51 +259,48 @@ def verify(
         raise ConfigError("--shared is of no tenant; leave out --tenant, or --shared")
     if mark and not shared and len(set(tenants)) != 1:
         raise ConfigError("--head is of one ledger; choose a tenant with --tenant, or --shared")
-    return run_async(_verify_ledgers(asked, tenants, shared=shared, mark=mark, as_json=as_json))
+    reports: list[tuple[str, LedgerReport]] = []
 
+    async def read() -> list[str]:
+        async with asked.open_app(only_to_read=True) as app:
+            store, now = app.backend.shared(), app.clock.now()
+            everyone = [tenant.id for tenant in app.settings.tenants]
+            before, totals = await store.list_usage(), []
+            for tenant in choose_tenants(app.settings, tenants) if tenants else everyone:
+                if not shared:
+                    own = app.backend.tenant(tenant)
+                    reports.append((tenant, await verify_ledger(own, mark=mark, now=now)))
+            if not shared and not tenants:
+                found = [report for _, report in reports]
+                totals = await find_shared_mismatches(store, found, before=before, now=now)
+            if not tenants:
+                orders = await verify_operator_ledger(store, mark=mark)
+                if shared or orders.entries or orders.problems:
+                    reports.append((ALL_TENANTS, orders))
+            return totals
 
-async def _verify_ledgers(
-    asked: CommandContext,
-    tenants: tuple[str, ...],
-    *,
-    shared: bool,
-    mark: Checkpoint | None,
-    as_json: bool,
-) -> Exit:
-    verdicts: list[tuple[str, LedgerReport]] = []
-    totals: list[str] = []
-    async with asked.open_app(only_to_read=True) as app:
-        all_of_them = [tenant.id for tenant in app.settings.tenants]
-        chosen = choose_tenants(app.settings, tenants) if tenants else all_of_them
-        before, now = await app.backend.shared().list_usage(), app.clock.now()
-        if not shared:
-            doors = [app.backend.tenant(tenant) for tenant in chosen]
-            verdicts = [
-                (door.tenant, await verify_ledger(door, mark=mark, now=now)) for door in doors
-            ]
-        if not shared and not tenants:
-            totals = await find_shared_mismatches(
-                app.backend.shared(), [one for _, one in verdicts], before=before, now=now
-            )
-        if not tenants:
-            orders = await verify_operator_ledger(app.backend.shared(), mark=mark)
-            if shared or orders.entries or orders.problems:
-                verdicts.append((ALL_TENANTS, orders))
-    bad = sum(len(verdict.problems) for _, verdict in verdicts) + len(totals)
+    totals = run_async(read())
+    bad = any(report.problems for _, report in reports) or bool(totals)
     if as_json:
-        told = [_to_report_json(*pair) for pair in verdicts if pair[0] != ALL_TENANTS]
-        ordered = [_to_report_json(*pair) for pair in verdicts if pair[0] == ALL_TENANTS]
-        everybody = ordered[0] if ordered else None
-        print_json({"ok": not bad, "tenants": told, "shared": totals, "everybody": everybody})
+        by_owner = {owner: _to_report_json(owner, report) for owner, report in reports}
+        operators = by_owner.pop(ALL_TENANTS, None)
+        print_json(
+            {
+                "ok": not bad,
+                "tenants": list(by_owner.values()),
+                "shared": totals,
+                "everybody": operators,
+            }
+        )
         return Exit.PROBLEMS if bad else Exit.OK
-    for whose, verdict in verdicts:
-        agree = "orders are in force" if whose == ALL_TENANTS else "totals agree"
-        sound = f"the chain is sound and {agree}" if not verdict.problems else "WRONG"
-        print_text(f"{whose}: {verdict.entries} entries, {sound}")
-        for problem in verdict.problems:
+    for owner, report in reports:
+        agree = "orders are in force" if owner == ALL_TENANTS else "totals agree"
+        sound = f"the chain is sound and {agree}" if not report.problems else "WRONG"
+        print_text(f"{owner}: {report.entries} entries, {sound}")
+        for problem in report.problems:
             print_text(f"  {problem}")
-        if verdict.head and not verdict.problems:
-            print_text(f"  head {_format_checkpoint(verdict)}")
+        if report.head and not report.problems:
+            print_text(f"  head {_format_checkpoint(report)}")
     for problem in totals:
         print_text(f"shared: {problem}")
     return Exit.PROBLEMS if bad else Exit.OK
@@ -367,73 +348,39 @@ def export_entries(
             "--json tells what was written where, and needs --out FILE; "
             "for the entries themselves use --format json"
         )
-    exporting = _export_entries(
-        asked, tenants, selection, shared=shared, kind=kind, out=out, force=force, limit=limit
-    )
-    count = run_async(exporting)
+
+    async def export() -> int:
+        count = 0
+        async with asked.open_app(only_to_read=True) as app:
+            place = out and asked.directory / out
+            chosen = list_ledgers(app, tenants, shared=shared)
+            with open_export(kind, EXPORT_COLUMNS, out=place, replace=force) as writing:
+                for owner, book in chosen:
+                    left = limit
+                    async for page in read_pages(book):
+                        wanted = [entry for entry in page if selection.matches(entry)][:left]
+                        writing.add([to_export_row(owner, entry) for entry in wanted])
+                        count += len(wanted)
+                        if left is not None and (left := left - len(wanted)) == 0:
+                            break
+        return count
+
+    count = run_async(export())
     if as_json:
         print_json({"entries": count, "out": str(out), "format": kind})
     elif out is not None:
         print_text(f"{count} entries are in {out}")
 
 
-async def _export_entries(
-    asked: CommandContext,
-    tenants: tuple[str, ...],
-    selection: LedgerFilter,
-    *,
-    shared: bool,
-    kind: str,
-    out: Path | None,
-    force: bool,
-    limit: int | None,
-) -> int:
-    count = 0
-    async with asked.open_app(only_to_read=True) as app:
-        place = out and asked.directory / out
-        chosen = list_ledgers(app, tenants, shared=shared)
-        with open_export(kind, EXPORT_COLUMNS, out=place, replace=force) as writing:
-            for whose, book in chosen:
-                left = limit
-                async for page in read_pages(book):
-                    wanted = [entry for entry in page if selection.matches(entry)][:left]
-                    writing.add([to_export_row(whose, entry) for entry in wanted])
-                    count += len(wanted)
-                    if left is not None and (left := left - len(wanted)) == 0:
-                        break
-    return count
-
-
 def to_export_row(tenant: str, entry: LedgerEntry) -> Row:
     """Return an entry as a row: what it says most often has a column of its own."""
     about = {name: get_data_text(entry, name) for name in ("code", "connector", "account", "run")}
-    return {
-        "tenant": tenant,
-        "seq": entry.seq,
-        "at": entry.at,
-        "kind": entry.kind,
-        "subject": entry.subject,
-        "reason": entry.reason,
-        **about,
-        "data": entry.data,
-        "previous": entry.previous,
-        "digest": entry.digest,
-    }
+    return {"tenant": tenant, **asdict(entry), **about}
 
 
 def to_entry_json(tenant: str, entry: LedgerEntry) -> Json:
     """Return an entry for programs."""
-    return {
-        "tenant": tenant,
-        "seq": entry.seq,
-        "at": entry.at.isoformat(),
-        "kind": entry.kind,
-        "subject": entry.subject,
-        "reason": entry.reason,
-        "data": entry.data,
-        "previous": entry.previous,
-        "digest": entry.digest,
-    }
+    return {"tenant": tenant, **asdict(entry), "at": entry.at.isoformat()}
 
 
 def _build_filter(*, since: str | None, until: str | None, **rest: str | None) -> LedgerFilter:
@@ -441,13 +388,6 @@ def _build_filter(*, since: str | None, until: str | None, **rest: str | None) -
 
     start, end = parse_period(since, until, now=system_clock().now())
     return LedgerFilter(since=start, until=end, **rest)
-
-
-def _get_ledger(app: Context, tenant: str | None, *, shared: bool) -> LedgerScope:
-    named = (tenant,) if tenant is not None else ()
-    if shared or tenant is not None:
-        return list_ledgers(app, named, shared=shared)[0]
-    return list_ledgers(app, (choose_tenant(app.settings, None),), shared=False)[0]
 
 
 def _format_reason(entry: LedgerEntry) -> str:

@@ -20,7 +20,7 @@ from stoker.base.jsontools import compute_digest
 from stoker.base.types import Json, TenantId, parse_tenant_id
 from stoker.db.database import Result, Transaction
 from stoker.db.migrations import Schema
-from stoker.db.sqlite_memory import SqliteMemoryDatabase
+from stoker.db.sqlite import SqliteMemoryDatabase
 from stoker.db.table import Table
 from stoker.files.durable import Disk, FileLock, translate_os_error
 from stoker.touches.export import plan_to_json
