@@ -81,6 +81,10 @@ class Counted:
         self.read += len(found)
         return found
 
+    async def list_latest(self, *, limit):
+        self.read += limit
+        return await self._real.list_latest(limit=limit)
+
 
 async def test_only_what_was_entered_while_the_run_went_on_is_read_however_long_the_ledger_is():
     async def scenario(desk):

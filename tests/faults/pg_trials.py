@@ -74,6 +74,7 @@ ROWS = {  # rows as they are, since only whose they are matters here
     "looks_learned": "(:tenant, 'k', now())",
     "pull_plans": "(:tenant, 'r', now(), 'tiers', '{}')",
     "pull_plan_parts": "(:tenant, 'r', 0, 'p')",
+    "ledger_checkpoints": "(:tenant, 1, '', 1, '', now(), now())",
 }
 VIEWS = ("enrichment_runs", "email_verification_cache")
 TABLES = (

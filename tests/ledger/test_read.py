@@ -6,7 +6,7 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.ledger.chain import NewEntry
 from stoker.ledger.query import LedgerFilter
-from stoker.ledger.read import PAGE_SIZE, find_last_entry, find_seq_before, list_latest, read_pages
+from stoker.ledger.read import PAGE_SIZE, find_seq_before, list_latest, read_pages
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -19,12 +19,6 @@ async def filled(count):
     ledger = MemoryBackend().tenant(TenantId("acme")).ledger
     await ledger.append([note(number) for number in range(1, count + 1)])
     return ledger
-
-
-@pytest.mark.parametrize("count", [*range(20), 1023, 1024, 1025])
-async def test_the_last_entry_is_found_in_a_ledger_of_any_length(count):
-    last = await find_last_entry(await filled(count))
-    assert (last.seq if last else 0) == count
 
 
 @pytest.mark.parametrize("count", [*range(6), 100])
@@ -63,23 +57,3 @@ async def test_going_on_below_an_entry_leaves_it_out(before):
         entry.seq
         for entry in await list_latest(await filled(5), LedgerFilter(), before=before, limit=10)
     ] == list(range(min(before, 6) - 1, 0, -1))
-
-
-class Counted:
-    """A ledger that counts how often it is looked at."""
-
-    def __init__(self, ledger):
-        self.looks = 0
-        self._ledger = ledger
-
-    async def list_entries(self, **page):
-        self.looks += 1
-        return await self._ledger.list_entries(**page)
-
-
-async def test_going_on_from_far_beyond_the_end_takes_no_longer_than_from_the_end():
-    ledger = Counted(await filled(5))
-    found = await list_latest(ledger, LedgerFilter(), before=10**6, limit=10)
-    found, looks = len(found), ledger.looks
-    assert found == 5
-    assert looks < 20

@@ -13,6 +13,7 @@ from typing import Any
 from stoker.accounts.model import CompanyId, CompanyRecord
 from stoker.accounts.store import save_company_record
 from stoker.base.errors import ConflictError, PermanentError
+from stoker.db.codec import validate_key
 from stoker.db.database import Database, Transaction, Value, split_into_batches, to_db_time
 from stoker.enrichment.model import END_STATES, WorkItem, WorkState
 from stoker.enrichment.schema import ITEMS

@@ -25,27 +25,14 @@ def read_pages(ledger: LedgerStore, *, after: int = 0) -> AsyncIterator[Sequence
     )
 
 
-async def find_last_entry(ledger: LedgerStore) -> LedgerEntry | None:
-    """Return the newest entry, in a number of looks that grows with the ledger's logarithm."""
-    low, step = 0, 1
-    newest: LedgerEntry | None = None
-    while found := await ledger.list_entries(after=low + step - 1, limit=1):
-        newest, low, step = found[0], found[0].seq, step * 2
-    while step > 1:
-        step //= 2
-        if found := await ledger.list_entries(after=low + step - 1, limit=1):
-            newest, low = found[0], found[0].seq
-    return newest
-
-
 async def find_seq_before(ledger: LedgerStore, moment: datetime) -> int:
     """Return the last seq before a time, by binary search.
 
     Assumes that entries are in the order of time. After a person accepted a clock that went back
     they are not, and some earlier entries may be left out.
     """
-    last = await find_last_entry(ledger)
-    low, high = 0, last.seq if last else 0
+    last = await ledger.list_latest(limit=1)
+    low, high = 0, last[0].seq if last else 0
     while low < high:
         middle = (low + high) // 2
         found = await ledger.list_entries(after=middle, limit=1)
@@ -60,15 +47,8 @@ async def list_latest(
     ledger: LedgerStore, selection: LedgerFilter, *, before: int | None = None, limit: int
 ) -> list[LedgerEntry]:
     """Return the last so many entries that were asked for, newest first, seq below `before`."""
-    last = await find_last_entry(ledger)
-    end = last.seq + 1 if last else 1
-    before = end if before is None else min(before, end)  # beyond the end there is nothing to page
     found: list[LedgerEntry] = []
-    while before > 1 and len(found) < limit:
-        start = max(before - 1 - PAGE_SIZE, 0)
-        page = await ledger.list_entries(after=start, limit=before - 1 - start)
-        # A ledger with an entry taken out reaches further than asked; that part was seen already.
-        mine = [entry for entry in page if entry.seq < before]
-        found += [entry for entry in reversed(mine) if selection.matches(entry)]
-        before = start + 1
+    while len(found) < limit and (page := await ledger.list_latest(before=before, limit=PAGE_SIZE)):
+        found += [entry for entry in page if selection.matches(entry)]
+        before = page[-1].seq
     return found[:limit]

@@ -19,6 +19,8 @@ from stoker.ledger.schema import CHECKPOINTS, ENTRIES
 SELECT_LAST = "SELECT seq, digest FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1"
 
 
+_MAX_SEQ = 2**63 - 1  # what every store can count to
+
 SELECT_LAST_TIME = "SELECT at FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1"
 
 LAST_ENTRY_TIME = "the moment of the last ledger entry"
@@ -50,6 +52,15 @@ class LedgerStore:
         return await self._database.read(
             lambda tx: ENTRIES.find(
                 tx, "seq > :after ORDER BY seq LIMIT :limit", after=after, limit=limit
+            )
+        )
+
+    async def list_latest(self, *, before: int | None = None, limit: int) -> list[LedgerEntry]:
+        """Return one page of the ledger, newest first, beginning below a seq."""
+        below = _MAX_SEQ if before is None else before
+        return await self._database.read(
+            lambda tx: ENTRIES.find(
+                tx, "seq < :below ORDER BY seq DESC LIMIT :limit", below=below, limit=limit
             )
         )
 
