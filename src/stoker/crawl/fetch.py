@@ -24,6 +24,7 @@ from stoker.crawl.robots import (
     get_product_token,
     parse_robots,
 )
+from stoker.crawl.settings import CrawlSettings
 from stoker.http.client import (
     MAX_REDIRECTS,
     REDIRECT_STATUSES,
@@ -36,7 +37,9 @@ from stoker.http.client import (
 from stoker.http.url import Url, parse_url, resolve_link
 from stoker.rate_limits.host_delays import HostPacer
 
-MIN_DELAY = timedelta(seconds=0.5)  # between two requests to a host, unless it asks for longer
+MIN_DELAY = timedelta(
+    seconds=CrawlSettings.gap_s
+)  # between two requests to a host, unless it asks for longer
 ROBOTS_TTL = timedelta(hours=24)  # RFC 9309: not longer
 DEFAULT_RETRY_DELAY = timedelta(seconds=60)  # for a 429 or 503 without Retry-After
 _MAX_CACHED_ROBOTS = 256  # of the last sites: visits are short, and rules take memory

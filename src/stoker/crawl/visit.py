@@ -43,6 +43,7 @@ from stoker.crawl.model import (
     get_visit_end,
 )
 from stoker.crawl.page import ParsedPage, parse_page
+from stoker.crawl.settings import CrawlSettings
 from stoker.http.client import Response
 from stoker.http.url import Url, parse_url
 
@@ -55,10 +56,10 @@ _PAGE_TYPES = ("text/html", "application/xhtml", "text/plain")
 class CrawlLimits:
     """How much one visit may use."""
 
-    pages: int = 6
+    pages: int = CrawlSettings.max_pages
     page_bytes: int = 2_000_000  # unpacked
     bytes: int = 10_000_000  # of all pages together, as sent
-    request: timedelta = timedelta(seconds=15)
+    request: timedelta = timedelta(seconds=CrawlSettings.timeout_s)
     site: timedelta = timedelta(seconds=120)
 
 

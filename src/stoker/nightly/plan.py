@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import CompanyId
+from stoker.accounts.settings import IcpSettings
 from stoker.accounts.store import AccountStore
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, Step
@@ -21,6 +22,7 @@ from stoker.budgets.model import Stop, filter_stops
 from stoker.budgets.statements import CapBalance
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.context import TenantStores
+from stoker.crawl.settings import ExtractSettings
 from stoker.enrichment.forecast import (
     Quote,
     VendorCapacity,
@@ -52,6 +54,7 @@ from stoker.nightly.targets import (
 from stoker.registry.refresh import RefreshCount, refresh_companies
 from stoker.registry.store import RegistryStore
 from stoker.runs.service import RunHandle
+from stoker.scheduling.settings import SchedulingSettings
 
 CRM_CONNECTOR = "odoo"  # the CRM's connector, as stops name it
 
@@ -71,19 +74,19 @@ NO_SELECTION = Selection(items=(), candidates=0, over_cap=0, over_budget=0)
 class NightlyOptions:
     """What a night is to do, for one tenant."""
 
-    rule_name: str = "default"
-    max_companies: int = 1000  # at most in a day
+    rule_name: str = IcpSettings.rule_name
+    max_companies: int = SchedulingSettings.daily_cap_per_tenant  # at most in a day
     limit: int | None = None  # at most in this night
     depths: DepthRule = field(default_factory=DepthRule)
     score: ScoreRule = field(default_factory=ScoreRule)
     steps: tuple[Step, ...] = tuple(Step)
-    concurrency: int = 8
+    concurrency: int = SchedulingSettings.company_concurrency
     max_waiting: int = 200
     batch_wait: timedelta = timedelta(seconds=2)  # addresses, before a batch goes
     export_batch_size: int = 50  # companies that go into the CRM while others flow
-    corpus_limit: int = 50_000
+    corpus_limit: int = ExtractSettings.corpus_char_limit
     keep_corpus: bool = False
-    time_limit: timedelta = timedelta(minutes=90)
+    time_limit: timedelta = timedelta(minutes=SchedulingSettings.deadline_minutes)
     reset: ResetRule = field(default_factory=ResetRule)
     from_run: str = ""  # exactly that run's selection
     include_done: bool = False  # also who was looked at today; with from_run: also what is done

@@ -109,8 +109,8 @@ class PullOptions:
 
     rule: PullRule
     beliefs: ChangeRateRule
-    units: int = 1  # of a shallow lookup
-    deep_units: int = 3
+    units: int  # of a shallow lookup
+    deep_units: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -41,8 +41,6 @@ from stoker.rate_limits.limiter import build_vendor_limits
 from stoker.registry.releases import find_part_in_name, find_release_in_name
 
 NAME = "data.gov.sg"
-LIST_URL = "https://api-production.data.gov.sg"
-DOWNLOAD_URL = "https://api-open.data.gov.sg"
 COLLECTION = 2  # ACRA Information on Corporate Entities
 MAX_FILE_BYTES = 300_000_000  # bytes of one file; the largest has 76 MB
 ATTEMPTS, MAX_POLLS = 5, 60
@@ -88,8 +86,8 @@ class DataGov:
         clock: Clock,
         lists: CallRate,
         downloads: CallRate,
-        list_url: str = LIST_URL,
-        download_url: str = DOWNLOAD_URL,
+        list_url: str,
+        download_url: str,
         key: str | None = None,
         deadline: timedelta = _CALL_TIMEOUT,
         attempts: int = ATTEMPTS,

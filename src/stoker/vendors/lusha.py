@@ -41,6 +41,7 @@ from stoker.http.api_client import (
 )
 from stoker.http.client import HttpClient, build_http_client
 from stoker.http.url import parse_url
+from stoker.vendors.settings import LushaSettings
 from stoker.vendors.table import get_key
 
 MAX_PEOPLE = 100
@@ -217,8 +218,6 @@ def _parse_pairs(rows: Iterable[Json]) -> Iterable[tuple[str, str]]:
 
 NAME = "lusha"
 
-BASE_URL = "https://api.lusha.com"
-
 DEADLINE = timedelta(seconds=60)
 
 RESULTS_PER_CREDIT = 25
@@ -243,7 +242,11 @@ QUOTA_WINDOWS: Mapping[str, timedelta] = {
 
 
 def build_lusha_api(
-    http: HttpClient, *, key: str, base_url: str = BASE_URL, deadline: timedelta = DEADLINE
+    http: HttpClient,
+    *,
+    key: str,
+    base_url: str = LushaSettings.base_url,
+    deadline: timedelta = DEADLINE,
 ) -> VendorApi:
     """Return Lusha's API with this key. Raises ConfigError for an unusable key."""
     return VendorApi(

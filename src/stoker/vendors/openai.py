@@ -44,6 +44,7 @@ from stoker.vendors.llm_facts import (
     build_extraction_prompt,
     parse_model_answer,
 )
+from stoker.vendors.settings import EFFORTS, OpenAiSettings
 from stoker.vendors.table import get_key
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ def _count_bytes(text: str) -> int:
 
 NAME = "openai"
 
-EFFORTS = ("none", "minimal", "low", "medium", "high")
 
 MAX_TOKENS = 10_000_000  # for one call; a larger count is not believed
 
@@ -148,8 +148,8 @@ class OpenAiModel:
         vendor: VendorApi,
         *,
         model: str,
-        max_output_tokens: int = 4_000,
-        effort: str = "low",
+        max_output_tokens: int = OpenAiSettings.max_output_tokens,
+        effort: str = OpenAiSettings.effort,
         prices: Prices | None = None,
     ) -> None:
         if not _MODEL.fullmatch(model):
@@ -258,8 +258,6 @@ def _parse_quota(headers: Mapping[str, str]) -> Quota | None:
     return parse_quota(headers.get("x-ratelimit-remaining-requests", ""), lasts=lasts)
 
 
-BASE_URL = "https://api.openai.com"
-
 DEADLINE = timedelta(seconds=120)
 
 STATUSES: Mapping[int, StatusMeaning] = {
@@ -284,7 +282,11 @@ _ERROR_CODES: Mapping[str, StatusMeaning] = {
 
 
 def build_openai_api(
-    http: HttpClient, *, key: str, base_url: str = BASE_URL, deadline: timedelta = DEADLINE
+    http: HttpClient,
+    *,
+    key: str,
+    base_url: str = OpenAiSettings.base_url,
+    deadline: timedelta = DEADLINE,
 ) -> VendorApi:
     """Return OpenAI's API with this key. Raises ConfigError for an unusable key."""
     return VendorApi(
@@ -308,8 +310,8 @@ class OpenAiExtraction:
         vendor: VendorApi,
         *,
         model: str,
-        max_output_tokens: int = 4_000,
-        effort: str = "low",
+        max_output_tokens: int = OpenAiSettings.max_output_tokens,
+        effort: str = OpenAiSettings.effort,
         prices: Prices | None = None,
     ) -> None:
         self._model = OpenAiModel(

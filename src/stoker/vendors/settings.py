@@ -44,6 +44,8 @@ _URL_TEXT = "Where its API is; its key goes there and nowhere else."
 
 _PRICE = number(0, 10_000)
 
+EFFORTS = ("none", "minimal", "low", "medium", "high")
+
 
 @dataclass(frozen=True, kw_only=True)
 class VendorSettings(Section):
@@ -87,7 +89,7 @@ class OpenAiSettings(VendorSettings):
     burst: int = _is(_BURST, 8, _BURST_TEXT)
     model: str = _is(TEXT, "gpt-5.6-luna", "The model that reads pages; prices are its own.")
     effort: str = _is(
-        choice("none", "minimal", "low", "medium", "high"),
+        choice(*EFFORTS),
         "low",
         "How long the model thinks; thinking is paid for.",
     )

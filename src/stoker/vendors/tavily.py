@@ -27,6 +27,7 @@ from stoker.http.api_client import (
 )
 from stoker.http.client import HttpClient, build_http_client
 from stoker.http.url import parse_url
+from stoker.vendors.settings import TavilySettings
 from stoker.vendors.table import get_key
 
 MAX_QUERY_LENGTH = 399  # characters
@@ -181,8 +182,6 @@ def parse_hits(items: Iterable[Json], *, text: str) -> list[SearchHit]:
 
 NAME = "tavily"
 
-BASE_URL = "https://api.tavily.com"
-
 DEADLINE = timedelta(seconds=60)
 
 URLS_PER_CREDIT = 5
@@ -202,7 +201,11 @@ _PRICES = {SearchDepth.BASIC: 1, SearchDepth.ADVANCED: 2}
 
 
 def build_tavily_api(
-    http: HttpClient, *, key: str, base_url: str = BASE_URL, deadline: timedelta = DEADLINE
+    http: HttpClient,
+    *,
+    key: str,
+    base_url: str = TavilySettings.base_url,
+    deadline: timedelta = DEADLINE,
 ) -> VendorApi:
     """Return Tavily's API with this key. Raises ConfigError for an unusable key.
 

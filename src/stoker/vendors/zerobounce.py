@@ -33,6 +33,7 @@ from stoker.http.api_client import (
     check_health,
 )
 from stoker.http.client import HttpClient, build_http_client
+from stoker.vendors.settings import ZeroBounceSettings
 from stoker.vendors.table import get_key
 
 MAX_ADDRESSES = 100  # in one batch
@@ -143,8 +144,6 @@ def normalize_emails(texts: Iterable[str]) -> dict[str, str]:
 
 NAME = "zerobounce"
 
-BASE_URL = "https://api.zerobounce.net"
-
 DEADLINE = timedelta(seconds=130)  # a batch of a hundred may take 70 seconds
 
 TIMEOUT_SECONDS = "70"  # seconds it may take over a batch; a number instead of a text is refused
@@ -176,7 +175,7 @@ class ZeroBounce:
         http: HttpClient,
         *,
         key: str,
-        base_url: str = BASE_URL,
+        base_url: str = ZeroBounceSettings.base_url,
         deadline: timedelta = DEADLINE,
     ) -> None:
         """Raises ConfigError for an unusable key."""
