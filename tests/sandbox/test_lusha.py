@@ -137,27 +137,6 @@ def test_some_people_cannot_be_revealed_and_are_not_charged(box):
     assert [one["error"]["code"] for one in told] == ["NOT_FOUND", "NOT_FOUND"]
 
 
-def test_a_company_says_how_many_work_there(box):
-    company = box.world.get_company(9)
-    body = {"companies": [{"clientReferenceId": "x", "domain": company.domain}]}
-    costs = []
-    for _ in range(2):
-        told = post(box, "companies/search-and-enrich", body).parse_json()
-        costs.append(told["billing"]["creditsCharged"])
-    (one,) = told["results"]
-    unknown = {"companies": [{"clientReferenceId": "y", "domain": "nobody.test"}]}
-    none = post(box, "companies/search-and-enrich", unknown).parse_json()
-
-    assert costs == [1, 0]
-    assert none["results"][0]["error"]["code"] == "NOT_FOUND"
-    assert none["billing"]["creditsCharged"] == 0
-    assert set(one["employeeCount"]) == {"exact", "min", "max"}
-    assert one["employeeCount"]["min"] <= company.employees <= one["employeeCount"]["max"]
-    assert one["employeeCount"]["exact"] in (company.employees, None)
-    assert one["yearFounded"] == company.incorporated.year
-    assert {"industry", "sicCodes", "name", "domain"} <= set(one)
-
-
 def test_every_answer_carries_the_nine_headers(box):
     told = prospects(box, box.world.get_company(0).domain)
 

@@ -1,4 +1,4 @@
-"""lusha.test: the V3 API. Search costs little, revealing people and companies costs credits.
+"""lusha.test: the V3 API. Search costs little, revealing people costs credits.
 
 A data point is charged once per key, however often it is requested. Search shows no personal data;
 revealing does, for most people. Ids follow from the world, so a person's id never changes.
@@ -109,32 +109,6 @@ class LushaRecords:
             points += [(id_, "phones")] if has_phone(person) else []
         return result, points
 
-    def find_company(self, item: Any) -> Json:
-        """Return a company requested by domain, or an item error."""
-        request = item if isinstance(item, Mapping) else {}
-        reference = request.get("clientReferenceId")
-        company = self._world.find_by_domain(str(request.get("domain") or ""))
-        if company is None:
-            return {"clientReferenceId": reference, **build_not_found()}
-        low, high = _to_size_band(company.employees)
-        known = self._world.build_draws("headcount", company.index).draw_bool(0.85)
-        return {
-            "clientReferenceId": reference,
-            "id": f"co-{company.index}",
-            "name": company.brand,
-            "domain": company.domain,
-            "employeeCount": {
-                "exact": company.employees if known else None,
-                "min": low,
-                "max": high,
-            },
-            "yearFounded": company.incorporated.year,
-            "industry": {"primary": company.trade, "sub": company.trade},
-            "sicCodes": [{"code": company.ssic[:4], "description": company.trade}],
-            "location": {"country": "Singapore", "city": "Singapore"},
-            "description": f"{company.brand} works in {company.trade}.",
-        }
-
 
 def has_email(person: Person) -> bool:
     """Say whether the vendor has an address of this person: of most it has."""
@@ -184,13 +158,6 @@ def _get_included(filters: Mapping[str, Any], of: str) -> Mapping[str, Any]:
     part = filters.get(of, {})
     include = part.get("include", {}) if isinstance(part, Mapping) else {}
     return include if isinstance(include, Mapping) else {}
-
-
-def _to_size_band(employees: int) -> tuple[int, int]:
-    for low, high in ((1, 10), (11, 50), (51, 200), (201, 500), (501, 1000), (1001, 5000)):
-        if employees <= high:
-            return low, high
-    return 5001, 10_000
 
 
 NAME = "lusha"
@@ -243,7 +210,6 @@ class _Lusha:
         self._posts: Mapping[str, Callable[[str, Body], dict[str, Json]]] = {
             "/v3/contacts/enrich": self._enrich,
             "/v3/contacts/prospecting": self._search_prospects,
-            "/v3/companies/search-and-enrich": self._search_and_enrich_companies,
         }
 
     def build_refusal(self, status: int, why: str = "") -> Response:
@@ -324,22 +290,6 @@ class _Lusha:
         return {
             "results": results,
             "billing": {"creditsCharged": charged, "resultsReturned": returned},
-        }
-
-    def _search_and_enrich_companies(self, key: str, body: Body) -> dict[str, Json]:
-        items = _get_list(body, "companies")
-        results = [self._records.find_company(item) for item in items]
-        ids = [str(one["id"]) for one in results if isinstance(one, Mapping) and "id" in one]
-        new = [
-            point
-            for point in dict.fromkeys((key, id_, "company") for id_ in ids)
-            if point not in self._revealed
-        ]
-        charged = self._charge_credits(key, len(new))
-        self._revealed.update(new)
-        return {
-            "results": results,
-            "billing": {"creditsCharged": charged, "resultsReturned": len(ids)},
         }
 
     def _charge_credits(self, key: str, listed: int) -> int:

@@ -1,12 +1,11 @@
 """One fake Odoo database: records, external ids, search domains, and the methods on them.
 
 It behaves as a version 19 server does towards a salesman without extra rights. Each method is one
-transaction. A search domain is Odoo's prefix logic over [field, operator, value] terms.
+transaction. A search domain is a list of [field, operator, value] terms, all of which must hold.
 """
 
 from __future__ import annotations
 
-import re
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -32,30 +31,8 @@ def parse_domain(domain: Sequence[Any]) -> Test:
     """Return a test for records; a domain that makes no sense is a ValueError, as in Odoo."""
     if len(domain) > MAX_DOMAIN_TERMS:
         raise ValueError("domain too long")
-    waiting: list[Test] = []
-    for part in reversed(domain):
-        if part in ("&", "|"):
-            if len(waiting) < 2:
-                raise ValueError(f"Domain {domain!r} is missing a term")
-            left, right = waiting.pop(), waiting.pop()
-            waiting.append(_combine(left, right, both=part == "&"))
-        elif part == "!":
-            if not waiting:
-                raise ValueError(f"Domain {domain!r} is missing a term")
-            waiting.append(_negate(waiting.pop()))
-        else:
-            waiting.append(_parse_term(part))
-    return lambda look: all(test(look) for test in waiting)
-
-
-def _combine(left: Test, right: Test, *, both: bool) -> Test:
-    if both:
-        return lambda look: left(look) and right(look)
-    return lambda look: left(look) or right(look)
-
-
-def _negate(test: Test) -> Test:
-    return lambda look: not test(look)
+    tests = [_parse_term(part) for part in domain]
+    return lambda look: all(test(look) for test in tests)
 
 
 def _parse_term(part: Any) -> Test:
@@ -99,40 +76,18 @@ def _to_list(wanted: Any) -> Sequence[Any]:
     return wanted if isinstance(wanted, list | tuple) else [wanted]
 
 
-def _is_like(value: Any, wanted: Any, *, case: bool, whole: bool) -> bool:
-    if not isinstance(value, str) or not isinstance(wanted, str):
+def _is_greater(value: Any, wanted: Any) -> bool:
+    try:
+        return value not in (False, None) and bool(value > wanted)
+    except TypeError:
         return False
-    pieces = re.split("([%_])", wanted)
-    pattern = "".join({"%": ".*", "_": "."}.get(piece, re.escape(piece)) for piece in pieces)
-    flags = re.DOTALL if case else re.DOTALL | re.IGNORECASE
-    found = re.fullmatch if whole else re.search
-    return found(pattern, value, flags) is not None
 
 
-def _build_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def test(value: Any, wanted: Any) -> bool:
-        try:
-            return value not in (False, None) and compare(value, wanted)
-        except TypeError:
-            return False
-
-    return test
-
-
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {  # those our connector and its tests use
     "=": _is_equal,
     "!=": lambda value, wanted: not _is_equal(value, wanted),
     "in": _is_among,
-    "not in": lambda value, wanted: not _is_among(value, wanted),
-    "like": lambda value, wanted: _is_like(value, wanted, case=True, whole=False),
-    "ilike": lambda value, wanted: _is_like(value, wanted, case=False, whole=False),
-    "not ilike": lambda value, wanted: not _is_like(value, wanted, case=False, whole=False),
-    "=like": lambda value, wanted: _is_like(value, wanted, case=True, whole=True),
-    "=ilike": lambda value, wanted: _is_like(value, wanted, case=False, whole=True),
-    "<": _build_comparison(lambda value, wanted: bool(value < wanted)),
-    "<=": _build_comparison(lambda value, wanted: bool(value <= wanted)),
-    ">": _build_comparison(lambda value, wanted: bool(value > wanted)),
-    ">=": _build_comparison(lambda value, wanted: bool(value >= wanted)),
+    ">": _is_greater,
 }
 
 Values = dict[str, Any]
@@ -238,10 +193,9 @@ class Database:
         *,
         offset: int = 0,
         limit: int | None = None,
-        order: str = "",
         archived: bool = False,
     ) -> list[int]:
-        """Return ids, in id order by default; archived ones only on request."""
+        """Return ids, in order; archived ones only on request."""
         _check_readable(model)
         records = self.records[model]
         self._check_domain_fields(
@@ -257,19 +211,10 @@ class Database:
             ]
         except (ValueError, RecursionError) as error:
             raise build_server_error(str(error)) from error
-        for term in reversed([part.split() for part in order.split(",") if part.strip()]):
-            if term[0] not in self.get_fields(model):
-                raise build_server_error(f"Invalid field {term[0]!r} on model {model!r}")
-            down = len(term) > 1 and term[1].lower() == "desc"
-            found.sort(
-                key=lambda id_: _to_sort_key(self.get_value(model, id_, term[0])), reverse=down
-            )
         return found[offset : None if not limit else offset + limit]
 
-    def read(
-        self, model: str, ids: Sequence[int], fields: Sequence[str] | None, *, named: bool = True
-    ) -> list[Values]:
-        """Return records as dictionaries; a many2one as [id, name], or as the id alone."""
+    def read(self, model: str, ids: Sequence[int], fields: Sequence[str] | None) -> list[Values]:
+        """Return records as dictionaries; a many2one as [id, name]."""
         _check_readable(model)
         known = self.get_fields(model)
         wanted = list(fields) if fields else list(known)
@@ -278,8 +223,7 @@ class Database:
                 raise build_server_error(f"Invalid field {field!r} on model {model!r}")
         self.get_records(model, ids)
         return [
-            {"id": id_}
-            | {field: self._to_shown_value(model, id_, field, named) for field in wanted}
+            {"id": id_} | {field: self._to_shown_value(model, id_, field) for field in wanted}
             for id_ in ids
         ]
 
@@ -418,12 +362,12 @@ class Database:
                     elif value in gone:
                         record[name] = False
 
-    def _to_shown_value(self, model: str, id_: int, name: str, named: bool) -> Any:
+    def _to_shown_value(self, model: str, id_: int, name: str) -> Any:
         field = self.get_fields(model)[name]
         value = self.get_value(model, id_, name)
         if field.kind == "many2many":
             return list(value)
-        if field.kind == "many2one" and value and named:
+        if field.kind == "many2one" and value:
             return [value, self._get_display_name(field.relation, value)]
         return value
 
@@ -456,12 +400,6 @@ def _convert_plain(field: OdooField, value: Any) -> Any:
         raise ValueError("A string literal cannot contain NUL (0x00) characters.")
     text.encode()  # half a surrogate pair is a ValueError, as where the real one keeps its text
     return text
-
-
-def _to_sort_key(value: Any) -> tuple[int, Any]:
-    if value is False or value is None:
-        return (2, 0)
-    return (0, value) if isinstance(value, int | float) else (1, str(value).casefold())
 
 
 def _narrow_by_index(

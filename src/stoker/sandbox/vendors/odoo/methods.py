@@ -178,7 +178,6 @@ def _call_search(call: OdooCall) -> list[int]:
         domain,
         offset=offset,
         limit=limit or None,
-        order=str(given.get("order") or ""),
         archived=call.context.get("active_test") is False,
     )
 
@@ -187,8 +186,7 @@ def _call_read(call: OdooCall, ids: Sequence[int]) -> Any:
     fields = call.arguments.get("fields")
     if fields is not None and not _is_names(fields):
         raise build_server_error("fields must be a list of names", name="builtins.TypeError")
-    named = call.arguments.get("load", "_classic_read") == "_classic_read"
-    return call.database.read(call.model, ids, fields, named=named)
+    return call.database.read(call.model, ids, fields)
 
 
 def _call_create(call: OdooCall) -> Any:
@@ -269,10 +267,10 @@ _METHODS: Mapping[str, _Method] = {
     ),
     "search_read": _Method(
         act=lambda call: _call_read(call, _call_search(call)),
-        takes=("domain", "fields", "offset", "limit", "order", "load"),
+        takes=("domain", "fields", "offset", "limit", "order"),
     ),
     "read": _Method(
-        act=lambda call: _call_read(call, call.ids), takes=("fields", "load"), on_records=True
+        act=lambda call: _call_read(call, call.ids), takes=("fields",), on_records=True
     ),
     "create": _Method(act=_call_create, takes=("vals_list",), needs=1),
     "write": _Method(act=_call_write, takes=("vals",), needs=1, on_records=True),

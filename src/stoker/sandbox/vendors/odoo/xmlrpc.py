@@ -84,10 +84,7 @@ def _answer_common(databases: Databases, method: str, params: tuple[Any, ...]) -
                 "server_serie": "19.0",
                 "protocol_version": 1,
             }
-        case ("authenticate", (str(name), str(login), str(key), _)) | (
-            "login",
-            (str(name), str(login), str(key)),
-        ):
+        case "authenticate", (str(name), str(login), str(key), _):
             opened = databases.find_database(name, key)
             if opened is None or login != _get_login(opened[1]):
                 return False
@@ -101,8 +98,6 @@ def _parse_xml_rpc_call(databases: Databases, method: str, params: tuple[Any, ..
     match method, params:
         case "execute_kw", (str(name), int(uid), str(key), str(model), str(verb), args, *rest):
             kwargs = rest[0] if rest else {}
-        case "execute", (str(name), int(uid), str(key), str(model), str(verb), *args):
-            kwargs = {}
         case _:
             raise OdooError(
                 "builtins.AttributeError", f"Method not found: {method}", status=404, fault=1
