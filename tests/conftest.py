@@ -4,8 +4,6 @@ One Postgres server, started by the first test that needs it and gone at the end
 of every fault injected, told at the end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import os

@@ -5,8 +5,6 @@ address there, its keys; outside the store also numbers of its companies, which 
 everybody. They are looked for in all that the other's store, commands, exports and CRM show.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

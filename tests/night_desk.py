@@ -1,7 +1,5 @@
 """A person at a terminal whose vendors are all make-believe."""
 
-from __future__ import annotations
-
 import json
 
 from running_box import RunningBox

@@ -1,7 +1,5 @@
 """A whole installation for nights: settings, a store, the make-believe internet, a register."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta

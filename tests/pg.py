@@ -4,8 +4,6 @@ The binaries come with a development dependency. One server serves every worker 
 session; whoever needs it first starts it. Each test has a database and an app role of its own.
 """
 
-from __future__ import annotations
-
 import fcntl
 import importlib.util
 import os

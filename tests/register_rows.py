@@ -1,7 +1,5 @@
 """Made-up rows of the register, in the shape of the real file."""
 
-from __future__ import annotations
-
 import csv
 import io
 

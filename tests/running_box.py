@@ -1,7 +1,5 @@
 """A sandbox that runs beside a test, and raw requests to it: no client of ours in between."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -1,7 +1,5 @@
 """Many weeks of touches, planned or lived through, and every promise that one of them breaks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta

@@ -1,7 +1,5 @@
 """A tenant that asks the make-believe vendors through everything real: client, gate, turns."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """A make-believe internet that remembers which question of which key was charged, how often."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

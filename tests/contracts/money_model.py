@@ -4,8 +4,6 @@ A verb has no await in it, so on one event loop it is atomic. What may be spent 
 product's pure functions; the model only remembers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime

@@ -5,8 +5,6 @@
 `way` is ours, or swallowed: the same bytes undone in one go.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -3,8 +3,6 @@
 The naive twin remembers only the date it last ran on, as many a script does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What fault tests share: a place to work in, reasons to skip, and their counts told at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Exports and undoings killed at random moments and done again, tried and tallied."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

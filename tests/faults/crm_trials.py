@@ -1,7 +1,5 @@
 """Writers who meet on the same records of a CRM that fails in every way, tried and tallied."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter

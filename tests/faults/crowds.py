@@ -3,8 +3,6 @@
 The naive twins read before they say that they will write, or do not wait; most of them fail.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 A reader may lose what came last. It may not make anything up, and it may not keep quiet.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

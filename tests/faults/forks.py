@@ -4,8 +4,6 @@ Orders are lines of JSON on standard input. The program answers with the process
 `{"wait": pid}` with how that process ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

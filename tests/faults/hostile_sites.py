@@ -1,7 +1,5 @@
 """Files and pages made to hold a reader up, and readers that do hold up: the naive twins."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import time

@@ -3,8 +3,6 @@
 Used with one seed by the tests and with several by `proof.web`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

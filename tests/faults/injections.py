@@ -4,8 +4,6 @@ Each is a one-page site of an honest company, with an order put somewhere into i
 words for programs, in other languages, as a forged message, as the end of the block it stands in.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from html import escape

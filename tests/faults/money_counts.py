@@ -4,8 +4,6 @@ Each number has one writer, so that nobody has to lock. What the numbers mean fo
 `money_trials.py` to say.
 """
 
-from __future__ import annotations
-
 import mmap
 import struct
 from enum import IntEnum

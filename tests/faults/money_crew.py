@@ -6,8 +6,6 @@ random and at a stated rate: however slow the machine, something gets done in be
 What became of the money is for others to judge (`money_trials.py`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import multiprocessing

@@ -4,8 +4,6 @@ The crowd is `money_crew.py`, a program of its own. Judging happens after it has
 exceeded after any entry, nothing acknowledged lost, and a ledger that adds up to the totals.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -5,8 +5,6 @@ many decide on the same number, and so spend more than there is; under kill -9 s
 total and entry, and so the entries no longer add up.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ Everybody counts what it was acknowledged (`money_counts.py`). Who is killed, an
 `money_crew.py` to say; no work here knows that it may be.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

@@ -1,7 +1,5 @@
 """Nights of three tenants that meet every cap at once, and what vendors charged all the same."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace

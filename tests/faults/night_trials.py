@@ -1,7 +1,5 @@
 """Nights killed at random moments and gone on with, tried and tallied."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -4,8 +4,6 @@ A trial has a clock of its own that starts at noon, so that no trial meets midni
 ahead for all its processes: what a dead one held has then expired at once.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import asynccontextmanager
 from dataclasses import replace

@@ -4,8 +4,6 @@ Whoever comes back late finds that its run was closed, and nothing it still writ
 the two of them do is in `schedulers.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

@@ -6,8 +6,6 @@ in one of several ways: through the gate, or as somebody would who has not met i
 call at all, and only takes turns under a rate that it shares with the others.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ Each trial returns a tally of broken promises. The naive ways of doing the same 
 too, and must break theirs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import threading
@@ -14,7 +12,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Protocol
 
 import psycopg
 from psycopg_pool import ConnectionPool
@@ -153,18 +150,6 @@ def slot(n: int) -> OccurrenceResult:
 # E1: many requests over few connections, some of which forget who they are for, or throw.
 
 
-class Door(Protocol):
-    """A way to ask whose rows can be seen."""
-
-    async def seen(self, tenant: TenantId, *, throws: bool) -> list[str]:
-        """Return whose rows a request for this tenant sees, or throw half-way through."""
-        ...
-
-    async def seen_without_saying_who(self) -> list[str] | None:
-        """Return whose rows a forgetful request sees; None when it is refused."""
-        ...
-
-
 class OurDoor:
     """The backend as it is."""
 
@@ -218,7 +203,9 @@ class SessionDoor:
         return await asyncio.to_thread(look)
 
 
-async def storm(door: Door, *, requests: int, rng: random.Random, at_once: int = 8) -> Tally:
+async def storm(
+    door: OurDoor | SessionDoor, *, requests: int, rng: random.Random, at_once: int = 8
+) -> Tally:
     """Send requests of which 5 % forget the tenant and 5 % throw; count foreign and silent ones."""
     tally = Tally()
     chances = [rng.random() for _ in range(requests)]

@@ -3,8 +3,6 @@
 Whoever is refused says so in one clear line, and what was there before stays and can be read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

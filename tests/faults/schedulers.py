@@ -4,8 +4,6 @@ The minutes of their wall clock go by in a tenth of a second, so that there is a
 due. Each is a program that runs until it is killed and says which instant it begins.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import time

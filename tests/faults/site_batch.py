@@ -1,7 +1,5 @@
 """Visits many troubled sites in a process of its own, so that its memory is all theirs."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

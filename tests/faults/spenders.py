@@ -4,8 +4,6 @@ A line is when a reservation began and was answered, in nanoseconds of the clock
 of the machine share, and whether it was granted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterator

@@ -1,17 +1,15 @@
 """What is being broken, seen as a line of steps: after a fault, a beginning of the line is there.
 
-A subject is opened on a path, performs step after step, and can be asked how many steps it kept.
+A subject is opened on a path (`open`), performs step after step (`perform`, whose return is the
+acknowledgement), and returns how many it has (`kept`; BrokenError unless that is a beginning).
 Stores perform a whole small run again and again; the naive twins in `twins.py` do the least that
 can be lost. `kept` is the judge, and the same one for both.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Protocol
 
 from stoker.backends.json import JsonBackend
 from stoker.backends.sqlite import SqliteBackend
@@ -27,22 +25,6 @@ VERBS = ("run", "jobs", "more jobs", "enriched", "scores", "slot", "notes", "end
 
 class BrokenError(AssertionError):
     """A promise did not hold. The text says which, and where."""
-
-
-class Subject(Protocol):
-    """Something with a state on disk that is moved on in steps."""
-
-    async def open(self) -> None: ...
-
-    async def perform(self, lane: int, step: int) -> None:
-        """Do one step. Returning is the acknowledgement."""
-        ...
-
-    async def kept(self, lane: int) -> int:
-        """Return how many steps are there. BrokenError unless that is a beginning."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 def whole(*, expected: Sequence[object], found: Sequence[object], what: str) -> bool:

@@ -1,7 +1,5 @@
 """Sites made to hold us up, mislead us or bring us down: files, pages, patterns, whole sites."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from urllib.parse import urljoin
 

@@ -1,7 +1,5 @@
 """Postgres goes away, falls silent or says no, at the worst moment: nothing acked is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from datetime import timedelta

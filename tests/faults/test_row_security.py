@@ -4,8 +4,6 @@ Globex has a row for every row of Acme's. Nothing done as Acme may show, change 
 Each way in that we closed is also opened once, so that a closed door is not a blind test.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Hand-overs of touches killed at random moments and gone on with, tried and tallied."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

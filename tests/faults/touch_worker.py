@@ -3,8 +3,6 @@
 A life hands over what is due by the very function that `stoker touches run` calls.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 from pathlib import Path

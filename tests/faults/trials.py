@@ -4,8 +4,6 @@ Each function returns a tally; whether broken promises are bad news is for the c
 because the naive twins must break theirs. Disks that say no are in `refusals.py`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import shutil

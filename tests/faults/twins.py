@@ -4,15 +4,13 @@ They stay here so that every fault test can show that it would have noticed. Eac
 steps; the judge is the same as for the stores.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-from faults.subjects import STORES, BrokenError, Subject, beginning
+from faults.subjects import STORES, BrokenError, beginning
 from stoker.files.durable import Disk
 
 FILLING = "x" * 200
@@ -154,7 +152,7 @@ def synced_twice(path: Path, data: bytes) -> None:
     os.close(directory)
 
 
-SUBJECTS: dict[str, Callable[[Path], Subject]] = {
+SUBJECTS = {
     **STORES,
     # Not a twin but the real thing, alone: in the JSON store, the sync of the index that follows
     # a rename makes it durable on ext4 too, and would hide that the folder's own was forgotten.

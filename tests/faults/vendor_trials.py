@@ -4,8 +4,6 @@ The vendors are the sandbox's, and their own bills are the oracle: kept per ques
 a question that was charged twice is seen.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

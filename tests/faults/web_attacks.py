@@ -3,8 +3,6 @@
 Only text is made here; where it leads is tried out in `web_lab`.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from functools import cache

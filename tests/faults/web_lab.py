@@ -5,8 +5,6 @@ and every TCP connection attempt is read off the wire: what a client says it did
 taken on trust. Runs as a program of its own, under `unshare -nm`; `trial` starts it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

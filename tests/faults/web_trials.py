@@ -3,8 +3,6 @@
 Used with small counts by the tests and with large ones by `proof.web`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -3,8 +3,6 @@
 To be used inside a network namespace of its own, by `web_lab`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

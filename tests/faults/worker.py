@@ -4,8 +4,6 @@ Orders come as lines of JSON on standard input (see `lab.Workers`). A worker say
 output what has been acknowledged, each time after the verb returned and never before.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import json

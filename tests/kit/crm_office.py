@@ -1,7 +1,5 @@
 """A tenant's make-believe Odoo, a real store that remembers what went there, and a colleague."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """One site of our own on the make-believe internet, and a crawler whose waits pass at once."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Event loops for tests of waiting: on one an hour passes at once, on one only when told to."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
