@@ -6,17 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.facts import Fact, FactField, Method
-from stoker.accounts.model import (
-    Bucket,
-    Company,
-    CompanyId,
-    CompanyRecord,
-    Contact,
-    LeadScore,
-    merge_company,
-    merge_company_record,
-)
+from stoker.accounts.model import Company, CompanyId, merge_company
 
 moments = st.none() | st.integers(0, 3).map(
     lambda days: datetime(2026, 2, 7, tzinfo=UTC) + timedelta(days=days)
@@ -35,35 +25,7 @@ companies = st.builds(
     employees=numbers,
     last_seen_at=moments,
 )
-findings = st.builds(
-    Fact,
-    field=st.just(FactField.ABOUT),
-    value=words,
-    source=words,
-    method=st.sampled_from(Method),
-    confidence=st.just(0.5),
-)
-contacts = st.builds(Contact, name=st.just("Ann"), source=words, confidence=st.just(0.5))
-scores = st.builds(
-    LeadScore,
-    value=st.sampled_from([0.0, 0.5]),
-    bucket=st.sampled_from(Bucket),
-    features=st.just({}),
-    feature_hash=words,
-    rationale=words,
-)
-dossiers = st.builds(
-    CompanyRecord,
-    company=companies,
-    facts=st.lists(findings, max_size=2).map(tuple),
-    contacts=st.lists(contacts, max_size=2).map(tuple),
-    score=st.none() | scores,
-    looked_at=moments,
-    run=words,
-    extracted_from=words,
-    notes=st.dictionaries(words, words, max_size=2),
-)
-EMPTY = (None, "", (), {})
+EMPTY = (None, "")
 
 
 @given(companies, companies)
@@ -82,26 +44,12 @@ def test_a_company_is_never_last_seen_earlier_than_before(known, said):
     assert merge_company(known, said).last_seen_at == (max(seen) if seen else None)
 
 
-@given(dossiers, dossiers)
-def test_every_part_of_a_dossier_is_the_newer_or_the_older_where_there_is_none(known, said):
-    merged = merge_company_record(known, said)
-    assert merged.company == merge_company(known.company, said.company)
-    for name in (each.name for each in fields(CompanyRecord) if each.name != "company"):
-        older, newer = getattr(known, name), getattr(said, name)
-        assert getattr(merged, name) == (older if newer in EMPTY else newer)
-
-
-@given(dossiers)
-def test_saying_nothing_or_the_same_again_changes_nothing(known):
-    nothing = Company(id=known.company.id, name="", live=known.company.live)
-    assert merge_company_record(known, CompanyRecord(company=nothing)) == known
-    assert merge_company_record(known, known) == known
-
-
-@given(dossiers, dossiers)
-def test_saying_it_twice_is_saying_it_once(known, said):
-    once = merge_company_record(known, said)
-    assert merge_company_record(once, said) == once
+@given(companies, companies)
+def test_saying_nothing_or_the_same_again_changes_nothing(known, said):
+    nothing = Company(id=known.id, name="", live=known.live)
+    assert merge_company(known, nothing) == merge_company(known, known) == known
+    once = merge_company(known, said)
+    assert merge_company(once, said) == once
 
 
 @given(companies, companies)

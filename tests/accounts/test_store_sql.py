@@ -102,7 +102,6 @@ VALUES = {
     ":after": "'1'",
     ":limit": "10",
     ":company": "'T1'",
-    ":least": "0.5",
 }
 
 
@@ -148,18 +147,6 @@ async def test_an_index_serves_each_question_in_sqlite_too(tmp_path, what):
     db.close()
     assert any(SQLITE_NAMES.get(index, index) in step for step in plan), plan
     assert not any("TEMP B-TREE" in step for step in plan), plan
-
-
-def test_a_page_by_score_walks_along_the_ids(database):
-    with psycopg.connect(database[0]) as admin:
-        admin.execute("SET search_path = stoker")
-        question = spelled_out(f"{SELECT_RECORDS} AND s.score >= :least {ORDER_AND_LIMIT}")
-        assert admin.execute(f"EXPLAIN {question}").fetchall()
-
-
-def test_row_security_has_no_findings_with_the_tables_of_a_night(database):
-    with psycopg.connect(database[0]) as admin:
-        assert find_table_problems(admin, SCHEMA.shared_tables) == []
 
 
 @pytest.mark.parametrize("view", ["enrichment_runs", "email_verification_cache"])
@@ -257,27 +244,6 @@ def test_a_taker_passes_over_what_another_is_just_taking(database):
         return passed, [one.rank for one in await taken(nights)]
 
     assert on_postgres(database[1], scenario) == ([2, 3], [0, 1])
-
-
-def test_a_taker_that_passes_nothing_over_is_caught_waiting(database):
-    """The naive twin: it waits for whoever is just taking, and the server gives up first."""
-
-    async def scenario(backend):
-        await planned(backend.tenant(ACME).nights, 4)
-        query = spelled_out(CLAIM_ITEMS.format(skip_locked="FOR UPDATE")).replace("'r'", f"'{RUN}'")
-        with (
-            psycopg.connect(database[1]) as other,
-            psycopg.connect(database[1]) as naive,
-        ):
-            for link in (other, naive):
-                link.execute("SELECT set_config('request.tenant_id', 'acme', true)")
-            lock = "SELECT FROM stoker.company_enrichment_runs WHERE place < 2 FOR UPDATE"
-            other.execute(lock)
-            naive.execute("SET LOCAL lock_timeout = '50ms'; SET LOCAL search_path = stoker")
-            with pytest.raises(psycopg.errors.LockNotAvailable):
-                naive.execute(query.replace(":owner", "'w'").replace(":until", "now()"))
-
-    on_postgres(database[1], scenario)
 
 
 # A process that dies between units, or in one.

@@ -108,11 +108,6 @@ async def test_an_index_serves_in_sqlite_too(tmp_path):
     db.close()
 
 
-def test_row_security_has_no_findings_with_the_register(database):
-    with psycopg.connect(database[0]) as admin:
-        assert find_table_problems(admin, SCHEMA.shared_tables) == []
-
-
 @pytest.mark.parametrize("table", REGISTER)
 def test_a_table_of_the_register_that_comes_to_name_tenants_is_found(database, table):
     with psycopg.connect(database[0]) as admin:

@@ -134,22 +134,5 @@ def merge_company(known: Company, newer: Company) -> Company:
     )
 
 
-def merge_company_record(known: CompanyRecord, newer: CompanyRecord) -> CompanyRecord:
-    """Return the known record updated with a newer one.
-
-    Facts are replaced together, and so are contacts, notes and the score.
-    """
-    return CompanyRecord(
-        company=merge_company(known.company, newer.company),
-        facts=newer.facts or known.facts,
-        contacts=newer.contacts or known.contacts,
-        score=newer.score or known.score,
-        looked_at=newer.looked_at or known.looked_at,
-        run=newer.run or known.run,
-        extracted_from=newer.extracted_from or known.extracted_from,
-        notes=newer.notes or known.notes,
-    )
-
-
 def _choose_later(one: datetime | None, other: datetime | None) -> datetime | None:
     return max((moment for moment in (one, other) if moment is not None), default=None)
