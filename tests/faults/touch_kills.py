@@ -57,8 +57,7 @@ class Rooms:
         (room / "stoker.toml").write_text(f'{SETTINGS}state = "{self.state}"\n')
 
         async def planned():
-            async with desk(room, FakeClock(MORNING)) as (_, _, store, touching):
-                del store
+            async with desk(room, FakeClock(MORNING)) as (_, touching):
                 people = [Profile(url=f"https://people.test/{n:03d}") for n in range(8 * DUE)]
                 await touching.store.save_profiles(people)
                 return [touch.url for touch in list_pending((await touching.load_today()).slot)]
@@ -113,8 +112,7 @@ def _ended(pid):
 
 def _looked_at(trial, room, began, due, where):
     async def known():
-        async with desk(room, FakeClock(NOON)) as (_, _, store, touching):
-            del store
+        async with desk(room, FakeClock(NOON)) as (_, touching):
             return (await touching.load_today()).deliveries
 
     handed = asyncio.run(known())

@@ -23,19 +23,11 @@ LINGERS = 0.05  # seconds that a wrong way takes where it must not be killed
 
 @asynccontextmanager
 async def desk(room, clock):
-    """Open the touches of a room's tenant: settings, store, touches."""
+    """Open the touches of a room's tenant: its context, and its service."""
     own = read_settings(directory=room, config=None, flags={}, environment={})
     async with open_app(own, clock=clock, observer=lambda _: None) as app:
-        store = app.backend.tenant(TENANT)
-        mine = app.settings.for_tenant(TENANT)
-        touching = build_touch_service(
-            store,
-            own=mine,
-            clock=clock,
-            directory=room,
-            report=lambda said: print(said, flush=True),
-        )
-        yield app, mine, store, touching
+        tenant = app.for_tenant(TENANT)
+        yield tenant, build_touch_service(tenant, report=lambda text: print(text, flush=True))
 
 
 class _WrittenFirst:
@@ -69,15 +61,14 @@ class _Blind:
 async def life(order):
     """Deliver what is due in a room; return an exit code."""
     room = Path(order["room"])
-    async with desk(room, TrialClock(room, order["began"])) as (app, own, store, touching):
-        way = await open_channel(app.for_tenant(store.tenant), directory=room)
+    async with desk(room, TrialClock(room, order["began"])) as (tenant, touching):
+        way = await open_channel(tenant)
         if order.get("twin") == "blind":
-            way = _Blind(room / own.touches.file)
+            way = _Blind(room / tenant.settings.touches.file)
         if order.get("twin") == "written first":
             way = _WrittenFirst(way, touching)
-        options = {"directory": room, "owner": app.owner, "observer": app.observer}
         try:
-            await run_delivery(store, touching, way, own=own, **options)
+            await run_delivery(tenant, touching, way)
         except TransientError:
             return BUSY
     return 0

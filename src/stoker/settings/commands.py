@@ -22,18 +22,10 @@ if TYPE_CHECKING:
     from stoker.cli.output import CommandContext
 
 STARTER_CAPS = {
-    "scheduling.daily_cap_per_tenant": 100,
-    "caps.openai_daily_tokens": 15_000,
-    "caps.openai_calls": 200,
-    "caps.tavily_queries": 80,
-    "caps.tavily_credits": 100,
-    "caps.lusha_contact_lookups": 50,
-    "caps.lusha_credits": 100,
-    "caps.zerobounce_verifications": 100,
-    "caps.zerobounce_credits": 100,
-    "caps.pull_units_per_day": 100,
-    "caps.money_per_day_minor": 200,
-}
+    key: value // 10
+    for key, value in Settings().list_cap_values().items()
+    if key.startswith(("caps.", "scheduling."))
+} | {"caps.pull_units_per_day": 100, "caps.money_per_day_minor": 200}
 """What a first file allows: enough to see it work, too little to hurt."""
 
 _FILE_HEAD = """\

@@ -25,7 +25,7 @@ from stoker.cli.output import (
 if TYPE_CHECKING:
     from stoker.base.types import Json
     from stoker.cli.output import CommandContext
-    from stoker.context import Context, TenantStores
+    from stoker.context import TenantContext
     from stoker.settings import Settings
     from stoker.touches.model import Touch, WeeklyPlan
     from stoker.touches.planning.coverage import Certificate
@@ -43,9 +43,7 @@ _week_option = click.option("--week", metavar="WEEK", help="Like 2026-W07. Defau
 class TouchContext:
     """One tenant's touches, opened."""
 
-    app: Context
-    settings: Settings
-    store: TenantStores
+    tenant: TenantContext
     service: TouchService
 
 
@@ -62,11 +60,9 @@ async def open_touches(
     in_file = _is_in_file(ctx.read_settings(), tenant)
     async with ctx.open_app(only_to_read=only_to_read or in_file) as app:
         tenant_id = (choose_active_tenant if to_work else choose_tenant)(app.settings, tenant)
-        own, store = app.settings.for_tenant(tenant_id), app.backend.tenant(tenant_id)
-        service = build_touch_service(
-            store, own=own, clock=app.clock, directory=ctx.directory, report=print_error
-        )
-        yield TouchContext(app=app, settings=own, store=store, service=service)
+        context = app.for_tenant(tenant_id)
+        service = build_touch_service(context, report=print_error)
+        yield TouchContext(tenant=context, service=service)
 
 
 def _is_in_file(settings: Settings, tenant: str | None) -> bool:
@@ -103,13 +99,15 @@ def import_profiles(
 async def _import_profiles(
     ctx: CommandContext, source: str | None, *, tenant: str | None, as_json: bool
 ) -> Exit | None:
+    from stoker.touches.setup import read_profiles
+
     async with open_touches(ctx, tenant) as opened:
-        parsed = await _read_profiles(ctx, opened, source)
+        parsed = await read_profiles(opened.tenant, source)
         counts = await opened.service.store.save_profiles(parsed.profiles)
     if as_json:
         print_json(
             {
-                "tenant": opened.store.tenant,
+                "tenant": opened.tenant.id,
                 "new": counts.new,
                 "changed": counts.changed,
                 "same": counts.same,
@@ -122,22 +120,6 @@ async def _import_profiles(
         )
         _print_bad_rows(parsed)
     return Exit.PROBLEMS if parsed.bad_rows else None
-
-
-async def _read_profiles(
-    ctx: CommandContext, opened: TouchContext, source: str | None
-) -> ParsedProfiles:
-    from stoker.http.client import build_http_client
-    from stoker.touches.setup import read_profiles
-
-    return await read_profiles(
-        source,
-        opened.store,
-        own=opened.settings,
-        http=lambda: opened.app.get(build_http_client),
-        directory=ctx.directory,
-        now=opened.app.clock.now(),
-    )
 
 
 def _print_bad_rows(parsed: ParsedProfiles) -> None:
@@ -195,9 +177,11 @@ async def _plan_week(
     tenant: str | None,
     as_json: bool,
 ) -> Exit | None:
+    from stoker.touches.setup import read_profiles
+
     async with open_touches(ctx, tenant, only_to_read=dry, to_work=not dry) as opened:
         service = opened.service
-        parsed = await _read_profiles(ctx, opened, profiles) if profiles else None
+        parsed = await read_profiles(opened.tenant, profiles) if profiles else None
         if parsed is not None:
             await service.store.save_profiles(parsed.profiles)
         before = await service.find_plan(week)
@@ -219,7 +203,7 @@ async def _plan_week(
 def _week_to_json(opened: TouchContext, plan: WeeklyPlan) -> dict[str, Json]:
     from stoker.touches.export import plan_to_json
 
-    return {"tenant": opened.store.tenant, "week": plan.week, **plan_to_json(plan)}
+    return {"tenant": opened.tenant.id, "week": plan.week, **plan_to_json(plan)}
 
 
 def _print_week(plan: WeeklyPlan) -> None:
@@ -315,7 +299,7 @@ async def _show_today(ctx: CommandContext, *, tenant: str | None, as_json: bool)
     if as_json:
         print_json(
             {
-                "tenant": opened.store.tenant,
+                "tenant": opened.tenant.id,
                 "day": opened.service.today().isoformat(),
                 "limits": reason,
                 "touches": [touch_to_json(touch) for touch in queue],
@@ -346,23 +330,12 @@ async def _deliver_due(
     from stoker.touches.setup import open_channel, run_delivery
 
     async with open_touches(ctx, tenant, to_work=not dry) as opened:
-        app, store, own = opened.app, opened.store, opened.settings
-        channel = await open_channel(app.for_tenant(store.tenant), directory=ctx.directory)
-        result = await run_delivery(
-            store,
-            opened.service,
-            channel,
-            own=own,
-            directory=ctx.directory,
-            owner=app.owner,
-            observer=app.observer,
-            limit=limit,
-            dry=dry,
-        )
+        channel = await open_channel(opened.tenant)
+        result = await run_delivery(opened.tenant, opened.service, channel, limit=limit, dry=dry)
     if as_json:
         print_json(
             {
-                "tenant": store.tenant,
+                "tenant": opened.tenant.id,
                 "way": channel.name,
                 "dry_run": dry,
                 "left": [touch.url for touch in result.delivered],
@@ -404,7 +377,7 @@ async def _mark_outcome(
         changed = await opened.service.mark_outcome(url, outcome)
     if as_json:
         values: dict[str, Json] = {"url": url, "outcome": outcome, "changed": changed}
-        print_json({"tenant": opened.store.tenant, **values})
+        print_json({"tenant": opened.tenant.id, **values})
     else:
         print_text(f"{url} is {outcome}" if changed else f"{url} was {outcome} already")
 
@@ -426,7 +399,7 @@ async def _show_status(ctx: CommandContext, *, tenant: str | None, as_json: bool
     if as_json:
         print_json(
             {
-                "tenant": opened.store.tenant,
+                "tenant": opened.tenant.id,
                 "week": status.week,
                 "has_plan": status.has_plan,
                 "limits": reason,
@@ -457,7 +430,7 @@ async def _certify_coverage(
     async with open_touches(ctx, tenant, only_to_read=True) as opened:
         certificate = await opened.service.compute_certificate(runs=runs)
     if as_json:
-        print_json({"tenant": opened.store.tenant, **_certificate_to_json(certificate)})
+        print_json({"tenant": opened.tenant.id, **_certificate_to_json(certificate)})
     else:
         print_text(certificate.message)
     return None if certificate.feasibility.feasible else Exit.PROBLEMS

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stoker.accounts.model import CompanyRecord
 from stoker.base.clock import Clock, SystemClock
 from stoker.base.errors import ConfigError, StokerError, TransientError
-from stoker.base.events import Observer
 from stoker.base.types import TenantId, parse_tenant_id
 from stoker.calendar.timezones import get_zone
 from stoker.context import TenantContext, TenantStores
 from stoker.crm.odoo import open_crm
 from stoker.db.database import Check
 from stoker.files.durable import Disk, FileLock
-from stoker.http.client import HttpClient, build_http_client
+from stoker.http.client import build_http_client
 from stoker.runs.leases import LEASE_LENGTH, LeaseHolder
 from stoker.touches.delivery import (
     Channel,
@@ -55,22 +54,18 @@ RECORD_PAGE_SIZE = 200
 _ResultT = TypeVar("_ResultT")
 
 
-def build_touch_service(
-    store: TenantStores,
-    *,
-    own: Settings,
-    clock: Clock,
-    directory: Path,
-    report: Callable[[str], None],
-) -> TouchService:
+def build_touch_service(tenant: TenantContext, *, report: Callable[[str], None]) -> TouchService:
     """Return a tenant's touches: in its store, or in the one file its settings name."""
-    section = own.touches
+    own, store, section = tenant.settings, tenant.store, tenant.settings.touches
     touches: TouchStore
     appeals: ReadAppeals | None
     if section.state == "file":
         appeals = None  # there is no store that would know leads
         touches = TouchStateFile(
-            directory / section.state_file, tenant=store.tenant, now=clock.now, report=report
+            own.directory / section.state_file,
+            tenant=tenant.id,
+            now=tenant.clock.now,
+            report=report,
         )
     else:
         appeals = partial(read_lead_appeals, store, min_score=own.score.min_export)
@@ -79,8 +74,8 @@ def build_touch_service(
         touches,
         rule=section,
         zone=own.scheduling.timezone,
-        clock=clock,
-        tenant=store.tenant,
+        clock=tenant.clock,
+        tenant=tenant.id,
         appeals=appeals,
     )
 
@@ -172,11 +167,11 @@ def find_missing_settings(own: Settings) -> str:
     return ""
 
 
-async def open_channel(tenant: TenantContext, *, directory: Path) -> Channel:
+async def open_channel(tenant: TenantContext) -> Channel:
     """Return the channel of a tenant's touches. Raises ConfigError when a setting is missing."""
     own, section = tenant.settings, tenant.settings.touches
     if section.way == "file":
-        return FileChannel(directory / section.file, tenant=tenant.id)
+        return FileChannel(own.directory / section.file, tenant=tenant.id)
     if section.way == "odoo":
         crm = open_crm(tenant, await tenant.store.setup.find_connection())
         return CrmChannel(crm, tenant=tenant.id, user=section.odoo_user or "")
@@ -188,27 +183,26 @@ async def open_channel(tenant: TenantContext, *, directory: Path) -> Channel:
 
 
 async def run_delivery(
-    store: TenantStores,
+    tenant: TenantContext,
     service: TouchService,
     channel: Channel,
     *,
-    own: Settings,
-    directory: Path,
-    owner: str,
-    observer: Observer,
     limit: int | None = None,
     dry: bool = False,
 ) -> DeliveryResult:
     """Deliver what is due, one process at a time. Raises TransientError while another does."""
     work = deliver_due(service, channel, chance=random.random, limit=limit, dry=dry)
+    own, process = tenant.settings, tenant.process
     if own.touches.state == "file":
-        return await _run_with_file_lock(directory / own.touches.state_file, work)
-    holder = LeaseHolder(owner=owner, clock=service.clock, observer=observer, length=LEASE_LENGTH)
-    lease = await holder.acquire(store, "touches", task="touches")
+        return await _run_with_file_lock(own.directory / own.touches.state_file, work)
+    holder = LeaseHolder(
+        owner=process.owner, clock=service.clock, observer=process.observer, length=LEASE_LENGTH
+    )
+    lease = await holder.acquire(tenant.store, "touches", task="touches")
     if lease is None:
         work.close()
-        raise _build_busy_error(f"{store.tenant}'s touches")
-    return await holder.run_while_held(store, lease, work)
+        raise _build_busy_error(f"{tenant.id}'s touches")
+    return await holder.run_while_held(tenant.store, lease, work)
 
 
 async def _run_with_file_lock(path: Path, work: Coroutine[Any, Any, _ResultT]) -> _ResultT:
@@ -230,22 +224,17 @@ def _build_busy_error(what: str) -> TransientError:
     return TransientError(f"another process hands {what} over; nothing was done, try again")
 
 
-async def read_profiles(
-    source: str | None,
-    store: TenantStores,
-    *,
-    own: Settings,
-    http: Callable[[], HttpClient],
-    directory: Path,
-    now: datetime,
-) -> ParsedProfiles:
+async def read_profiles(tenant: TenantContext, source: str | None) -> ParsedProfiles:
     """Return the profiles in a file, a sheet or (None) the tenant's leads."""
+    own, now = tenant.settings, tenant.clock.now()
     if source is None:
-        return leads_to_profiles(await _list_leads(store, min_score=own.score.min_export))
+        return leads_to_profiles(await _list_leads(tenant.store, min_score=own.score.min_export))
     zone = get_zone(own.scheduling.timezone)
     if source.lower().startswith(("https://", "http://")):
-        return await fetch_profiles(http(), source, zone=zone, now=now)
-    return await read_profiles_file(directory / source, zone=zone, now=now)
+        return await fetch_profiles(
+            tenant.process.get(build_http_client), source, zone=zone, now=now
+        )
+    return await read_profiles_file(own.directory / source, zone=zone, now=now)
 
 
 async def read_lead_appeals(store: TenantStores, *, min_score: float) -> dict[str, float]:
