@@ -134,7 +134,8 @@ def key(max_bytes: int = 500) -> ColumnType:
         sqlite="TEXT",
         postgres='text COLLATE "C"',
         is_text=True,
-        accepts=f"{{v}} and (len({{v}}) <= {max_bytes // 4} or len({{v}}.encode()) <= {max_bytes})",
+        accepts=f"{{v}} and (len({{v}}) <= {max_bytes // 4}"
+        f" or len({{v}}.encode(errors='surrogatepass')) <= {max_bytes})",
         is_refused_as=f"empty or longer than {max_bytes} bytes",
     )
 
