@@ -19,7 +19,7 @@ from stoker.heat.model import Signal, SignalKind
 from stoker.pulls.columns import CHOSEN, Decision
 from stoker.pulls.planner import plan_pulls
 from stoker.pulls.saved_plans import decode_decisions, parse_inputs
-from stoker.pulls.service import build_pull_planner, to_work_items
+from stoker.pulls.service import PullPlanner, to_work_items
 from stoker.runs.model import RunState
 
 UNITS = "tenant/*/pull_units/day"
@@ -83,14 +83,14 @@ async def test_lookups_teach_change_rates_and_fresh_accounts_wait(here):
     async with here(companies=4, clock=clock) as house:
         await house.night()
         await house.sweep()
-        planning = build_pull_planner(house.app.for_tenant(ACME))
-        rest = await planning.preview_plan(house.store(), now=clock.now())
+        planning = PullPlanner(house.app.for_tenant(ACME))
+        rest = (await planning.quote_plan(now=clock.now())).pulls
         clock.proceed = timedelta(days=2)
         [first, *_] = rest.inputs.ids
         signal = Signal(id="s", account=first, kind=SignalKind.IMPORTED, at=clock.now())
         own = house.app.settings.for_tenant(ACME).heat
         await house.store().attention.add_signals([signal], rule=own, tiers=own, now=clock.now())
-        due = await planning.preview_plan(house.store(), now=clock.now())
+        due = (await planning.quote_plan(now=clock.now())).pulls
         run = await house.pull()
         beliefs = await house.store().attention.list_change_rates()
 
@@ -104,12 +104,12 @@ async def test_a_pull_is_asked_for_once_in_its_stretch_of_time(here):
     async with here(companies=3) as house:
         await house.night(steps=("refresh", "candidates"))
         await house.sweep()
-        planning, store = build_pull_planner(house.app.for_tenant(ACME)), house.store()
-        before = await planning.preview_plan(store, now=house.app.clock.now())
+        planning, store = PullPlanner(house.app.for_tenant(ACME)), house.store()
+        before = (await planning.quote_plan(now=house.app.clock.now())).pulls
         unit = to_work_items(before)[0]
 
         def job(company, depth, now):
-            return planning.build_job_id(store, company, depth, now)
+            return planning.build_job_id(company, depth, now)
 
         def looking(units, run):
             return LookupPayments(
@@ -126,7 +126,7 @@ async def test_a_pull_is_asked_for_once_in_its_stretch_of_time(here):
         again = await (await looking(1, "two").reserve(unit.company, unit.depth, now=now)).settle()
         with pytest.raises(ConflictError, match="another price"):
             await looking(2, "three").reserve(unit.company, unit.depth, now=now)
-        after = await planning.preview_plan(store, now=now)
+        after = (await planning.quote_plan(now=now)).pulls
 
     assert (dict(paid), dict(again)) == ({"pull_units": 1}, {})
     row = list(after.inputs.ids).index(unit.company)
@@ -179,8 +179,6 @@ async def test_an_account_outside_the_icp_is_in_no_plan_however_hot(here):
         now, own = house.app.clock.now(), house.app.settings.for_tenant(ACME).heat
         hot = Signal(id="s", account="stranger", kind=SignalKind.POSTING, at=now)
         await house.store().attention.add_signals([hot], rule=own, tiers=own, now=now)
-        pulls = await build_pull_planner(house.app.for_tenant(ACME)).preview_plan(
-            house.store(), now=now
-        )
+        pulls = (await PullPlanner(house.app.for_tenant(ACME)).quote_plan(now=now)).pulls
     assert len(pulls.inputs.ids) == 3
     assert "stranger" not in pulls.inputs.ids

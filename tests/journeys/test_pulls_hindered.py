@@ -16,7 +16,7 @@ from stoker.pulls.saved_plans import (
     replay_plan,
     to_decisions,
 )
-from stoker.pulls.service import PlanJob, build_pull_planner, to_work_items
+from stoker.pulls.service import PlanJob, PullPlanner, to_work_items
 
 CALLS = "tenant_connector/tavily/calls/day"
 LOOKS = "tenant_connector/crawl/pull_units/day"
@@ -31,9 +31,7 @@ async def met(house):
 
 
 async def planned(app):
-    return await build_pull_planner(app.for_tenant(ACME)).preview_plan(
-        app.backend.tenant(ACME), now=app.clock.now()
-    )
+    return (await PullPlanner(app.for_tenant(ACME)).quote_plan(now=app.clock.now())).pulls
 
 
 def whys(pulls):
@@ -66,9 +64,7 @@ async def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_r
     async with anywhere(companies=8) as house:
         await met(house)
         await house.limit(CALLS, 3)
-        quoted = await build_pull_planner(house.app.for_tenant(ACME)).quote_plan(
-            house.store(), now=house.app.clock.now()
-        )
+        quoted = await PullPlanner(house.app.for_tenant(ACME)).quote_plan(now=house.app.clock.now())
         run = await house.pull()
         after = await planned(house.app)
         [line] = [
@@ -165,7 +161,7 @@ async def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time
 
     async with anywhere(companies=6, more_environment=slow) as house:
         await met(house)
-        job = PlanJob(planner=build_pull_planner(house.app.for_tenant(ACME)))
+        job = PlanJob(planner=PullPlanner(house.app.for_tenant(ACME)))
         run = await run_now(house.app.for_tenant(ACME), job)
         pulls = job.get_planned(run).pulls
         same, found = await kept_alike(house, run)

@@ -83,18 +83,17 @@ async def _make_plans(
     asked: CommandContext, named: tuple[str, ...], *, policy: str | None, keep: bool
 ) -> list[PlannedPulls]:
     from stoker.enrichment.runner import run_now
-    from stoker.pulls.service import PlanJob, build_pull_planner
+    from stoker.pulls.service import PlanJob, PullPlanner
 
     plans = []
     async with asked.open_app(only_to_read=not keep) as app:
         for tenant in (choose_active_tenants if keep else choose_tenants)(app.settings, named):
-            planner = build_pull_planner(app.for_tenant(tenant), policy=policy)
+            planner = PullPlanner(app.for_tenant(tenant), policy=policy)
             if keep:
                 job = PlanJob(planner=planner)
                 plans.append(job.get_planned(await run_now(app.for_tenant(tenant), job)))
             else:
-                store = app.backend.tenant(tenant)
-                plans.append(await planner.quote_plan(store, now=app.clock.now()))
+                plans.append(await planner.quote_plan(now=app.clock.now()))
     return plans
 
 

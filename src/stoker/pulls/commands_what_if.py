@@ -120,13 +120,12 @@ async def _compute_price(
     asked: CommandContext, named: str | None
 ) -> tuple[TenantId, PlanSnapshot, int, list[BudgetPoint]]:
     from stoker.pulls.rates import TIMES, iterate_budget_points
-    from stoker.pulls.service import build_pull_planner
+    from stoker.pulls.service import PullPlanner
 
     async with asked.open_app(only_to_read=True) as app:
         tenant, now = choose_tenant(app.settings, named), app.clock.now()
-        inputs, budget = await build_pull_planner(app.for_tenant(tenant)).read_price_inputs(
-            app.backend.tenant(tenant), now=now
-        )
+        planner = PullPlanner(app.for_tenant(tenant))
+        inputs, budget = await planner.read_price_inputs(now=now)
     if not inputs.ids:
         raise ConfigError(
             f"no account of {tenant} has a heat yet; give those that fit one with: "

@@ -10,10 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,9 +32,8 @@ from stoker.enrichment.forecast import (
 from stoker.enrichment.model import COMPANY_STEPS, WorkItem
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS, find_paid
 from stoker.heat.model import AccountColumns
-from stoker.heat.settings import ChangeRateRule
 from stoker.heat.store import HeatStore
-from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlan
+from stoker.nightly.plan import Capacity, NightlyPlan
 from stoker.nightly.resume import find_unfinished_work
 from stoker.nightly.service import NightlyRun
 from stoker.nightly.setup import (
@@ -76,14 +74,14 @@ from stoker.pulls.saved_plans import (
 )
 from stoker.pulls.settings import Policy, PullRule
 from stoker.pulls.worth import build_accounts
-from stoker.rate_limits.limiter import VendorLimits, build_vendor_limits
+from stoker.rate_limits.limiter import build_vendor_limits
 from stoker.runs.model import Run, RunState
 from stoker.runs.service import RunHandle, RunResult
 from stoker.scheduling.service import Task, build_task
 from stoker.vendors.table import PAID_VENDORS
 
 if TYPE_CHECKING:
-    from stoker.settings import Settings
+    pass
 
 KIND = "pulls"
 
@@ -103,16 +101,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COLUMNS = tuple(each.name for each in fields(AccountColumns) if each.name != "accounts")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullOptions:
-    """How a tenant's lookups are chosen."""
-
-    rule: PullRule
-    beliefs: ChangeRateRule
-    units: int  # of a shallow lookup
-    deep_units: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlannedPulls:
     """One tenant's plan, its expected cost, and the run it is saved under."""
@@ -126,18 +114,16 @@ class PlannedPulls:
 class PullPlanner:
     """Plans one tenant's pulls, as the nightly planner plans a nightly run."""
 
-    def __init__(
-        self,
-        options: PullOptions,
-        *,
-        night: NightlyOptions,
-        capacity: Callable[[], Awaitable[Capacity]],
-        limits: VendorLimits,
-    ) -> None:
-        self._options = options
-        self._night = night
-        self._read_capacity = capacity
-        self._limits = limits
+    def __init__(self, tenant: TenantContext, *, policy: str | None = None) -> None:
+        own = tenant.settings
+        self._tenant = tenant
+        self._rule: PullRule = replace(own.pulls, tiers=own.heat)
+        if policy is not None:
+            self._rule = replace(self._rule, policy=Policy(policy))
+        self._night = build_nightly_options(own, steps=STEPS)
+        self._units = {
+            depth: own.get_pull_units(CRAWL, deep=depth is Depth.DEEP) for depth in Depth
+        }
 
     async def plan(self, run: RunHandle) -> NightlyPlan:
         """Choose lookups, save the decision about every account, and return the work items."""
@@ -147,7 +133,7 @@ class PullPlanner:
                 f"there is no rule {self._night.rule_name!r} that says which companies to look "
                 "for; set it with: stoker icp set"
             )
-        capacity, now = await self._read_capacity(), run.clock.now()
+        capacity, now = await read_capacity(self._tenant), run.clock.now()
         earlier = await find_unfinished_work(
             run, kind=KIND, reset=self._night.reset, killed_only=True
         )
@@ -156,11 +142,11 @@ class PullPlanner:
                 rule=rule,
                 items=earlier.items,
                 count_by_depth=_count_by_depth(earlier.items),
-                quote=await self._quote_items(run.store, earlier.items, capacity, now),
+                quote=await self._quote_items(earlier.items, capacity, now),
                 resumed_from=earlier.run,
             )
         with run.time_step("plan") as step:
-            pulls = await self._make_plan(run.store, now, capacity)
+            pulls = await self._make_plan(now, capacity)
             step.items = len(pulls.inputs.ids)
         await save_plan(run.store, Run(key=run.key, kind=run.kind).name, pulls)
         items = to_work_items(pulls)
@@ -168,28 +154,22 @@ class PullPlanner:
             rule=rule,
             items=items,
             count_by_depth=_count_by_depth(items),
-            quote=await self._quote_items(run.store, items, capacity, now),
+            quote=await self._quote_items(items, capacity, now),
             candidates=len(pulls.inputs.ids),
             empty_reason="" if pulls.inputs.ids else NO_ACCOUNTS,
         )
 
-    async def preview_plan(self, store: TenantStores, *, now: datetime) -> PlanningResult:
-        """Return the plan for this moment without saving it."""
-        return await self._make_plan(store, now, await self._read_capacity())
-
-    async def quote_plan(self, store: TenantStores, *, now: datetime) -> PlannedPulls:
+    async def quote_plan(self, *, now: datetime) -> PlannedPulls:
         """Return the plan for this moment and its expected cost, without saving it."""
-        capacity = await self._read_capacity()
-        pulls = await self._make_plan(store, now, capacity)
-        quote = await self._quote_items(store, to_work_items(pulls), capacity, now)
-        return PlannedPulls(tenant=store.tenant, pulls=pulls, quote=quote)
+        capacity = await read_capacity(self._tenant)
+        pulls = await self._make_plan(now, capacity)
+        quote = await self._quote_items(to_work_items(pulls), capacity, now)
+        return PlannedPulls(tenant=self._tenant.id, pulls=pulls, quote=quote)
 
-    async def read_price_inputs(
-        self, store: TenantStores, *, now: datetime
-    ) -> tuple[PlanSnapshot, int]:
+    async def read_price_inputs(self, *, now: datetime) -> tuple[PlanSnapshot, int]:
         """Return a plan's inputs as if nothing was stopped, and the units of a whole day."""
-        capacity = await self._read_capacity()
-        inputs = await self._read_inputs(store, now, capacity)
+        capacity = await read_capacity(self._tenant)
+        inputs = await self._read_inputs(now, capacity)
         free = np.full(len(inputs.ids), Decision.FREE, np.uint8)
         caps = [
             balance.limit or 0
@@ -202,12 +182,10 @@ class PullPlanner:
             [UNLIMITED, *caps]
         )
 
-    async def _make_plan(
-        self, store: TenantStores, now: datetime, capacity: Capacity
-    ) -> PlanningResult:
-        inputs = await self._read_inputs(store, now, capacity)
+    async def _make_plan(self, now: datetime, capacity: Capacity) -> PlanningResult:
+        inputs = await self._read_inputs(now, capacity)
         plan = plan_pulls(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
-        while repeated := await self._find_repeated(store, inputs, plan, now):
+        while repeated := await self._find_repeated(inputs, plan, now):
             # An account already pulled in this time bucket makes room for the next one.
             barred = inputs.accounts.barred.copy()
             barred[repeated] = Decision.DUPLICATE_PULL_JOB_ID
@@ -215,21 +193,18 @@ class PullPlanner:
             plan = plan_pulls(inputs.accounts, inputs.limits, now=now, rule=inputs.rule)
         return PlanningResult(at=now, inputs=inputs, plan=plan)
 
-    async def _read_inputs(
-        self, store: TenantStores, now: datetime, capacity: Capacity
-    ) -> PlanSnapshot:
-        columns, options = await self._read_columns(store), self._options
-        rule = options.rule
+    async def _read_inputs(self, now: datetime, capacity: Capacity) -> PlanSnapshot:
+        columns, rule = await self._read_columns(), self._rule
         needs = list_vendor_needs(set(capacity.vendors), steps=self._night.steps)
         constraints = await read_constraints(
-            store,
+            self._tenant.store,
             capacity.balances,
             needs[Depth.DEEP],
-            limits=self._limits,
+            limits=self._tenant.process.get(build_vendor_limits),
             within=min(self._night.time_limit, rule.tick),
             now=now,
             rule=rule,
-            units=options.units,
+            units=self._units[Depth.SHALLOW],
         )
         day = compute_window(WindowKind.DAY, now, reset=self._night.reset)
         budget, cap = (
@@ -242,11 +217,11 @@ class PullPlanner:
         accounts = build_accounts(
             columns,
             now=to_epoch_days(now),
-            units=options.units,
-            deep_units=options.deep_units,
+            units=self._units[Depth.SHALLOW],
+            deep_units=self._units[Depth.DEEP],
             barred=Decision.PAUSED if is_stopped(constraints) else Decision.FREE,
             rule=rule,
-            beliefs=options.beliefs,
+            beliefs=self._tenant.settings.pulls,
         )
         return PlanSnapshot(
             ids=columns.accounts,
@@ -256,8 +231,9 @@ class PullPlanner:
             constraints=constraints,
         )
 
-    async def _read_columns(self, store: TenantStores) -> AccountColumns:
+    async def _read_columns(self) -> AccountColumns:
         """Return every account with a heat that matches the tenant's ICP rule."""
+        store = self._tenant.store
         columns, fits, after = await _read_all_columns(store.attention), set[str](), ""
         while page := await store.accounts.list_candidates(
             rule=self._night.rule_name, after=after, limit=CANDIDATES_PAGE
@@ -271,37 +247,36 @@ class PullPlanner:
         return AccountColumns(accounts=[columns.accounts[row] for row in rows], **chosen)
 
     async def _find_repeated(
-        self, store: TenantStores, inputs: PlanSnapshot, plan: PullPlan, now: datetime
+        self, inputs: PlanSnapshot, plan: PullPlan, now: datetime
     ) -> list[int]:
         jobs = {
-            row: self.build_job_id(store, inputs.ids[row], _to_depth(plan, row), now)
+            row: self.build_job_id(CompanyId(inputs.ids[row]), _to_depth(plan, row), now)
             for row in plan.chosen.tolist()
         }
-        paid = await find_paid(store.money, jobs.values())
+        paid = await find_paid(self._tenant.store.money, jobs.values())
         return [row for row, job in jobs.items() if job in paid]
 
-    def build_job_id(
-        self, store: TenantStores, account: str, depth: Depth, now: datetime
-    ) -> PullJobId:
+    def build_job_id(self, account: CompanyId, depth: Depth, now: datetime) -> PullJobId:
         """Return the id of a pull in the time bucket of `now`."""
         return build_pull_job_id(
-            tenant=store.tenant,
-            account=CompanyId(account),
+            tenant=self._tenant.id,
+            account=account,
             connector=CRAWL,
             depth=depth,
             at=now,
-            bucket=self._options.rule.tick,
+            bucket=self._rule.tick,
         )
 
     async def _quote_items(
-        self, store: TenantStores, items: tuple[WorkItem, ...], capacity: Capacity, now: datetime
+        self, items: tuple[WorkItem, ...], capacity: Capacity, now: datetime
     ) -> Quote:
-        vendors = await add_first_lookup_shares(store, items, capacity.vendors, now=now)
+        vendors = await add_first_lookup_shares(
+            self._tenant.store, items, capacity.vendors, now=now
+        )
         needs = list_vendor_needs(set(vendors), steps=self._night.steps)
         counts = _count_by_depth(items)
         quote = compute_quote(counts, needs, vendors, at_once=self._night.concurrency)
-        options = self._options
-        units = counts[Depth.SHALLOW] * options.units + counts[Depth.DEEP] * options.deep_units
+        units = sum(self._units[depth] * number for depth, number in counts.items())
         if not units:
             return quote
         return replace(quote, cost={f"{CRAWL}/{PULL_UNITS}": units, **quote.cost})
@@ -321,7 +296,7 @@ class PlanJob:
         name = Run(key=run.key, kind=run.kind).name
         try:
             with run.time_step("plan") as step:
-                planned = await self.planner.quote_plan(run.store, now=run.clock.now())
+                planned = await self.planner.quote_plan(now=run.clock.now())
                 step.items = len(planned.pulls.inputs.ids)
             with run.time_step("keep") as step:
                 await save_plan(run.store, name, planned.pulls)
@@ -415,30 +390,9 @@ def build_pull_job_id(
 STEPS = (*COMPANY_STEPS, Step.EXPORT)
 
 
-def build_pull_options(own: Settings, *, policy: str | None = None) -> PullOptions:
-    """Return how a tenant's lookups are chosen, by its settings and the given policy."""
-    rule = replace(own.pulls, tiers=own.heat)
-    return PullOptions(
-        rule=replace(rule, policy=Policy(policy)) if policy else rule,
-        beliefs=own.pulls,
-        units=own.get_pull_units("crawl", deep=False),
-        deep_units=own.get_pull_units("crawl", deep=True),
-    )
-
-
-def build_pull_planner(tenant: TenantContext, *, policy: str | None = None) -> PullPlanner:
-    """Return the planner of a tenant's pulls, by another policy than its settings', if given."""
-    return PullPlanner(
-        build_pull_options(tenant.settings, policy=policy),
-        night=build_nightly_options(tenant.settings, steps=STEPS),
-        capacity=partial(read_capacity, tenant),
-        limits=tenant.process.get(build_vendor_limits),
-    )
-
-
 def build_pull_run(tenant: TenantContext, *, policy: str | None = None) -> NightlyRun:
     """Return a tenant's pulls as the job of a run."""
-    planner = build_pull_planner(tenant, policy=policy)
+    planner = PullPlanner(tenant, policy=policy)
     return NightlyRun(
         tenant,
         build_nightly_options(tenant.settings, steps=STEPS),
@@ -446,7 +400,7 @@ def build_pull_run(tenant: TenantContext, *, policy: str | None = None) -> Night
         vendors=build_vendors(tenant),
         exporter=build_exporter(tenant),
         after_lookup=build_learning(tenant.settings),
-        pull_id=partial(planner.build_job_id, tenant.store),
+        pull_id=planner.build_job_id,
         kind=KIND,
     )
 
