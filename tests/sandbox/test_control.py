@@ -11,10 +11,6 @@ def box():
         yield running
 
 
-def test_it_says_what_can_be_asked(box):
-    assert b"GET  /log" in box.ask(HERE, "GET", "/").body
-
-
 def test_requests_are_shown_with_what_they_got(box):
     site = box.world.get_company(0).domain
     box.ask(site, "GET", "/robots.txt?a=1")

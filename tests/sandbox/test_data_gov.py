@@ -109,8 +109,3 @@ def test_asking_too_often_is_code_24_without_a_word_on_when_to_come_back():
     assert [each.status for each in told] == [200, 200, 429]
     assert told[2].parse_json()["code"] == 24
     assert "retry-after" not in told[2].headers
-
-
-def test_a_403_can_be_dialled():
-    with RunningBox(companies=5, dials={"data_gov.status": 403}) as box:
-        assert get(box, "/v2/public/api/collections/2/metadata").status == 403

@@ -107,21 +107,6 @@ def test_revealing_costs_one_for_an_email_and_five_for_a_phone_and_only_once(box
     assert again.parse_json()["billing"]["creditsCharged"] == 6
 
 
-def test_what_is_revealed_has_the_vendors_shape_and_is_what_the_world_knows(box):
-    ids = everybody(box)
-    told = post(
-        box, "contacts/enrich", {"ids": ids[:100], "reveal": ["emails", "phones"]}
-    ).parse_json()
-    emails = [email for one in told["results"] for email in one.get("emails", [])]
-    phones = [phone for one in told["results"] for phone in one.get("phones", [])]
-
-    assert emails
-    assert phones
-    assert all(set(email) == {"email", "type", "confidence", "updateDate"} for email in emails)
-    assert all(box.world.find_by_email(email["email"]) for email in emails)
-    assert all(phone["number"].startswith("+65") for phone in phones)
-
-
 def test_some_people_cannot_be_revealed_and_are_not_charged(box):
     ids = everybody(box)
     codes = set()
@@ -156,17 +141,6 @@ def test_the_headers_speak_of_the_limit_that_was_dialled():
     assert told.headers["x-minute-requests-left"] == "19"
 
 
-def test_usage_says_what_was_used(box):
-    prospects(box, box.world.get_company(0).domain)
-    told = box.ask("lusha.test", "GET", "/v3/account/usage", headers=KEY).parse_json()
-
-    assert told["credits"]["used"] == charged(box) == 1
-    assert told["credits"]["remaining"] == told["credits"]["total"] - 1
-    assert set(told["rateLimits"]["daily"]) == {"limit", "used", "remaining", "resetsAt"}
-    assert told["pricing"] == {"revealEmail": 1, "revealPhone": 5}
-    assert "plan" in told
-
-
 @pytest.mark.parametrize(
     ("headers", "body", "status"),
     [
@@ -186,15 +160,6 @@ def test_refusals_say_their_status_and_cost_nothing(box, headers, body, status):
     assert told.parse_json()["statusCode"] == status
     assert isinstance(told.parse_json()["message"], str)
     assert charged(box) == 0
-
-
-@pytest.mark.parametrize("status", [402, 403, 404, 412, 429, 451, 499, 503])
-def test_every_status_can_be_dialled(status):
-    with RunningBox(companies=1, dials={"lusha.status": status}) as box:
-        told = post(box, "contacts/enrich", {"ids": ["ct-0-0"]})
-
-        assert told.status == status == told.parse_json()["statusCode"]
-        assert "retry-after" not in told.headers
 
 
 @pytest.mark.parametrize(

@@ -46,11 +46,7 @@ CALLS = {  # one call of each that is charged, and the unit it is charged in
 PATHS = {
     "tavily": ["/search", "/extract"],
     "openai": ["/v1/responses"],
-    "lusha": [
-        "/v3/contacts/enrich",
-        "/v3/contacts/prospecting",
-        "/v3/companies/search-and-enrich",
-    ],
+    "lusha": ["/v3/contacts/enrich", "/v3/contacts/prospecting"],
     "zerobounce": ["/v2/validatebatch"],
     "odoo": [
         f"/json/2/{model}/{method}"
@@ -164,12 +160,11 @@ TAKES = {  # what a call of this name may carry; the fuzz fills it with anything
     "/v1/responses": "model input instructions text max_output_tokens reasoning temperature",
     "/v2/validatebatch": "api_key email_batch timeout",
     "contacts/enrich": "ids reveal",
-    "search-and-enrich": "contacts companies reveal",
     "prospecting": "pagination filters",
     "load": "fields data context",
-    "/search_read": "domain fields offset limit order load context",
+    "/search_read": "domain fields offset limit order context",
     "partner/search": "domain offset limit order context",
-    "read": "ids fields load",
+    "read": "ids fields",
     "write": "ids vals",
     "create": "vals_list",
     "fields_get": "allfields attributes",
@@ -237,6 +232,23 @@ def test_every_vendor_can_be_dialled_by_its_name(host):
 
     with RunningBox(companies=5, dials={f"{name}.status": 418}) as box:
         assert box.ask(host, "GET", "/").status == 418
+
+
+@pytest.mark.parametrize(
+    ("vendor", "status", "keys"),
+    [
+        *[("lusha", status, {"statusCode", "message"}) for status in (402, 412, 429, 451, 499)],
+        *[("tavily", status, {"detail"}) for status in (403, 429, 432, 433, 500)],
+        *[("zerobounce", status, {"error"}) for status in (403, 429, 500)],
+    ],
+)
+def test_a_dialled_status_is_worded_as_the_vendor_does_and_costs_nothing(vendor, status, keys):
+    with RunningBox(companies=1, dials={f"{vendor}.status": status}) as box:
+        told = buy(box, vendor)
+
+        assert (told.status, set(told.parse_json())) == (status, keys)
+        assert "retry-after" not in told.headers
+        assert bill(box, vendor) == 0
 
 
 def test_there_are_no_dials_of_a_vendor_there_is_not():

@@ -54,35 +54,6 @@ def test_the_fixed_addresses_are_answered_from_the_vendors_table_for_nothing(box
     assert charged(box) == 0
 
 
-def test_an_address_is_described_field_by_field(box):
-    company = box.world.get_company(2)
-    person = company.people[0]
-    (one,) = batch(box, person.email).parse_json()["email_batch"]
-
-    assert {
-        "address",
-        "status",
-        "sub_status",
-        "free_email",
-        "did_you_mean",
-        "account",
-        "domain",
-        "domain_age_days",
-        "smtp_provider",
-        "mx_found",
-        "mx_record",
-        "firstname",
-        "lastname",
-        "gender",
-        "country",
-        "processed_at",
-    } <= set(one)
-    assert one["address"] == person.email
-    assert one["domain"] == company.domain
-    assert one["mx_found"] in ("true", "false")
-    assert one["lastname"] == person.last_name
-
-
 def test_people_of_the_world_are_mostly_valid_and_unknown_is_never_charged(box):
     emails = people(box, 500)
     seen = Counter()
@@ -155,20 +126,3 @@ def test_the_block_ends(box):
     box.faults.set_value("zerobounce.window", "0s")  # every window is over at once
 
     assert [batch(box, "valid@example.com").status for _ in range(12)] == [200] * 12
-
-
-@pytest.mark.parametrize("status", [403, 429, 500])
-def test_every_status_can_be_dialled(status):
-    dials = {"zerobounce.status": status}
-    with RunningBox(companies=1, dials=dials) as box:
-        told = batch(box, "valid@example.com")
-
-        assert told.status == status
-        assert set(told.parse_json()) == {"error"}
-        assert "retry-after" not in told.headers
-
-
-def test_the_key_in_an_address_is_not_kept_in_the_log(box):
-    box.ask("zerobounce.test", "GET", f"/v2/getcredits?api_key={KEY}")
-
-    assert not any(KEY in seen.target for seen in box.box.log)
