@@ -14,9 +14,8 @@ from stoker.budgets.caps import (
     list_effective_caps,
     parse_cap,
 )
-from stoker.budgets.charges import SpendRequest, list_charges
 from stoker.budgets.settings import CapSettings
-from stoker.budgets.windows import ResetRule, WindowKind
+from stoker.budgets.windows import WindowKind
 
 DAILY = CapSettings(
     tavily_queries=1,
@@ -65,24 +64,6 @@ def test_every_allowance_becomes_a_cap_of_its_own_sorted_by_id():
         ("tenant_connector/zerobounce/calls/day", 3),
         ("tenant_connector/zerobounce/credits/day", 13),
     ]
-
-
-@pytest.mark.parametrize(
-    ("connector", "unit", "limit"),
-    [
-        ("tavily", "calls", 1),
-        ("lusha", "calls", 2),
-        ("zerobounce", "calls", 3),
-        ("openai", "tokens", 4),
-        ("anything", "pull_units", 5),
-        ("anything", "money:SGD", 6),
-    ],
-)
-def test_by_default_everything_that_costs_is_capped(connector, unit, limit):
-    request = SpendRequest(key="k", connector=connector, amounts={unit: 1})
-    [charge] = list_charges(request, build_default_caps(DAILY), {}, reset=ResetRule(), now=NOW)
-
-    assert charge.limit == limit
 
 
 @given(caps)

@@ -145,9 +145,9 @@ def test_each_kind_of_cap_is_changed_by_whoever_it_belongs_to():
     mine, shared = CapChange(cap=DAILY.id, limit=1), CapChange(cap=SHARED, limit=1)
     assert validate_change(mine, shared=False) == mine
     assert validate_change(shared, shared=True) == shared
-    with pytest.raises(ConfigError, match="changed by an operator"):
+    with pytest.raises(ConfigError, match=f"^{SHARED!r} can only be changed by an operator"):
         validate_change(shared, shared=False)
-    with pytest.raises(ConfigError, match="changed by its tenant"):
+    with pytest.raises(ConfigError, match="can only be changed by its tenant"):
         validate_change(mine, shared=True)
     with pytest.raises(PermanentError, match="a cap is longer"):
         validate_change(CapChange(cap="x" * 501), shared=False)
@@ -159,6 +159,9 @@ def test_the_end_of_a_raise_is_kept_in_utc():
     kept = validate_change(change, shared=False)
     assert kept.raised_until == NOW
     assert kept.raised_until.tzinfo is UTC
+    noon = datetime(2026, 2, 7, 12)  # noqa: DTZ001 - a time without a zone is the point
+    with pytest.raises(ConfigError, match=r"^raised_until 2026-02-07T12:00:00 has no time zone"):
+        validate_change(CapChange(cap=DAILY.id, raised_to=5, raised_until=noon), shared=False)
 
 
 def test_a_stop_names_a_connector_or_none():
@@ -168,16 +171,3 @@ def test_a_stop_names_a_connector_or_none():
         validate_stop("No such!")
     with pytest.raises(PermanentError, match="a reason cannot be kept"):
         validate_stop("lusha", reason="a\0b")
-
-
-def test_whose_a_cap_is_and_what_lacks_a_zone_is_said_in_full():
-    mine, shared = CapChange(cap=DAILY.id, limit=5), CapChange(cap=SHARED, limit=5)
-    with pytest.raises(ConfigError) as told:
-        validate_change(shared, shared=False)
-    assert str(told.value) == f"{SHARED!r} can only be changed by an operator; nothing was changed"
-    with pytest.raises(ConfigError) as told:
-        validate_change(mine, shared=True)
-    assert str(told.value) == f"{DAILY.id!r} can only be changed by its tenant; nothing was changed"
-    noon = datetime(2026, 2, 7, 12)  # noqa: DTZ001 - a time without a zone is the point
-    with pytest.raises(ConfigError, match=r"^raised_until 2026-02-07T12:00:00 has no time zone"):
-        validate_change(CapChange(cap=DAILY.id, raised_to=5, raised_until=noon), shared=False)

@@ -14,7 +14,6 @@ from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import StokerError
 from stoker.base.types import OPERATORS, TenantId
 from stoker.budgets.caps import CapChange
-from stoker.budgets.ledger_entries import build_stop_entry
 from stoker.ledger.chain import NewEntry
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -77,15 +76,6 @@ def test_an_order_whose_entry_cannot_be_written_is_not_in_force(tried, order):
 def test_a_stop_that_cannot_be_written_leaves_no_entry(tried):
     before, after = tried(ORDERS["stop"], NO_STOPS)
     assert before == after
-
-
-def test_the_naive_twin_that_notes_first_and_stops_then_is_caught(tried):
-    async def twin(shared):
-        await shared.ledger.append([build_stop_entry("lusha", reason="", now=NOW)])
-        await shared.stop("lusha", reason="", now=NOW)
-
-    before, after = tried(twin, NO_STOPS)
-    assert before != after
 
 
 @pytest.fixture

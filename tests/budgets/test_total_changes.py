@@ -14,7 +14,6 @@ from stoker.budgets.reservations import (
     build_reservation,
     compute_totals,
     expire_reservation,
-    list_entries,
     list_total_changes,
     mark_sent,
     mark_uncertain,
@@ -128,11 +127,6 @@ def test_many_moves_are_summed_up():
     assert both["tenant", "credits"] == (3, -15, None)
 
 
-def test_notes_are_kept_in_order():
-    moves = [given_move(promise(key)) for key in "ba"]
-    assert [note.subject for note in list_entries(moves)] == ["b", "a"]
-
-
 @given(st.lists(st.tuples(st.integers(0, 20), st.sampled_from("srul"), st.integers(0, 40))))
 def test_totals_are_always_what_the_promises_count(stories):
     totals, holds = {}, []
@@ -169,9 +163,3 @@ def test_shared_caps_come_first_and_each_change_says_which_kind_it_is():
         (False, "tenant/*/calls/hour"),
         (False, "tenant/*/credits/day"),
     ]
-
-
-def test_a_settled_cost_that_is_put_right_changes_totals_by_the_difference():
-    was = settle_reservation(mark_sent(promise()), {"credits": 7}, now=LATER)
-    right = replace(was, actual={"credits": 4})
-    assert changed(later_move(was, right))["tenant", "credits"] == (-3, 0, None)

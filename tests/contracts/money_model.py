@@ -34,7 +34,6 @@ from stoker.budgets.reservations import (
     ReservationChange,
     ReservationStatus,
     check_repeat,
-    list_entries,
     list_total_changes,
 )
 from stoker.budgets.schema import validate_change, validate_request, validate_stop
@@ -317,7 +316,7 @@ class ModelBudget:
         return after
 
     def _apply_changes(self, moves: Sequence[ReservationChange]) -> None:
-        self._ledger.add(list_entries(moves))
+        self._ledger.add([move.entry for move in moves])
         for change in list_total_changes(moves):
             totals = self._shared.totals if change.shared else self._state.totals
             there = totals.get((change.cap, change.window), Totals())

@@ -94,21 +94,6 @@ def test_a_failed_sync_is_never_asked_again_not_even_when_closing(writer, disk):
     assert disk.syncs == asked
 
 
-def test_a_writer_that_tries_again_is_caught_syncing_twice(tmp_path, disk):
-    # The naive twin: it takes the failure for a passing one.
-    db = apsw.Connection(str(tmp_path / "x.db"), vfs=f"failing-{tmp_path}")
-    db.pragma("journal_mode", "wal")
-    db.pragma("synchronous", "full")
-    db.execute("CREATE TABLE words (word TEXT) STRICT")
-    disk.failing = "sync"
-    with pytest.raises(apsw.IOError):
-        word("unsure")(db)
-    disk.failing, asked = None, disk.syncs
-    word("unsure")(db)
-    db.close()
-    assert disk.syncs > asked
-
-
 def test_a_full_disk_undoes_the_whole_commit_and_the_next_one_works(writer, disk):
     writer.submit(word("before")).result()
     disk.failing = "write"

@@ -155,40 +155,24 @@ def test_of_many_that_migrate_at_once_each_step_is_taken_by_one(path, version):
 
 # Killed in the middle of a step. `crash()` is called between two statements of it.
 
-TAKE_STEPS = """
+OURS = """
 import json, os, signal, sys
 from datetime import timedelta
 from pathlib import Path
 from stoker.db.migrations import Migration, Schema
-from stoker.db.sqlite_file import open_writer
-from stoker.db.sqlite_file import SET_VERSION, apply_migrations
+from stoker.db.sqlite_file import apply_migrations, open_writer
 
 path, steps = Path(sys.argv[1]), [Migration(**step) for step in json.loads(sys.argv[2])]
 busy = timedelta(seconds=30)
 db = open_writer(path, busy=busy, create=True)
 db.create_scalar_function("crash", lambda: os.kill(os.getpid(), signal.SIGKILL))
-"""
-OURS = (
-    TAKE_STEPS
-    + """
 schema = Schema([step.name for step in steps], list)
 schema.sqlite = tuple(steps)
 apply_migrations(db, path, schema, busy=busy)
 """
-)
-
-# The naive twin: statement by statement, and the version when all is done.
-NAIVE = (
-    TAKE_STEPS
-    + """
-for step in steps:
-    db.execute(step.script)
-    db.execute(SET_VERSION, {"version": str(step.number)})
-"""
-)
 
 
-def killed(path, script, *, step, after):
+def killed(path, *, step, after):
     """Run a script that dies in this step, after so many of its statements."""
     statements = list(STATEMENTS[step])
     statements.insert(after, "SELECT crash();")
@@ -198,7 +182,7 @@ def killed(path, script, *, step, after):
     ]
     last = SCHEMA.sqlite[step]
     steps.append({"number": last.number, "name": last.name, "script": "\n".join(statements)})
-    done = subprocess.run([sys.executable, "-c", script, str(path), json.dumps(steps)], check=False)
+    done = subprocess.run([sys.executable, "-c", OURS, str(path), json.dumps(steps)], check=False)
     assert done.returncode == -9
 
 
@@ -220,13 +204,6 @@ POINTS = [(step, n) for step, some in enumerate(STATEMENTS) for n in range(len(s
 async def test_a_kill_inside_a_step_leaves_the_version_before_and_the_rest_is_taken_later(
     path, step, after
 ):
-    killed(path, OURS, step=step, after=after)
+    killed(path, step=step, after=after)
     assert not is_between_versions(path)
     assert await migrated(path) == NAMES[step:]
-
-
-async def test_steps_that_are_not_one_transaction_are_caught_half_done(path):
-    killed(path, NAIVE, step=0, after=2)
-    assert is_between_versions(path)
-    with pytest.raises(ConfigError, match=re.escape(str(path))):
-        await migrated(path)

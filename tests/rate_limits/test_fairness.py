@@ -121,16 +121,6 @@ def test_ten_tenants_of_very_different_demand_get_equal_shares_of_a_full_key(ske
     assert jain(list(total.values())) >= 0.99
 
 
-def test_first_come_first_served_is_not_fair_which_is_why_we_have_this():
-    """The naive twin: one queue for all. The same measure tells it from the real thing."""
-    others = [f"t{n}" for n in range(9)]
-    arrivals = [*others, *["greedy"] * 10] * 300
-
-    total = Counter(arrivals[:2000])
-
-    assert jain(list(total.values())) < 0.5
-
-
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(1, 9))
 def test_a_weight_is_a_share_of_what_is_given_out(one, other, quantum):
     turns = DeficitRoundRobin(quantum=quantum, weights={"a": one, "b": other})

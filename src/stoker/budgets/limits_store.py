@@ -41,6 +41,7 @@ from stoker.db.database import (
     to_db_time,
     wrap_row_errors,
 )
+from stoker.db.table import Table
 from stoker.ledger.store import LAST_ENTRY_TIME, LedgerStore, append_checked, find_last_time
 
 # Everything a reservation rests on, in one question: on a server each one is a round trip.
@@ -75,14 +76,7 @@ VALUES (:tenant, :cap, '', 0, 0)
 ON CONFLICT (tenant_id, cap, window_name) DO UPDATE SET settled = budgets.settled
 """
 
-SELECT_TOTALS = """
-SELECT settled, reserved FROM budgets
-WHERE tenant_id = :tenant AND cap = :cap AND window_name = :window
-"""
-
-SELECT_SHARED_TOTALS = """
-SELECT settled, reserved FROM shared_budgets WHERE cap = :cap AND window_name = :window
-"""
+IS_PLACE = "cap = :cap AND window_name = :window"
 
 # Updating this row makes operators wait for each other; no slot has this name.
 LOCK_OPERATORS = """
@@ -101,7 +95,7 @@ class LimitStore:
     def __init__(self, database: Database, *, shared: bool = False) -> None:
         self._database = database
         self._shared = shared
-        self._usage = SHARED_USAGE if shared else USAGE
+        self._usage = get_usage_table(shared=shared)
         self._changes = SHARED_CAP_CHANGES if shared else CAP_CHANGES
         self._stops = SHARED_STOPS if shared else STOPS
 
@@ -131,9 +125,10 @@ class LimitStore:
                 for usage in used
                 if not usage.used.reserved and is_old_window(usage.window, now=end)
             ]
-            where = "cap = :cap AND window_name = :window AND reserved = 0"
             return sum(
-                self._usage.delete(tx, where, cap=usage.cap, window=usage.window)
+                self._usage.delete(
+                    tx, f"{IS_PLACE} AND reserved = 0", cap=usage.cap, window=usage.window
+                )
                 for usage in old[:limit]
             )
 
@@ -242,17 +237,18 @@ def lock_window_creation(tx: Transaction, charges: Iterable[Charge], state: Budg
 
 def read_totals(tx: Transaction, charges: Sequence[Charge]) -> dict[tuple[str, str], Totals]:
     """Return what these caps have used already."""
-    found = {}
-    for charge in charges:
-        place = {"cap": charge.cap, "window": charge.window}
-        rows = (
-            tx.query(SELECT_SHARED_TOTALS, **place)
-            if charge.shared
-            else tx.query(SELECT_TOTALS, **place)
+    return {
+        (charge.cap, charge.window): usage.used
+        for charge in charges
+        for usage in get_usage_table(shared=charge.shared).find(
+            tx, IS_PLACE, cap=charge.cap, window=charge.window
         )
-        for settled, reserved in rows:
-            found[charge.cap, charge.window] = Totals(settled=settled, reserved=reserved)
-    return found
+    }
+
+
+def get_usage_table(*, shared: bool) -> Table[CapUsage]:
+    """Return the table of a tenant's own totals, or of those that tenants share."""
+    return SHARED_USAGE if shared else USAGE
 
 
 def _build_query(

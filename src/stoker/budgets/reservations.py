@@ -14,7 +14,7 @@ entries together, or nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -290,8 +290,3 @@ def list_total_changes(moves: Iterable[ReservationChange]) -> list[TotalChange]:
         for place, (settled, reserved) in sorted(added.items())
         if settled or reserved or place in limits
     ]
-
-
-def list_entries(moves: Sequence[ReservationChange]) -> list[NewEntry]:
-    """Return the ledger entries of these changes, in order."""
-    return [move.entry for move in moves]

@@ -21,6 +21,7 @@ from stoker.budgets.charges import (
     BudgetState,
     Refusal,
     SpendRequest,
+    Totals,
     evaluate_request,
     find_refusal,
 )
@@ -30,11 +31,14 @@ from stoker.budgets.ledger_entries import (
     build_status_entry,
 )
 from stoker.budgets.limits_store import (
+    IS_PLACE,
     LimitStore,
+    get_usage_table,
     lock_window_creation,
     read_request_state,
     read_totals,
 )
+from stoker.budgets.model import CapUsage
 from stoker.budgets.reservations import (
     OPEN_STATUSES,
     Reservation,
@@ -42,7 +46,6 @@ from stoker.budgets.reservations import (
     ReservationStatus,
     TotalChange,
     check_repeat,
-    list_entries,
     list_total_changes,
 )
 from stoker.budgets.schema import CHANGED_COLUMNS, RESERVATIONS, validate_request
@@ -61,32 +64,12 @@ from stoker.db.database import (
 from stoker.ledger.chain import NewEntry, to_canonical_text
 from stoker.ledger.store import LAST_ENTRY_TIME, append_checked, find_last_time
 
+CHANGES = ", ".join(f"{name} = :{name}" for name in CHANGED_COLUMNS)
+
 # A lease that was lengthened meanwhile is a change too: its owner is alive.
-UPDATE_RESERVATION = f"""
-UPDATE holds SET {", ".join(f"{name} = :{name}" for name in CHANGED_COLUMNS)}
-WHERE tenant_id = :tenant AND key = :key AND phase = :seen_phase AND until_at = :seen_until_at
-"""
+IS_UNCHANGED = "key = :key AND phase = :seen_phase AND until_at = :seen_until_at"
 
-INSERT_BUDGET = """
-INSERT INTO budgets (tenant_id, cap, window_name, settled, reserved)
-VALUES (:tenant, :cap, :window, 0, 0) ON CONFLICT DO NOTHING
-"""
-
-INSERT_SHARED_BUDGET = """
-INSERT INTO shared_budgets (cap, window_name, settled, reserved)
-VALUES (:cap, :window, 0, 0) ON CONFLICT DO NOTHING
-"""
-
-_ADD_TOTALS = "SET settled = settled + :settled, reserved = reserved + :reserved"
-
-ADD_TO_BUDGET = f"""
-UPDATE budgets {_ADD_TOTALS}
-WHERE tenant_id = :tenant AND cap = :cap AND window_name = :window
-"""
-
-ADD_TO_SHARED_BUDGET = (
-    f"UPDATE shared_budgets {_ADD_TOTALS} WHERE cap = :cap AND window_name = :window"
-)
+ADD_TO_TOTAL = "settled = settled + :settled, reserved = reserved + :reserved"
 
 WITHIN_LIMIT = " AND settled + reserved + :reserved <= :limit"
 
@@ -99,7 +82,7 @@ def write_changes(tx: Transaction, moves: Sequence[ReservationChange]) -> None:
         _write_reservation(tx, move)
     for change in list_total_changes(moves):
         _add_to_total(tx, change)
-    append_checked(tx, list_entries(moves))
+    append_checked(tx, [move.entry for move in moves])
 
 
 def _write_reservation(tx: Transaction, move: ReservationChange) -> None:
@@ -107,8 +90,10 @@ def _write_reservation(tx: Transaction, move: ReservationChange) -> None:
         changed = RESERVATIONS.insert_new(tx, [move.after])
     else:
         values = RESERVATIONS.values(move.after)
-        changed = tx.execute(
-            UPDATE_RESERVATION,
+        changed = RESERVATIONS.update(
+            tx,
+            CHANGES,
+            IS_UNCHANGED,
             key=move.before.key,
             seen_phase=move.before.status.value,
             seen_until_at=to_db_time(move.before.until),
@@ -119,18 +104,16 @@ def _write_reservation(tx: Transaction, move: ReservationChange) -> None:
 
 
 def _add_to_total(tx: Transaction, change: TotalChange) -> None:
-    place: dict[str, Value] = {"cap": change.cap, "window": change.window}
-    query, opening = ADD_TO_SHARED_BUDGET, INSERT_SHARED_BUDGET
-    if not change.shared:
-        query, opening = ADD_TO_BUDGET, INSERT_BUDGET
-    values = place | {"settled": change.settled, "reserved": change.reserved}
+    table, where = get_usage_table(shared=change.shared), IS_PLACE
+    values: dict[str, Value] = {"cap": change.cap, "window": change.window}
+    values |= {"settled": change.settled, "reserved": change.reserved}
     if change.limit is not None:
-        query, values = query + WITHIN_LIMIT, values | {"limit": change.limit}
+        where, values = where + WITHIN_LIMIT, values | {"limit": change.limit}
     # Almost always there already, so it is looked for before it is made.
-    if tx.execute(query, **values):
+    if table.update(tx, ADD_TO_TOTAL, where, **values):
         return
-    tx.execute(opening, **place)
-    if not tx.execute(query, **values):
+    table.insert_new(tx, [CapUsage(cap=change.cap, window=change.window, used=Totals())])
+    if not table.update(tx, ADD_TO_TOTAL, where, **values):
         raise WriteConflict(change.cap)
 
 
@@ -146,7 +129,7 @@ def write_changes_on_server(tx: Transaction, moves: Sequence[ReservationChange])
             _to_reservation_json(move) for move in sorted(moves, key=lambda move: move.after.key)
         ],
         "totals": [_to_total_json(change) for change in list_total_changes(moves)],
-        "notes": [_to_entry_json(note) for note in list_entries(moves)],
+        "notes": [_to_entry_json(move.entry) for move in moves],
     }
     tx.execute_with_commit("SELECT write_moves(:asked)", asked=compact_json(asked))
 
@@ -198,11 +181,9 @@ WHERE tenant_id = :tenant AND until_at <= :now AND closed_at IS NULL AND phase I
 ORDER BY key
 """
 
-RENEW_LEASES = """
-UPDATE holds SET until_at = CASE WHEN until_at < :until THEN :until ELSE until_at END
-WHERE tenant_id = :tenant AND owner = :owner AND closed_at IS NULL AND phase IN ('HELD', 'SENT')
-"""
+RENEW_LEASE = "until_at = CASE WHEN until_at < :until THEN :until ELSE until_at END"
 
+IS_OWN_LEASE = "owner = :owner AND closed_at IS NULL AND phase IN ('HELD', 'SENT')"
 
 # Numbers have no leading zeros, so the longest key is the latest attempt.
 LATEST_ATTEMPT = "key > :start AND key < :end ORDER BY length(key) DESC, key DESC LIMIT 1"
@@ -322,7 +303,9 @@ class BudgetStore(LimitStore):
 
         def renew(tx: Transaction) -> int:
             end = BudgetState(latest=find_last_time(tx)).compute_lease_end(until, now=now)
-            return tx.execute(RENEW_LEASES, owner=owner, until=to_db_time(end))
+            return RESERVATIONS.update(
+                tx, RENEW_LEASE, IS_OWN_LEASE, owner=owner, until=to_db_time(end)
+            )
 
         return await self._database.write(renew)
 

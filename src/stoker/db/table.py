@@ -390,6 +390,11 @@ class Table(Generic[Row]):
             for row in tx.query(batch, **some, **values)
         ]
 
+    def update(self, tx: Transaction, changes: str, where: str, **values: Value) -> int:
+        """Change the tenant's rows for which a condition holds; return how many."""
+        tenant = "tenant_id = :tenant AND " if self.tenant else ""
+        return tx.execute(f"UPDATE {self.name} SET {changes} WHERE {tenant}{where}", **values)
+
     def delete(self, tx: Transaction, where: str, **values: Value) -> int:
         """Delete the tenant's rows for which a condition holds; return how many."""
         tenant = "tenant_id = :tenant AND " if self.tenant else ""
