@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from stoker.heat.store import HeatStore
     from stoker.ledger.store import LedgerStore
     from stoker.registry.store import RegistryStore
-    from stoker.runs.model import RunStore
+    from stoker.runs.json_store import JsonRunStore
+    from stoker.runs.store import RunStore
     from stoker.scheduling.store import ScheduleStore
     from stoker.settings import Settings
     from stoker.tenants.store import SetupStore, TenantDirectory
@@ -45,7 +46,7 @@ class TenantStores:
     """One tenant's stores. No verb of theirs can reach another tenant's rows."""
 
     tenant: TenantId
-    runs: RunStore
+    runs: RunStore | JsonRunStore
     schedule: ScheduleStore
     ledger: LedgerStore
     money: BudgetStore

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stoker.tenants.store import TenantDirectory
 
 _TENANT_STORES = {  # by the name in `TenantStores`
-    "runs": "stoker.runs.store:SqlRunStore",
+    "runs": "stoker.runs.store:RunStore",
     "schedule": "stoker.scheduling.store:ScheduleStore",
     "ledger": "stoker.ledger.store:LedgerStore",
     "money": "stoker.budgets.store:BudgetStore",

@@ -17,7 +17,9 @@ from typing import BinaryIO
 from stoker.base.types import EnrichedJob, Job, JobScore
 from stoker.files.durable import create_file_in_thread
 from stoker.files.export import Columns, CsvWriter, ExportWriter, JsonWriter, Row
-from stoker.runs.model import Run, RunStore
+from stoker.runs.json_store import JsonRunStore
+from stoker.runs.model import Run
+from stoker.runs.store import RunStore
 
 PAGE_SIZE = 1000
 JOB_COLUMNS = ("id", "source", "url", "title", "company", "location", "posted_at")
@@ -56,7 +58,7 @@ class PostingFiles:
         named = (self.directory / name for name in list_file_names(run, enriched=True))
         return tuple(path for path in named if path.exists())
 
-    async def write(self, runs: RunStore, run: Run, *, enriched: bool) -> int:
+    async def write(self, runs: RunStore | JsonRunStore, run: Run, *, enriched: bool) -> int:
         """Write the run's files and return how many rows that were. Raises ConfigError."""
         rows, after = 0, ""
         async with AsyncExitStack() as files:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from stoker.base.errors import ConfigError, ConflictError
 from stoker.base.types import EnrichedJob, Job, JobScore, to_utc
@@ -44,78 +45,37 @@ LOCK_TIMEOUT = timedelta(seconds=30)  # how long a writer waits for another one
 _MAX_TABLES = 6  # artifacts whose ids are cached: those of two runs
 
 
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
+
+
+def _in_thread(
+    verb: Callable[_Params, _Result],
+) -> Callable[_Params, Coroutine[Any, Any, _Result]]:
+    """Do a verb's file work in a thread."""
+
+    @wraps(verb)
+    async def run(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
+        return await asyncio.to_thread(verb, *args, **kwargs)
+
+    return run
+
+
 class JsonRunStore:
-    """A `RunStore` in a folder; its verbs do their file work in threads."""
+    """The verbs of `store.RunStore` over files."""
 
     def __init__(self, folder: Path, *, disk: Disk, patience: timedelta = LOCK_TIMEOUT) -> None:
         self._folders = RunFolders(folder, disk=disk, patience=patience)
         self._tables: OrderedDict[tuple[str, str], IndexedLines[Any]] = OrderedDict()
         self._tables_lock = threading.Lock()
 
-    async def insert_run(self, run: Run) -> None:
-        await asyncio.to_thread(self._insert_run, schema.RUNS.store(run))
-
-    async def finish_run(self, run: Run) -> None:
-        await asyncio.to_thread(self._finish_run, schema.RUNS.store(run))
-
-    async def find_run(self, at: datetime) -> Run | None:
-        record = await asyncio.to_thread(self._find_record, at)
-        return record.run if record else None
-
-    async def list_runs(
-        self,
-        *,
-        kind: str | None = None,
-        state: RunState | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-    ) -> list[Run]:
-        """Return runs, newest first, without damaged ones: `checks` reports those."""
-        if kind is not None:
-            validate_text(kind, what="a run's kind")
-        return await asyncio.to_thread(self._list_runs, kind, state, since, limit)
-
-    async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
-        return await asyncio.to_thread(
-            self._request_cancel, at, schema.CANCEL_REQUESTS.store(request)
-        )
-
-    async def find_cancel_request(self, at: datetime) -> CancelRequest | None:
-        return await asyncio.to_thread(self._find_cancel_request, at)
-
-    async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
-        return await asyncio.to_thread(self._insert_rows, key, JOBS, jobs)
-
-    async def insert_enriched(self, key: RunKey, enriched: Sequence[EnrichedJob]) -> int:
-        return await asyncio.to_thread(self._insert_rows, key, ENRICHED, enriched)
-
-    async def insert_scores(self, key: RunKey, scores: Sequence[JobScore]) -> int:
-        return await asyncio.to_thread(self._insert_rows, key, SCORES, scores)
-
-    async def list_jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
-        return await asyncio.to_thread(self._list_page, at, JOBS, after, limit)
-
-    async def list_enriched(
-        self, at: datetime, *, after: str = "", limit: int = 1000
-    ) -> list[EnrichedJob]:
-        return await asyncio.to_thread(self._list_page, at, ENRICHED, after, limit)
-
-    async def list_scores(
-        self, at: datetime, *, after: str = "", limit: int = 1000
-    ) -> list[JobScore]:
-        return await asyncio.to_thread(self._list_page, at, SCORES, after, limit)
-
-    async def measure_runs(self, ats: Sequence[datetime]) -> StorageSize:
-        return await asyncio.to_thread(lambda: self._measure_runs(ats)[1])
-
-    async def delete_runs(self, ats: Sequence[datetime]) -> StorageSize:
-        return await asyncio.to_thread(self._delete_runs, ats)
-
     def list_problems(self) -> list[str]:
         """Return a sentence for each problem that a person should look at."""
         return self._folders.list_problems()
 
-    def _insert_run(self, run: Run) -> None:
+    @_in_thread
+    def insert_run(self, run: Run) -> None:
+        run = schema.RUNS.store(run)
         if run.state is not RunState.RUNNING:
             raise ConflictError(f"run {run.name} has already ended as {run.state}")
         with self._folders.open_for_writing():
@@ -123,7 +83,9 @@ class JsonRunStore:
                 raise ConflictError(f"there is already a run {run.name}")
             self._folders.add_run(run)
 
-    def _finish_run(self, run: Run) -> None:
+    @_in_thread
+    def finish_run(self, run: Run) -> None:
+        run = schema.RUNS.store(run)
         if run.state is RunState.RUNNING:
             raise ConflictError(f"run {run.name} has not ended")
         with self._folders.open_for_writing():
@@ -135,42 +97,23 @@ class JsonRunStore:
                 heads[artifact] = lines.head
             self._folders.update_record(RunRecord(run, heads))
 
-    def _request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
-        with self._folders.open_for_writing():
-            record = self._find_record(at)
-            if record is None or record.run.state is not RunState.RUNNING:
-                return None
-            name = record.run.name
-            if (earlier := self._folders.find_cancel_request(name)) is not None:
-                return earlier
-            self._folders.write_cancel_request(name, request)
-            return request
+    @_in_thread
+    def find_run(self, at: datetime) -> Run | None:
+        record = self._find_record(at)
+        return record.run if record else None
 
-    def _find_cancel_request(self, at: datetime) -> CancelRequest | None:
-        moment = to_utc(at, what="a run's timestamp")
-        return (
-            None
-            if moment.microsecond
-            else self._folders.find_cancel_request(format_run_name(moment))
-        )
-
-    def _insert_rows(self, key: RunKey, shape: RecordType[Value], values: Sequence[Value]) -> int:
-        with self._folders.open_for_writing():
-            self._require_running(key)
-            validated = [shape.table.store(value) for value in values]
-            name = format_run_name(key.at)
-            known = None if shape is JOBS else self._get_table(name, JOBS).list_ids()
-            return self._get_table(name, shape).add_new(
-                validated, known=known, disk=self._folders.disk
-            )
-
-    def _find_record(self, at: datetime) -> RunRecord | None:
-        moment = to_utc(at, what="a run's timestamp")
-        return None if moment.microsecond else self._folders.find_record(format_run_name(moment))
-
-    def _list_runs(
-        self, kind: str | None, state: RunState | None, since: datetime | None, limit: int | None
+    @_in_thread
+    def list_runs(
+        self,
+        *,
+        kind: str | None = None,
+        state: RunState | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
     ) -> list[Run]:
+        """Return runs, newest first, without damaged ones: `checks` reports those."""
+        if kind is not None:
+            validate_text(kind, what="a run's kind")
         index = self._folders.read_index() if (kind, state) != (None, None) else {}
         found: list[Run] = []
         for name in self._folders.list_names():
@@ -192,6 +135,72 @@ class JsonRunStore:
                 found.append(record.run)
         return found
 
+    @_in_thread
+    def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
+        request = schema.CANCEL_REQUESTS.store(request)
+        with self._folders.open_for_writing():
+            record = self._find_record(at)
+            if record is None or record.run.state is not RunState.RUNNING:
+                return None
+            name = record.run.name
+            if (earlier := self._folders.find_cancel_request(name)) is not None:
+                return earlier
+            self._folders.write_cancel_request(name, request)
+            return request
+
+    @_in_thread
+    def find_cancel_request(self, at: datetime) -> CancelRequest | None:
+        name = _find_name(at)
+        return self._folders.find_cancel_request(name) if name else None
+
+    @_in_thread
+    def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
+        return self._insert_rows(key, JOBS, jobs)
+
+    @_in_thread
+    def insert_enriched(self, key: RunKey, enriched: Sequence[EnrichedJob]) -> int:
+        return self._insert_rows(key, ENRICHED, enriched)
+
+    @_in_thread
+    def insert_scores(self, key: RunKey, scores: Sequence[JobScore]) -> int:
+        return self._insert_rows(key, SCORES, scores)
+
+    @_in_thread
+    def list_jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
+        return self._list_page(at, JOBS, after, limit)
+
+    @_in_thread
+    def list_enriched(
+        self, at: datetime, *, after: str = "", limit: int = 1000
+    ) -> list[EnrichedJob]:
+        return self._list_page(at, ENRICHED, after, limit)
+
+    @_in_thread
+    def list_scores(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[JobScore]:
+        return self._list_page(at, SCORES, after, limit)
+
+    @_in_thread
+    def measure_runs(self, ats: Sequence[datetime]) -> StorageSize:
+        return self._measure_runs(ats)[1]
+
+    @_in_thread
+    def delete_runs(self, ats: Sequence[datetime]) -> StorageSize:
+        with self._folders.open_for_writing():
+            names, size = self._measure_runs(ats)
+            if names:
+                self._folders.remove_runs(names)
+            return size
+
+    def _insert_rows(self, key: RunKey, shape: RecordType[Value], values: Sequence[Value]) -> int:
+        with self._folders.open_for_writing():
+            self._require_running(key)
+            validated = [shape.table.store(value) for value in values]
+            name = format_run_name(key.at)
+            known = None if shape is JOBS else self._get_table(name, JOBS).list_ids()
+            return self._get_table(name, shape).add_new(
+                validated, known=known, disk=self._folders.disk
+            )
+
     def _list_page(
         self, at: datetime, shape: RecordType[Value], after: str, limit: int
     ) -> list[Value]:
@@ -199,9 +208,8 @@ class JsonRunStore:
         record = self._find_record(at)
         if record is None:
             return []
-        return self._get_table(record.run.name, shape).read_page(
-            record.artifacts.get(shape.artifact), after=after, limit=limit
-        )
+        head = record.artifacts.get(shape.artifact)
+        return self._get_table(record.run.name, shape).read_page(head, after=after, limit=limit)
 
     def _measure_runs(self, ats: Sequence[datetime]) -> tuple[list[str], StorageSize]:
         there = {record.run.name: record for at in ats if (record := self._find_record(at))}
@@ -210,12 +218,9 @@ class JsonRunStore:
         size = sum(map(self._folders.measure_size, going))
         return list(going), StorageSize(runs=len(going), rows=rows, bytes=size)
 
-    def _delete_runs(self, ats: Sequence[datetime]) -> StorageSize:
-        with self._folders.open_for_writing():
-            names, weight = self._measure_runs(ats)
-            if names:
-                self._folders.remove_runs(names)
-            return weight
+    def _find_record(self, at: datetime) -> RunRecord | None:
+        name = _find_name(at)
+        return self._folders.find_record(name) if name else None
 
     def _require_running(self, key: RunKey) -> None:
         record = self._folders.find_record(format_run_name(key.at))
@@ -233,3 +238,9 @@ class JsonRunStore:
                     self._tables.popitem(last=False)
             self._tables.move_to_end(place)
             return self._tables[place]
+
+
+def _find_name(at: datetime) -> str | None:
+    """Return the name of the run at a moment; None for one that names no run."""
+    moment = to_utc(at, what="a run's timestamp")
+    return None if moment.microsecond else format_run_name(moment)

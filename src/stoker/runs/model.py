@@ -8,15 +8,15 @@ the record again would lose it. A missing key has its default, so old records ca
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stoker.base.errors import ConfigError, ConflictError
 from stoker.base.jsontools import compute_digest
-from stoker.base.types import EnrichedJob, Job, JobScore, Json, TenantId, to_utc
+from stoker.base.types import Json, TenantId, to_utc
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -192,100 +192,6 @@ class StorageSize:
     runs: int = 0
     rows: int = 0
     bytes: int = 0
-
-
-class RunStore(Protocol):
-    """One tenant's runs and what they found."""
-
-    async def insert_run(self, run: Run) -> None:
-        """Remember a run that is starting.
-
-        Raises ConflictError when this tenant already has a run with that timestamp, or the run
-        given has already ended.
-        """
-        ...
-
-    async def finish_run(self, run: Run) -> None:
-        """Replace a running run with its end.
-
-        Raises ConflictError, and changes nothing, unless the run is there, still RUNNING, and
-        was started under the same epoch: a run given up for dead stays as it was left.
-        """
-        ...
-
-    async def find_run(self, at: datetime) -> Run | None:
-        """Return the run with this timestamp."""
-        ...
-
-    async def list_runs(
-        self,
-        *,
-        kind: str | None = None,
-        state: RunState | None = None,
-        since: datetime | None = None,
-        limit: int | None = None,
-    ) -> list[Run]:
-        """Return runs, newest first: of a kind, in a state, not before a time."""
-        ...
-
-    async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
-        """Ask a RUNNING run to stop; return the request in force.
-
-        Safe to repeat: the first request stays. None, with nothing written, when the run has ended
-        or does not exist. The process that executes it polls for this every few seconds.
-        """
-        ...
-
-    async def find_cancel_request(self, at: datetime) -> CancelRequest | None:
-        """Return this run's cancel request, if there was one while it was RUNNING."""
-        ...
-
-    async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
-        """Remember postings under a run; return how many were new to it.
-
-        A posting already there is left as it is. Raises ConflictError, and writes nothing,
-        unless the key's run is RUNNING under the key's epoch.
-        """
-        ...
-
-    async def insert_enriched(self, key: RunKey, enriched: Sequence[EnrichedJob]) -> int:
-        """Insert enriched postings; return how many were new.
-
-        As `insert_jobs`; and PermanentError, with nothing written, when one is about a posting that
-        this run does not have.
-        """
-        ...
-
-    async def insert_scores(self, key: RunKey, scores: Sequence[JobScore]) -> int:
-        """Remember scores of postings; as `insert_enriched`."""
-        ...
-
-    async def list_jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
-        """Return one page of a run's postings, in id order, beginning after an id."""
-        ...
-
-    async def list_enriched(
-        self, at: datetime, *, after: str = "", limit: int = 1000
-    ) -> list[EnrichedJob]:
-        """Return one page of a run's enriched postings, in id order."""
-        ...
-
-    async def list_scores(
-        self, at: datetime, *, after: str = "", limit: int = 1000
-    ) -> list[JobScore]:
-        """Return one page of a run's scores, in id order."""
-        ...
-
-    async def measure_runs(self, ats: Sequence[datetime]) -> StorageSize:
-        """Return what `delete_runs` would remove, without removing it."""
-        ...
-
-    async def delete_runs(self, ats: Sequence[datetime]) -> StorageSize:
-        """Forget these runs and everything under them; return what went.
-
-        A timestamp that names no run is passed over, and so is a run that is still RUNNING.
-        """
-        ...
 
 
 def to_manifest_json(manifest: Manifest) -> dict[str, Json]:

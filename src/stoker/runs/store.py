@@ -48,19 +48,29 @@ SIZED_COLUMNS = {
 }
 
 
-class SqlRunStore:
-    """A `RunStore` in SQL."""
+class RunStore:
+    """One tenant's runs and what they found; `json_store` has the same verbs over files."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def insert_run(self, run: Run) -> None:
+        """Insert a run that is starting.
+
+        Raises ConflictError when this tenant already has a run with that timestamp, or the run
+        given has already ended.
+        """
         if run.state is not RunState.RUNNING:
             raise ConflictError(f"run {run.name} has already ended as {run.state}")
         if not await self._database.write(lambda tx: RUNS.insert_new(tx, [run])):
             raise ConflictError(f"there is already a run {run.name}")
 
     async def finish_run(self, run: Run) -> None:
+        """Replace a running run with its end.
+
+        Raises ConflictError, and changes nothing, unless the run is there, still RUNNING, and
+        was started under the same fencing token: a run closed as dead stays as it was left.
+        """
         values = RUNS.values(run)
         if run.state is RunState.RUNNING:
             raise ConflictError(f"run {run.name} has not ended")
@@ -68,6 +78,7 @@ class SqlRunStore:
             raise _build_conflict()
 
     async def find_run(self, at: datetime) -> Run | None:
+        """Return the run with this timestamp."""
         found = await self._find_rows(RUNS, THIS_RUN, at=to_db_time(at))
         return found[0] if found else None
 
@@ -79,6 +90,7 @@ class SqlRunStore:
         since: datetime | None = None,
         limit: int | None = None,
     ) -> list[Run]:
+        """Return runs, newest first: of a kind, in a state, not before a time."""
         where, values = list[str](), dict[str, Value]()
         if kind is not None:
             where.append("kind = :kind")
@@ -96,6 +108,11 @@ class SqlRunStore:
         return await self._find_rows(RUNS, query, **values)
 
     async def request_cancel(self, at: datetime, request: CancelRequest) -> CancelRequest | None:
+        """Ask a RUNNING run to stop; return the request in force.
+
+        Safe to repeat: the first request stays. None, with nothing written, when the run has ended
+        or does not exist. The process that executes it polls for this every few seconds.
+        """
         request, moment = CANCEL_REQUESTS.store(request), to_db_time(at)
 
         def ask(tx: Transaction) -> CancelRequest | None:
@@ -107,33 +124,49 @@ class SqlRunStore:
         return await self._database.write(ask)
 
     async def find_cancel_request(self, at: datetime) -> CancelRequest | None:
+        """Return this run's cancel request, if there was one while it was RUNNING."""
         found = await self._find_rows(CANCEL_REQUESTS, THIS_RUN, at=to_db_time(at))
         return found[0] if found else None
 
     async def insert_jobs(self, key: RunKey, jobs: Sequence[Job]) -> int:
+        """Insert postings under a run; return how many were new to it.
+
+        A posting already there is left as it is. Raises ConflictError, and writes nothing,
+        unless the key's run is RUNNING under the key's fencing token.
+        """
         return await self._insert_rows(key, JOBS, jobs, about=())
 
     async def insert_enriched(self, key: RunKey, enriched: Sequence[EnrichedJob]) -> int:
+        """Insert enriched postings; return how many were new.
+
+        As `insert_jobs`; and PermanentError, with nothing written, when one is about a posting that
+        this run does not have.
+        """
         about = [item.job for item in enriched]
         return await self._insert_rows(key, ENRICHED, enriched, about=about)
 
     async def insert_scores(self, key: RunKey, scores: Sequence[JobScore]) -> int:
+        """Insert scores of postings; as `insert_enriched`."""
         return await self._insert_rows(key, SCORES, scores, about=[item.job for item in scores])
 
     async def list_jobs(self, at: datetime, *, after: str = "", limit: int = 1000) -> list[Job]:
+        """Return one page of a run's postings, in id order, beginning after an id."""
         return await self._list_page(JOBS, at, after, limit)
 
     async def list_enriched(
         self, at: datetime, *, after: str = "", limit: int = 1000
     ) -> list[EnrichedJob]:
+        """Return one page of a run's enriched postings, in id order."""
         return await self._list_page(ENRICHED, at, after, limit)
 
     async def list_scores(
         self, at: datetime, *, after: str = "", limit: int = 1000
     ) -> list[JobScore]:
+        """Return one page of a run's scores, in id order."""
         return await self._list_page(SCORES, at, after, limit)
 
     async def measure_runs(self, ats: Sequence[datetime]) -> StorageSize:
+        """Return what `delete_runs` would remove, without removing it."""
         moments = [to_db_time(at) for at in dict.fromkeys(ats)]
         ended = (
             f"SELECT 1 FROM runs WHERE tenant_id = :tenant AND {THIS_RUN} AND state <> 'RUNNING'"
@@ -143,6 +176,10 @@ class SqlRunStore:
         )
 
     async def delete_runs(self, ats: Sequence[datetime]) -> StorageSize:
+        """Delete these runs and everything under them; return their size.
+
+        A timestamp that names no run is passed over, and so is a run that is still RUNNING.
+        """
         moments = [to_db_time(at) for at in dict.fromkeys(ats)]
 
         def remove(tx: Transaction) -> StorageSize:
