@@ -5,7 +5,7 @@ The command line and the maintenance run report the same problems.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -93,17 +93,25 @@ def audit_occurrences(
     known = {run.at: run for run in runs}
     due = {to_utc(instant, what="an expected instant") for instant in expected}
     kept_since = None if kept_for is None else to_utc(now) - kept_for
-    found = []
+    lines = []
     for instant in sorted(due | decided.keys()):
-        slot = decided.get(instant)
+        slot, run = decided.get(instant), None
         if slot is None:
-            found.append(_audit_undecided(instant, now=to_utc(now), grace=grace))
-            continue
-        finding = _audit_decided(instant, slot, known, kept_since=kept_since, gone=gone)
-        if instant not in due and finding.status not in PROBLEM_STATUSES:
-            finding = _mark_unexpected(finding)
-        found.append(finding)
-    return found
+            status, message = _audit_undecided(instant, now=to_utc(now), grace=grace)
+        elif slot.state is not OccurrenceState.STARTED:
+            status = AuditStatus(slot.state.value)
+            message = slot.reason or "no reason was given"
+        else:
+            run = known.get(slot.run_at) if slot.run_at else None
+            if run is None:
+                status, message = _audit_missing_run(slot.run_at, kept_since=kept_since)
+            else:
+                status, message = _audit_run(run, known.values(), is_dead=run.at in gone)
+        if instant not in due and status not in PROBLEM_STATUSES:
+            status = AuditStatus.UNEXPECTED
+            message = f"the schedule as it is now has no such instant; {message}"
+        lines.append(AuditLine(due_at=instant, status=status, message=message, run=run))
+    return lines
 
 
 def list_problems(findings: Sequence[AuditLine]) -> list[AuditLine]:
@@ -111,53 +119,40 @@ def list_problems(findings: Sequence[AuditLine]) -> list[AuditLine]:
     return [finding for finding in findings if finding.status in PROBLEM_STATUSES]
 
 
-def _audit_undecided(instant: datetime, *, now: datetime, grace: timedelta) -> AuditLine:
+def _audit_undecided(
+    instant: datetime, *, now: datetime, grace: timedelta
+) -> tuple[AuditStatus, str]:
     if instant > now:
-        return AuditLine(due_at=instant, status=AuditStatus.PENDING, message="it is not due yet")
+        return AuditStatus.PENDING, "it is not due yet"
     if now - instant <= grace:
-        sentence = "it is due and has not been started yet"
-        return AuditLine(due_at=instant, status=AuditStatus.PENDING, message=sentence)
-    sentence = "nothing is recorded for it; was the scheduler running? see: stoker schedule run"
-    return AuditLine(due_at=instant, status=AuditStatus.GAP, message=sentence)
+        return AuditStatus.PENDING, "it is due and has not been started yet"
+    message = "nothing is recorded for it; was the scheduler running? see: stoker schedule run"
+    return AuditStatus.GAP, message
 
 
-def _audit_decided(
-    instant: datetime,
-    slot: OccurrenceResult,
-    runs: Mapping[datetime, Run],
-    *,
-    kept_since: datetime | None,
-    gone: Collection[datetime],
-) -> AuditLine:
-    if slot.state is not OccurrenceState.STARTED:
-        kind = AuditStatus(slot.state.value)
-        sentence = slot.reason or "no reason was given"
-        return AuditLine(due_at=instant, status=kind, message=sentence)
-    if slot.run_at is None:
-        sentence = "it was started, but the record does not say as which run"
-        return AuditLine(due_at=instant, status=AuditStatus.LOST, message=sentence)
-    name = format_run_name(slot.run_at)
-    run = runs.get(slot.run_at)
-    if run is None:
-        if kept_since is not None and slot.run_at < kept_since:
-            sentence = f"run {name} was started; its record is older than what is kept"
-            return AuditLine(due_at=instant, status=AuditStatus.RAN, message=sentence)
-        sentence = f"run {name} was started, but there is no record of it"
-        return AuditLine(due_at=instant, status=AuditStatus.LOST, message=sentence)
-    because = f": {run.reason}" if run.reason else ""
-    if run.state is RunState.RUNNING and run.at in gone:
-        sentence = (
-            f"run {name} is not going on: {PROCESS_DIED}; go on with: stoker schedule run, "
+def _audit_missing_run(
+    run_at: datetime | None, *, kept_since: datetime | None
+) -> tuple[AuditStatus, str]:
+    if run_at is None:
+        return AuditStatus.LOST, "it was started, but the record does not say as which run"
+    name = format_run_name(run_at)
+    if kept_since is not None and run_at < kept_since:
+        return AuditStatus.RAN, f"run {name} was started; its record is older than what is kept"
+    return AuditStatus.LOST, f"run {name} was started, but there is no record of it"
+
+
+def _audit_run(run: Run, runs: Collection[Run], *, is_dead: bool) -> tuple[AuditStatus, str]:
+    if run.state is RunState.RUNNING and is_dead:
+        return AuditStatus.FAILED, (
+            f"run {run.name} is not going on: {PROCESS_DIED}; go on with: stoker schedule run, "
             "or only close it with: stoker upkeep"
         )
-        return AuditLine(due_at=instant, status=AuditStatus.FAILED, message=sentence, run=run)
     if run.state is RunState.RUNNING:
-        sentence = f"run {name} is still going"
-        return AuditLine(due_at=instant, status=AuditStatus.RUNNING, message=sentence, run=run)
-    kind = AuditStatus.FAILED if run.state is RunState.FAILED else AuditStatus.RAN
-    after = _format_resumed_by(run, runs.values()) if kind is AuditStatus.FAILED else ""
-    sentence = f"run {name} ended {run.state}{because}{after}"
-    return AuditLine(due_at=instant, status=kind, message=sentence, run=run)
+        return AuditStatus.RUNNING, f"run {run.name} is still going"
+    message = f"run {run.name} ended {run.state}" + (f": {run.reason}" if run.reason else "")
+    if run.state is not RunState.FAILED:
+        return AuditStatus.RAN, message
+    return AuditStatus.FAILED, message + _format_resumed_by(run, runs)
 
 
 def _format_resumed_by(run: Run, runs: Collection[Run]) -> str:
@@ -168,12 +163,3 @@ def _format_resumed_by(run: Run, runs: Collection[Run]) -> str:
         return ""
     stands = "is still going" if later.state is RunState.RUNNING else f"ended {later.state}"
     return f"; run {later.name} went on with it and {stands}{_format_resumed_by(later, runs)}"
-
-
-def _mark_unexpected(finding: AuditLine) -> AuditLine:
-    return AuditLine(
-        due_at=finding.due_at,
-        status=AuditStatus.UNEXPECTED,
-        message=f"the schedule as it is now has no such instant; {finding.message}",
-        run=finding.run,
-    )
