@@ -103,4 +103,4 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 )
 def test_people_hear_once_of_each_wish_to_be_left_alone(wait, told, news):
     known = None if told is None else NOON + timedelta(seconds=told)
-    assert is_worth_reporting(NOON + timedelta(seconds=wait), now=NOON, told=known) is news
+    assert is_worth_reporting(NOON + timedelta(seconds=wait), now=NOON, reported=known) is news

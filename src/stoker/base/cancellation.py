@@ -1,8 +1,7 @@
-"""Work seen through to its end, however impatient whoever waits for it has become.
+"""Wait for work that must end in order, also when the waiting task is cancelled.
 
-Being cancelled while one waits is passed on, but only once the work is over: whatever is being
-written down then is written down whole. Work may take being cancelled as a wish, unless it is told
-that it is meant at once.
+CancelledError is raised only once the work is over, so that what it writes is written whole. Work
+may take time to end after it was cancelled, unless the cancellation is immediate.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _POLL_SECONDS = 0.5  # seconds
 
 
 async def finish_despite_cancel(work: Coroutine[Any, Any, Result]) -> Result:
-    """Do something to its end, and return what came of it, whoever cancels meanwhile."""
+    """Do work to its end and return its result, even if this is cancelled meanwhile."""
     doing = asyncio.ensure_future(work)
     await _wait_until_done(doing, once_more=False)
     return doing.result()
 
 
 async def cancel_and_wait(doing: asyncio.Future[Any], *, at_once: bool = False) -> None:
-    """End work that is not over; whoever is impatient meanwhile cancels it once more."""
+    """Cancel work and wait until it is over; cancelling this cancels it once more."""
     doing.cancel(_IMMEDIATE if at_once else None)
     await _wait_until_done(doing, once_more=True)
 
@@ -36,9 +35,9 @@ async def cancel_and_wait(doing: asyncio.Future[Any], *, at_once: bool = False) 
 async def run_while(
     ours: Callable[[], bool], work: Coroutine[Any, Any, Result], *, otherwise: StokerError
 ) -> Result:
-    """Wait for something, as long as it is ours to wait for; cut it off and raise what is given.
+    """Do work as long as `ours` is true; then cancel it and raise `otherwise`.
 
-    For what costs nothing and may take long. What comes to its end all the same is returned.
+    For work that costs nothing and may take long. If it ends all the same, its result is returned.
     """
     doing = asyncio.ensure_future(work)
     try:
@@ -54,7 +53,7 @@ async def run_while(
 
 
 def is_immediate(cancelled: asyncio.CancelledError) -> bool:
-    """Say whether whoever cancelled leaves no time to come to an end."""
+    """Return whether a cancellation leaves no time to end in order."""
     return _IMMEDIATE in cancelled.args
 
 
@@ -68,6 +67,6 @@ async def _wait_until_done(doing: asyncio.Future[Any], *, once_more: bool) -> No
             if once_more:
                 doing.cancel()
     if not doing.cancelled():
-        doing.exception()  # looked at, so that nobody complains that it never was
+        doing.exception()  # retrieved, or asyncio logs a warning
     if impatient:
         raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""The clock: what one is, the machine's own, one for tests, and how far a clock is trusted.
+"""The clock: the machine's own, one for tests, and how far a clock is trusted.
 
 Every other module is passed the time. A clock earlier than the newest ledger entry would start
 runs twice or reopen yesterday's budget; an operator can confirm that it is right nevertheless.
@@ -47,7 +47,7 @@ class SystemClock:
 
 
 class VirtualClock:
-    """A `Clock` that moves only when told to; sleeping moves it."""
+    """A `Clock` for tests that moves only by `advance`, `jump` and `sleep`."""
 
     def __init__(self, now: datetime) -> None:
         self._now = to_utc(now)
@@ -77,5 +77,5 @@ CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks of honest machines differ by le
 
 
 def clock_went_backwards(now: datetime, *, latest: datetime | None) -> bool:
-    """Say whether the clock is earlier than the newest ledger entry by more than it may be."""
+    """Return whether the clock is earlier than the newest ledger entry, beyond the tolerance."""
     return latest is not None and now < latest - CLOCK_TOLERANCE

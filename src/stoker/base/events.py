@@ -1,7 +1,7 @@
 """What can happen, as frozen values, and how observers receive them.
 
-Rooms emit events and telemetry writes them as lines; no room acts on one. Each event says in
-`message` what a person needs to know.
+Rooms emit events and telemetry writes them as lines; no room acts on one. Each has a
+`message` for people.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class RunEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAskedToStop(Event):
-    """A run noticed that somebody asked it to stop, and begins nothing new."""
+    """A run found a cancel request and begins nothing new."""
 
     level = Level.WARNING
     text = "run {run} begins nothing new: {by} asked it to stop"
@@ -177,7 +177,7 @@ class Migrated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrun(Event):
-    """A vendor charged more than was promised; the next reservation sees it."""
+    """A vendor charged more than was reserved; the next reservation sees it."""
 
     level = Level.WARNING
     text = "{connector} charged {over} more than was promised for {key}"
@@ -189,7 +189,7 @@ class Overrun(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeUncertain(Event):
-    """Nobody knows whether something was charged; its promise stands until somebody finds out."""
+    """It is unknown whether a vendor charged; the reservation stays until a person decides."""
 
     level = Level.WARNING
     text = (
@@ -215,7 +215,7 @@ class ConnectorOff(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorRests(Event):
-    """A vendor asked to be left alone for a while; told once, however many had asked it."""
+    """A vendor asked us to back off; reported once for all queries that wait for it."""
 
     level = Level.WARNING
     text = "{connector} asked to be left alone; it is asked nothing before {until:%H:%M:%S} UTC"
@@ -263,7 +263,7 @@ class NightPlanned(Event):
     companies: int
     deep: int
     candidates: int
-    taken_over_from: str  # an earlier run of the same day; empty: chosen anew
+    taken_over_from: str  # an earlier run of the same day; empty: a new choice
     deadline: datetime
 
     def message(self) -> str:

@@ -42,7 +42,7 @@ def get_list(data: Json, name: str, *, most: int) -> list[Json]:
 
 
 def has_list(data: Json, name: str) -> bool:
-    """Say whether there is a list under a name, be it empty."""
+    """Return whether there is a list under a name, be it empty."""
     return isinstance(get_object(data).get(name), list | tuple)
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """One code, and what it means to whoever reads it."""
+    """One code with its sentence."""
 
     message: str
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from stoker.base.errors import TransientError, UncertainError
 
-MAX_WAIT = timedelta(hours=1)  # then we ask again, however long somebody wants us gone
+MAX_WAIT = timedelta(hours=1)  # then we ask again, however long a server wants us to wait
 
 MIN_REPORTED_WAIT = timedelta(seconds=5)  # people need not know of shorter waits
 
@@ -54,10 +54,10 @@ async def retry(
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> timedelta | None:
-    """Return how long a server asks us to wait, at most an hour; None if it says nothing usable.
+    """Return how long a server asks us to wait, at most an hour; None if it sends nothing usable.
 
     Milliseconds where a vendor gives them, seconds, or a date. A date counts from the server's own
-    clock, its Date header; without one it says nothing. What is over already says nothing either.
+    clock, its Date header; without one it is ignored, and so is a time that is over already.
     """
     wait = _parse_number(headers.get("retry-after-ms", ""), unit=timedelta(milliseconds=1))
     if wait is None:
@@ -86,15 +86,15 @@ def compute_backoff(
     return longest * min(max(chance, 0.0), 1.0)
 
 
-def is_worth_reporting(until: datetime, *, now: datetime, told: datetime | None) -> bool:
-    """Say whether people should hear that somebody wants to be left alone until then.
+def is_worth_reporting(until: datetime, *, now: datetime, reported: datetime | None) -> bool:
+    """Return whether people should read that a vendor asked us to back off until then.
 
-    Once for each such wish: `told` is until when they last heard, and what others hear who had
-    asked before that is the same wish. Waits of a few seconds are not worth it.
+    Once for each back-off: `reported` is the end of the last one reported, and answers to calls
+    that were under way with it belong to it. Waits of a few seconds are not reported.
     """
     if until - now <= MIN_REPORTED_WAIT:
         return False
-    return told is None or told <= now or until - told > SAME_WAIT_TOLERANCE
+    return reported is None or reported <= now or until - reported > SAME_WAIT_TOLERANCE
 
 
 def _parse_number(text: str, *, unit: timedelta) -> timedelta | None:
@@ -130,7 +130,7 @@ class Quota:
 
 
 def parse_quota(left: str, *, lasts: timedelta) -> Quota | None:
-    """Return what a header says is left; None for -1, nonsense, or when it is over already."""
+    """Return the quota in a header; None for -1, nonsense, or when it is over already."""
     if not _WHOLE.fullmatch(left.strip()) or lasts <= timedelta(0):
         return None
     return Quota(left=int(left), window=min(lasts, MAX_WAIT))
@@ -149,7 +149,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def is_scarce(left: str, *, limit: str) -> bool:
-    """Say whether less than a quarter of a limit is left, or nobody knows of how much."""
+    """Return whether less than a quarter of a limit is left, or the limit is unknown."""
     if not _WHOLE.fullmatch(left.strip()) or not _WHOLE.fullmatch(limit.strip()):
         return True
     return int(left) * 4 < int(limit)
@@ -157,5 +157,5 @@ def is_scarce(left: str, *, limit: str) -> bool:
 
 def choose_tightest_quota(quotas: Iterable[Quota | None]) -> Quota | None:
     """Return the quota that leaves the longest time between calls."""
-    told = [each for each in quotas if each is not None]
-    return max(told, key=lambda each: each.window / (each.left + 1), default=None)
+    known = [each for each in quotas if each is not None]
+    return max(known, key=lambda each: each.window / (each.left + 1), default=None)

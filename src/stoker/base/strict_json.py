@@ -1,6 +1,6 @@
 """JSON from strangers, read at the edge: whole, bounded, clean, or not at all.
 
-What comes out can be kept by every store. What the fields mean, each connector says.
+Every store can keep what comes out. Each connector knows what the fields mean.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ MAX_DIGITS = 40
 
 
 def parse_json(body: bytes) -> Json:
-    """Return what a body says; texts are cleaned as `clean_text` does.
+    """Return the JSON value in a body; texts are cleaned as `clean_text` does.
 
     Raises PermanentError for anything that is not one JSON value in UTF-8 without surprises: keys
-    given twice, NaN, infinite or endless numbers, too deep, too many. What a caller that paid for
-    the answer makes of that is the caller's business.
+    given twice, NaN, infinite or endless numbers, too deep, too many.
     """
     commas = body.count(b",") + body.count(b"[") + body.count(b"{")
     if commas > MAX_VALUES:

@@ -32,7 +32,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def parse_tenant_id(text: str) -> TenantId:
-    """Return the text as a tenant's id, or say what an id looks like.
+    """Return the text as a tenant's id; ConfigError describes what an id looks like.
 
     Ids end up in file names, log lines and database settings, so they are kept plain.
     """
@@ -69,13 +69,13 @@ def clean_text(text: str) -> str:
     NUL goes, half a surrogate pair becomes U+FFFD, and what is over the longest length is cut.
     """
     if text.isascii() and "\0" not in text and len(text) <= MAX_TEXT_LENGTH:
-        return text  # nearly always, and told without looking at each letter
+        return text  # nearly always, and found without looking at each letter
     kept = text[:MAX_TEXT_LENGTH]
     return _UNSTORABLE.sub(lambda bad: "" if bad[0] == "\0" else "\ufffd", kept)
 
 
 def is_storable(text: str) -> bool:
-    """Say whether every store would keep this text letter for letter."""
+    """Return whether every store would keep this text letter for letter."""
     if len(text) > MAX_TEXT_LENGTH:
         return False
     return "\0" not in text if text.isascii() else not _UNSTORABLE.search(text)
@@ -131,7 +131,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnrichedJob:
-    """What the title and text of a posting say, in words that can be compared."""
+    """The title and text of a posting in words that can be compared."""
 
     job: JobId
     title: str

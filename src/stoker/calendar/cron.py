@@ -1,10 +1,10 @@
-"""What a five-field cron line says: which days, and which minutes of those days.
+"""Parse five-field cron lines: which days, and which minutes of those days.
 
     minute  hour  day-of-month  month  day-of-week        e.g.  30 1 * * MON-FRI
 
 Each field takes `*`, numbers, ranges, steps and lists of them; months and weekdays also their
-English names, and both 0 and 7 are Sunday. When a wall clock shows those minutes, and what if it
-never does or does so twice, is the business of `wallclock`.
+English names, and both 0 and 7 are Sunday. `timezones` knows when a wall clock shows those minutes,
+and what happens if it never does or does so twice.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Field:
     def _parse_number(self, text: str, item: str, *, ends_range: bool = False) -> int:
         name = text.upper()
         if name in self.names:
-            # A week may be said to end on Sunday: FRI-SUN is 5-7.
+            # A week may end on Sunday: FRI-SUN is 5-7.
             return (
                 7 if ends_range and name == "SUN" else self.names.index(name) + self._get_first_name
             )
@@ -137,7 +137,7 @@ _FIELDS = (
 
 @lru_cache(maxsize=1024)
 def parse_cron(expression: str) -> CronSpec:
-    """Return what a cron line says, or raise ConfigError naming the field that cannot work.
+    """Parse a cron line; ConfigError names the field that cannot work.
 
     As in classic cron, a day-of-month and a day-of-week that are both restricted mean either:
     `0 0 13 * FRI` runs on every 13th and on every Friday. A field that begins with `*` is not

@@ -1,8 +1,8 @@
-"""When a schedule is due, and what becomes of the instants nobody was there for.
+"""Decide when a schedule is due, and what becomes of missed occurrences.
 
 A schedule is an interval, a daily window in UTC, or a cron line in a time zone. The same inputs
-give the same answer: there is no jitter and no clock in here, callers say what time it is. All
-moments are aware; what comes back is in UTC. Who acts on an instant is the engine's business.
+give the same answer: there is no jitter and no clock, callers pass the time. All moments are aware,
+and those returned are in UTC.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ class Window:
 class Cron:
     """Due when the wall clock of a zone shows a minute that the cron line names.
 
-    With fold `first` or `last` a repeated hour counts once, also for a line that runs
-    every few
+    With fold `first` or `last` a repeated hour counts once, also for a line that runs every few
     minutes; such a line usually wants `both`.
     """
 
@@ -105,7 +104,7 @@ def compute_next_run(now_utc: datetime, schedule: Schedule) -> datetime:
 
 
 def should_run(now_utc: datetime, last_run_at: datetime | None, schedule: Schedule) -> bool:
-    """Say whether something is due that the last run has not answered; never run is always due."""
+    """Return whether an occurrence is due since the last run; never run is always due."""
     now = _validate_time(now_utc)
     if last_run_at is None:
         return True
@@ -164,14 +163,11 @@ def compute_due(
 ) -> DueOccurrences:
     """Decide every instant after the last decided one, up to now, as run or missed.
 
-    Never decided (`last` is None) runs once, for the latest instant, whatever `catch_up`
-    says.
-    A `last` ahead of now means that the clock went back: nothing is due until it catches
-    up.
-    `at_most` is how many `CatchUp.ALL` runs; `grace` is how late an instant may be for
-    `CatchUp.NONE` to run it. An interval's run answers for the moment it starts, so that the next
-    one is a whole interval away. The newest `MAX_MISSED` missed instants are listed; if there are
-    more, the reason says how many.
+    Never decided (`last` is None) runs once, for the latest instant, with any `catch_up`. A `last`
+    ahead of now means that the clock went back: nothing is due until it catches up. `at_most` is
+    how many `CatchUp.ALL` runs; `grace` is how late an instant may be for `CatchUp.NONE` to run it.
+    An interval's run answers for the moment it starts, so that the next one is a whole interval
+    away. The newest `MAX_MISSED` missed instants are listed; the reason has the number of all.
     """
     if at_most < 1:
         raise ConfigError(f"catch_up all needs a maximum of at least 1, not {at_most}")

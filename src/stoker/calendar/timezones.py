@@ -1,7 +1,7 @@
-"""Which moments a cron line means in a time zone, and how a moment is shown in one.
+"""Find the moments of a cron line in a time zone, and show a moment in one.
 
-A local time that clocks skip is a gap, one that comes twice a fold; a schedule says what it wants
-in either case. Knows zones and cron lines, and nothing about runs. All moments are UTC.
+A local time that clocks skip is a gap, one that comes twice a fold; a schedule has a rule for
+either. All moments are UTC.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class LocalTimePattern:
 
 @cache
 def get_zone(name: str) -> ZoneInfo:
-    """Return the IANA zone of this name, or say which one may have been meant."""
+    """Return the IANA zone of this name; ConfigError suggests a similar one."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):

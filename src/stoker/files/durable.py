@@ -1,8 +1,7 @@
-"""How files change so that a crash, a full disk or a power cut leaves the old or the new, whole.
+"""Change files so that a crash, a full disk or a power cut leaves the old or the new, whole.
 
 A file is replaced by writing a new one beside it, and grows at its end; either is on the disk
-before we return. Here operating system errors become ours, and here the knowledge stops: what the
-bytes mean is their owner's business. Needs a POSIX file system.
+before we return. Operating system errors become ours here. Needs a POSIX file system.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import BinaryIO
 
 from stoker.base.errors import ConfigError, StokerError, TransientError, UncertainError
 
-TMP = ".tmp"  # how the name of everything unfinished ends; whoever has the lock may remove it
+TMP = ".tmp"  # how the name of everything unfinished ends; the holder of the lock may remove it
 _ALREADY_THERE = "{} is already there; --force replaces it"
 _FULL_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _PERMISSION_ERRORS = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -35,7 +34,7 @@ class Disk:
 
     When the disk fails under a write, the operating system may already have dropped what it was
     given, and asking again would be answered with a yes that means nothing. So after the first
-    such failure nothing more is written until the process is started anew.
+    such failure nothing more is written until the process is restarted.
     """
 
     def __init__(self) -> None:
@@ -63,7 +62,7 @@ class Disk:
             path.mkdir(exist_ok=True)
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Give the file this content; whatever happens, it has the old or the new, whole.
+        """Give the file this content; it always has the old or the new, whole.
 
         The caller holds the lock of the folder. UncertainError only when the disk itself failed.
         """
@@ -115,7 +114,7 @@ class Disk:
     def remove(self, folder: Path, names: Iterable[str]) -> None:
         """Let files and whole folders in a folder go, those that are there.
 
-        Each is gone at once for whoever looks for it; none comes back after a power cut.
+        Each is gone at once for every reader; none comes back after a power cut.
         """
         there = [folder / name for name in names if (folder / name).exists()]
         if not there:
@@ -158,7 +157,7 @@ def create_file(path: Path, *, replace: bool, make_folder: bool = False) -> Iter
 
 def _link_new(beside: Path, path: Path) -> None:
     try:
-        path.hardlink_to(beside)  # unlike a rename it fails when somebody was faster
+        path.hardlink_to(beside)  # unlike a rename it fails when another process was faster
     except FileExistsError:
         raise ConfigError(_ALREADY_THERE.format(path)) from None
 

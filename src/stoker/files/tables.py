@@ -134,7 +134,7 @@ def _read_json_lines(
 
 
 def read_csv(stream: Readable, limits: TableLimits = STRICT) -> Iterator[CsvRow]:
-    """Yield every record, the header first; it says how many cells the others have."""
+    """Yield every record, the header first; the others have as many cells."""
     lines = (_decode_line(*line, strict=limits.strict) for line in _read_lines(stream, limits))
     waiting, width = deque[CsvRow](), 0
     while (line := waiting.popleft() if waiting else next(lines, None)) is not None:
@@ -205,6 +205,6 @@ def _parse_cells(text: str) -> list[str] | None:
 
 
 def _swallows(more: Sequence[CsvRow], width: int) -> bool:
-    """Say whether a record over several lines swallowed rows: two stray quotes look like a cell."""
+    """Return whether a record swallowed rows: two stray quotes look like one cell."""
     inside = (_parse_cells(line.text) for line in more[:-1])
     return any(cells is not None and len(cells) == width for cells in inside)

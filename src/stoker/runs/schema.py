@@ -133,7 +133,7 @@ CANCEL_REQUESTS = Table(
     grants="SELECT, INSERT, DELETE",
 )
 
-# A view runs as whoever asks it, or it would show every tenant's rows to each.
+# A view runs with the rights of its reader, or it would show every tenant's rows to each.
 _NIGHTLY_RUNS = Script(
     since=6,
     sqlite="""\

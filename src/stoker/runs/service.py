@@ -186,7 +186,7 @@ class Runner:
         manifest: Manifest,
         instant: datetime | None = None,
     ) -> Run:
-        """Write down that a run begins, under the first free second from now on."""
+        """Insert a run that begins now, under the first free second from now on."""
         used = {f"{use.cap} {use.window}": use.used.total for use in await store.money.list_usage()}
         custom_limits = list_custom_limits(
             await store.money.list_cap_changes(), now=self.clock.now()
@@ -268,7 +268,7 @@ class Runner:
     async def _get_result(
         self, doing: asyncio.Future[RunResult], opened: RunHandle, run: Run
     ) -> RunResult:
-        """Return how work ended that is over; whatever it raised is an ending with a reason."""
+        """Return how work ended that is over; an exception becomes an end with a reason."""
         try:
             return doing.result()
         except StokerError as error:
@@ -294,7 +294,7 @@ class Runner:
     async def close_run(
         self, store: TenantStores, run: Run, ending: RunResult, *, timings: list[StepTiming]
     ) -> Run:
-        """Write down how a run ended."""
+        """Write how a run ended."""
         now = self.clock.now()
         ended = _build_ended_run(run, ending, timings, now=now)
         await self._write_end(store, ended)

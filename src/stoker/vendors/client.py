@@ -398,7 +398,7 @@ class VendorClient:
             return wait
         now = self.clock.now()
         until = now + error.retry_after
-        if is_worth_reporting(until, now=now, told=self._reported_cooldowns.get(connector)):
+        if is_worth_reporting(until, now=now, reported=self._reported_cooldowns.get(connector)):
             self._reported_cooldowns[connector] = until
             self._observer(
                 ConnectorRests(at=now, tenant=self._store.tenant, connector=connector, until=until)
