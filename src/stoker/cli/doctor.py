@@ -1,7 +1,7 @@
-"""`doctor`: is everything in place for the next run? It looks, and changes nothing.
+"""`doctor`: check that everything is in place for the next run. It changes nothing.
 
-A store's own health is the store's business (`Backend.checks`); here are the checks that concern
-settings, keys, zones, the clock and the schedule, and the list of caps that will be enforced.
+`Backend.checks` checks the store; here are the checks of settings, keys, zones, the clock and the
+schedule, and the list of caps that will be enforced.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import click
 
-from stoker import app as wiring
+from stoker import app
 from stoker.base.clock import Clock, clock_went_backwards
 from stoker.base.errors import ConfigError, StokerError
 from stoker.base.formats import format_duration
@@ -57,7 +57,7 @@ def doctor(asked: CommandContext, *, as_json: bool) -> Exit:
         checks = [Check(what="settings", ok=False, detail=line) for line in str(error).split("\n")]
     else:
         settings = run_async(_add_stored_tenants(settings))
-        checks = run_async(run_checks(settings, clock=wiring.system_clock()))
+        checks = run_async(run_checks(settings, clock=app.system_clock()))
         caps = {
             tenant: settings.for_tenant(tenant).list_cap_values()
             for tenant in settings.list_active_tenants()
@@ -74,18 +74,15 @@ def doctor(asked: CommandContext, *, as_json: bool) -> Exit:
 
 
 async def _add_stored_tenants(settings: Settings) -> Settings:
-    """Return the settings with the tenants the store knows, if it can be asked."""
+    """Return the settings with the stored tenants, if the store can be read."""
     try:
-        backend = wiring.build_backend(settings)
+        backend = app.build_backend(settings)
     except StokerError:
         return settings  # the checks say what is wrong
     try:
-        there = await backend.schema_version() > 0
-        return (
-            add_stored_tenants(settings, await backend.directory().list_tenants())
-            if there
-            else settings
-        )
+        if await backend.schema_version() == 0:
+            return settings
+        return add_stored_tenants(settings, await backend.directory().list_tenants())
     except StokerError:
         return settings  # as above
     finally:
@@ -93,7 +90,7 @@ async def _add_stored_tenants(settings: Settings) -> Settings:
 
 
 async def run_checks(settings: Settings, *, clock: Clock) -> list[Check]:
-    """Return what every check found, in the order people think about them."""
+    """Run every check, in the order people think about them."""
     now = clock.now()
     checks = [_check_settings(settings), *_check_sandbox(settings)]
     vendors = [about.key for about in list_settings(KeySettings) if about.key in PAID_VENDORS]
@@ -101,7 +98,7 @@ async def run_checks(settings: Settings, *, clock: Clock) -> list[Check]:
     checks += [_check_connectors(settings, tenant) for tenant in settings.list_active_tenants()]
     checks += [*_check_zones(settings, now), _check_plausible_time(now)]
     try:
-        backend = wiring.build_backend(settings)
+        backend = app.build_backend(settings)
     except StokerError as error:
         checks.append(Check(what="store", ok=False, detail=str(error)))
     else:
@@ -150,26 +147,26 @@ def _check_sandbox(settings: Settings) -> list[Check]:
     address = settings.sandbox.address
     if address is None:
         return []
-    loud = f"ON, at {address}: vendors are fake and real keys stay here; to work for real, "
-    return [Check(what="SANDBOX", ok=True, detail=f"{loud}unset sandbox.address")]
+    notice = f"ON, at {address}: vendors are fake and real keys stay here; to work for real, "
+    return [Check(what="SANDBOX", ok=True, detail=f"{notice}unset sandbox.address")]
 
 
 def _check_connectors(settings: Settings, tenant: TenantId) -> Check:
-    """Say which connectors are on, and whether some of them are real while others rehearse."""
+    """List which connectors are on, and those that are real while the sandbox is on."""
     own = settings.for_tenant(tenant)
     off = [name for name in VENDORS if get_off_reason(own, name)]
     on = [name for name in VENDORS if name not in off]
-    told = f"on: {', '.join(on)}"
+    detail = f"on: {', '.join(on)}"
     if off:
-        told += f"; off: {', '.join(off)} (why: stoker connectors list)"
+        detail += f"; off: {', '.join(off)} (why: stoker connectors list)"
     real = [
         name
         for name in on
         if name != "crawl" and not any(map(is_sandbox_url, list_addresses(own, name)))
     ]
     if settings.sandbox.address is not None and real:
-        told += f"; REAL although the sandbox is on: {', '.join(real)}"
-    return Check(what=f"connectors, {tenant}", ok=True, detail=told, is_warning=bool(off))
+        detail += f"; REAL although the sandbox is on: {', '.join(real)}"
+    return Check(what=f"connectors, {tenant}", ok=True, detail=detail, is_warning=bool(off))
 
 
 def _check_key(settings: Settings, vendor: str) -> Check:

@@ -1,7 +1,6 @@
-"""The `stoker` command: which commands there are, and what becomes of their errors.
+"""The `stoker` command: the list of commands, and what happens to their errors.
 
-A command's module is imported when that command is called and not before; the one-line helps
-therefore stand here. What a command does is its own module's business.
+A command's module is imported when that command is called, so the one-line helps are here.
 """
 
 from __future__ import annotations
@@ -268,7 +267,7 @@ def _run_command(arguments: Sequence[str] | None, context: CommandContext) -> in
 
 
 def _report_bug(error: Exception, secrets: set[str]) -> Exit:
-    # Read here and not through wiring: wiring may be what is broken.
+    # Read here and not in `app`, which may be what is broken.
     if os.environ.get("STOKER_DEBUG"):
         import traceback
 
@@ -288,8 +287,8 @@ def _redact(text: str, secrets: set[str]) -> str:
 
 def _format_usage_error(error: click.UsageError) -> str:
     command = error.ctx.command_path if error.ctx else "stoker"
-    said = " ".join(error.format_message().split())  # click lists choices on lines of their own
-    return f"{said.rstrip('.')}; see `{command} --help`"
+    message = " ".join(error.format_message().split())  # click lists choices on lines of their own
+    return f"{message.rstrip('.')}; see `{command} --help`"
 
 
 def _parse_assignment(assignment: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""The options that commands share, one meaning each, and how what was typed is read.
+"""The options that commands share, one meaning each, and how their values are read.
 
-`--limit` is the most rows in total, `--since` and `--until` bound a time, `--out` names a file and
-`--force` replaces one. An earlier spelling keeps working as an alias that help does not list.
+`--limit` is the most rows in total; `--since` and `--until` bound a time. An earlier spelling keeps
+working as an alias that help does not list.
 """
 
 from __future__ import annotations
@@ -85,30 +85,23 @@ def limit_option(command: _Command) -> _Command:
 
 def since_option(help_text: str, *, aliases: Sequence[str] = ()) -> Callable[[_Command], _Command]:
     """Give a command `--since`: a date, a moment with its offset, or a span back from now."""
-    option: Callable[[_Command], _Command] = aliased_option(
-        "--since", metavar="TIME", aliases=aliases, help=help_text
-    )
-    return option
+    return aliased_option("--since", metavar="TIME", aliases=aliases, help=help_text)
 
 
 def until_option(help_text: str, *, aliases: Sequence[str] = ()) -> Callable[[_Command], _Command]:
     """Give a command `--until`, read like `--since`."""
-    option: Callable[[_Command], _Command] = aliased_option(
-        "--until", metavar="TIME", aliases=aliases, help=help_text
-    )
-    return option
+    return aliased_option("--until", metavar="TIME", aliases=aliases, help=help_text)
 
 
 def min_score_option(command: _Command) -> _Command:
     """Give a command `--min-score`, passed to it as `min_score`."""
-    option: Callable[[_Command], _Command] = aliased_option(
+    return aliased_option(
         "--min-score",
         type=click.FloatRange(0, 1),
         metavar="SCORE",
         aliases=["--min", "--least"],
         help="Only with this score or more. Default: what becomes a lead in the CRM.",
-    )
-    return option(command)
+    )(command)
 
 
 def sandbox_option(command: _Command) -> _Command:

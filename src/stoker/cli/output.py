@@ -1,8 +1,7 @@
-"""How a command answers: tables or JSON on stdout, one line about trouble on stderr, an exit code.
+"""How a command prints: tables or JSON on stdout, one line per problem on stderr, an exit code.
 
-Every command is handed an `CommandContext` and prints through this file, so that all of them look
-alike.
-Nothing slow is imported before it is needed: `stoker --help` must feel instant.
+Every command gets a `CommandContext`. Nothing slow is imported before it is needed: `stoker --help`
+must feel instant.
 """
 
 from __future__ import annotations
@@ -76,12 +75,12 @@ _EXIT_TEXTS = {
     Exit.UNCERTAIN: "it may have been done; find out before repeating (UncertainError)",
     Exit.BUG: "a fault in Stoker itself; `STOKER_DEBUG=1` shows details",
     Exit.INTERRUPTED: "stopped by Ctrl-C or SIGTERM",
-    Exit.BROKEN_PIPE: "whoever read the output stopped reading",
+    Exit.BROKEN_PIPE: "the reader of the output stopped reading",
 }
 
-_MAX_SIGNALS = 2  # times a command may be told to stop before it is gone at once
+_MAX_SIGNALS = 2  # more of them end the process at once
 
-_NOTICE_SECONDS = 1.0  # seconds; whatever stops sooner needs no words
+_NOTICE_SECONDS = 1.0  # after which it is said that work is still being ended
 
 _REDRAW_SECONDS = 0.1  # between two drawings of progress
 
@@ -90,7 +89,7 @@ _WRAPPED_CELL = 12  # characters; a column that is wrapped keeps at least this w
 _STOPPING_TEXT = "what is under way is brought to its end; Ctrl-C once more does not wait for it"
 
 _STOPPED_TEXT = (
-    "stopped at once; a run that was under way may be told as RUNNING for another 90 seconds"
+    "stopped at once; a run that was under way may be listed as RUNNING for another 90 seconds"
 )
 
 _EXIT_BY_ERROR: tuple[tuple[type[StokerError], Exit], ...] = (
@@ -104,7 +103,7 @@ _EXIT_BY_ERROR: tuple[tuple[type[StokerError], Exit], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandContext:
-    """What was asked before the command's name: where, with which file, with which flags."""
+    """The options before the command's name: directory, settings file, flags."""
 
     directory: Path
     config: Path | None = None
@@ -113,13 +112,13 @@ class CommandContext:
     clock: Clock | None = None  # None: the machine's
 
     def use_sandbox(self, address: str | None) -> CommandContext:
-        """Return the same, asked on the sandbox at an address; without one, as settings say."""
+        """Return this context with the sandbox at an address; unchanged without one."""
         if address is None:
             return self
         return replace(self, flags={**self.flags, "sandbox.address": address})
 
     def format_command(self) -> str:
-        """Return the words a command for the same place begins with, as one would type them."""
+        """Return how a command line with the same directory and file begins."""
         from shlex import quote
 
         words = ["stoker"]
@@ -131,19 +130,17 @@ class CommandContext:
 
     def read_settings(self) -> Settings:
         """Read the settings now. Raises ConfigError."""
-        from stoker import app as wiring
+        from stoker import app
 
-        settings = wiring.read_settings(
-            directory=self.directory, config=self.config, flags=self.flags
-        )
+        settings = app.read_settings(directory=self.directory, config=self.config, flags=self.flags)
         self.secrets.update(settings.list_secret_values())
         return settings
 
     def open_app(self, *, only_to_read: bool = False) -> AbstractAsyncContextManager[Context]:
-        """Read the settings and open everything they name: `async with asked.app() as app`."""
-        from stoker import app as wiring
+        """Read the settings and open what they name: `async with ctx.open_app() as app`."""
+        from stoker import app
 
-        return wiring.open_app(self.read_settings(), clock=self.clock, only_to_read=only_to_read)
+        return app.open_app(self.read_settings(), clock=self.clock, only_to_read=only_to_read)
 
 
 pass_context = click.make_pass_decorator(CommandContext)
@@ -167,46 +164,46 @@ def json_option(command: _Command) -> _Command:
 
 
 def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run a command's coroutine to its end; being told to end is the same as Ctrl-C.
+    """Run a command's coroutine to its end; SIGTERM is the same as Ctrl-C.
 
-    The first time, what is under way is ended in order; the second, with less patience; the third,
-    at once, whatever is left open by that.
+    The first signal ends the work in order; the second waits less; the third ends the process at
+    once, whatever that leaves open.
     """
     import asyncio
 
-    async def until_told() -> _Result:
-        doing = asyncio.ensure_future(work)
-        told = 0
+    async def run_until_stopped() -> _Result:
+        task = asyncio.ensure_future(work)
+        signals = 0
 
         def stop() -> None:
-            nonlocal told
-            told += 1
-            if told > _MAX_SIGNALS:
+            nonlocal signals
+            signals += 1
+            if signals > _MAX_SIGNALS:
                 print_error(_STOPPED_TEXT)
                 if sys.stderr.isatty():
                     click.echo("\x1b[?25h", err=True, nl=False)  # progress hides the cursor
                 os._exit(Exit.INTERRUPTED)
-            doing.cancel()
-            if told == 1:
-                asyncio.get_running_loop().call_later(_NOTICE_SECONDS, say_so)
+            task.cancel()
+            if signals == 1:
+                asyncio.get_running_loop().call_later(_NOTICE_SECONDS, print_notice)
 
-        def say_so() -> None:
-            if not doing.done() and told == 1:
+        def print_notice() -> None:
+            if not task.done() and signals == 1:
                 print_error(_STOPPING_TEXT)
 
-        # Without this a run would be left for dead by every shutdown, not CANCELLED; and a second
-        # Ctrl-C would break off whatever is being written down then.
+        # Without this every shutdown would leave a dead run behind, not a CANCELLED one; and a
+        # second Ctrl-C would interrupt what is being written.
         on_stop_signal(stop)
-        return await doing
+        return await task
 
     try:
-        return asyncio.run(until_told())
+        return asyncio.run(run_until_stopped())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
 
 
 def on_stop_signal(stop: Callable[[], None]) -> None:
-    """Have something done at every Ctrl-C and SIGTERM, but for those the process is to ignore."""
+    """Call a function at every Ctrl-C and SIGTERM, unless the process ignores that signal."""
     import asyncio
     import signal
 

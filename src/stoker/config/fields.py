@@ -25,9 +25,8 @@ _Type = TypeVar("_Type")
 
 MASK = "[secret]"
 
-_BOOLEANS = {"true": True, "yes": True, "on": True, "1": True}
-
-_BOOLEANS |= {"false": False, "no": False, "off": False, "0": False}
+_BOOLEANS = dict.fromkeys(("true", "yes", "on", "1"), True)
+_BOOLEANS |= dict.fromkeys(("false", "no", "off", "0"), False)
 
 # A URL that holds no surprise; anything else is masked as a whole.
 _PLAIN_URL = re.compile(
@@ -41,7 +40,7 @@ _HOUR_MINUTE = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 
 
 class Secret:
-    """A value that shows itself to nobody who does not ask by `reveal`."""
+    """A value that is shown only by `reveal`."""
 
     __slots__ = ("_value",)
 
@@ -49,7 +48,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """Return the value itself, to hand to the one who needs it and nobody else."""
+        """Return the value itself, for the vendor or database that needs it."""
         return self._value
 
     def mask(self) -> str:
@@ -111,7 +110,7 @@ class FieldType:
 
 def _parse_boolean(given: Any, typed: bool) -> bool:
     if typed:
-        return _require_type(bool, given)
+        return require_type(bool, given)
     if str(given).strip().lower() not in _BOOLEANS:
         raise ValueError
     return _BOOLEANS[str(given).strip().lower()]
@@ -123,7 +122,7 @@ BOOLEAN = FieldType(name="true or false", allowed="true, false", parse=_parse_bo
 FLAG_IF_SET = FieldType(
     name="true or false",
     allowed="true, false; in the environment anything means true",
-    parse=lambda given, typed: _require_type(bool, given) if typed else _BOOLEANS.get(given, True),
+    parse=lambda given, typed: require_type(bool, given) if typed else _BOOLEANS.get(given, True),
 )
 
 
@@ -133,7 +132,7 @@ def integer(low: int, high: int) -> FieldType:
     def parse(given: Any, typed: bool) -> int:
         if typed and isinstance(given, bool):
             raise ValueError
-        return _require_type(int, given) if typed else _parse_whole(str(given))
+        return require_type(int, given) if typed else _parse_whole(str(given))
 
     return FieldType(
         name="whole number",
@@ -212,7 +211,7 @@ def choice(*allowed: str) -> FieldType:
     """One of a few words."""
 
     def parse(given: Any, typed: bool) -> str:
-        if _require_type(str, given).strip() not in allowed:
+        if require_type(str, given).strip() not in allowed:
             raise ValueError
         return str(given).strip()
 
@@ -220,17 +219,13 @@ def choice(*allowed: str) -> FieldType:
 
 
 def member(kind: type[StrEnum]) -> FieldType:
-    """One member of an enumeration, said by its value."""
+    """One member of an enumeration, given by its value."""
     words = choice(*(item.value for item in kind))
-    return FieldType(
-        name=words.name,
-        allowed=words.allowed,
-        parse=lambda given, typed: kind(words.parse(given, typed)),
-    )
+    return replace(words, parse=lambda given, typed: kind(words.parse(given, typed)))
 
 
 def _parse_text(given: Any, typed: bool) -> str:
-    text = _require_type(str, given).strip()
+    text = require_type(str, given).strip()
     if not text or not is_storable(text) or not text.isprintable():
         raise ValueError
     return text
@@ -238,85 +233,68 @@ def _parse_text(given: Any, typed: bool) -> str:
 
 TEXT = FieldType(name="text", allowed="text on one line", parse=_parse_text)
 
-PATH = FieldType(
-    name="path", allowed="a path", parse=lambda given, typed: Path(_parse_text(given, typed))
-)
 
-SECRET = FieldType(
-    name="secret",
-    allowed="text",
-    parse=lambda given, typed: Secret(_parse_text(given, typed)),
-    secret=True,
-)
-
-
-def _parse_postgres_url(given: Any, typed: bool) -> Secret:
-    text = _parse_text(given, typed)
-    if not text.startswith(("postgresql://", "postgres://")):
-        raise ValueError
-    return Secret(text)
+def text_type(
+    name: str, allowed: str, parse: Callable[[str], Any], *, secret: bool = False
+) -> FieldType:
+    """A value read from one line of text by `parse`, which raises as `FieldType.read` does."""
+    return FieldType(
+        name=name,
+        allowed=allowed,
+        parse=lambda given, typed: parse(_parse_text(given, typed)),
+        secret=secret,
+    )
 
 
-POSTGRES_URL = FieldType(
-    name="secret URL",
-    allowed="postgresql://user:password@host:port/database",
-    parse=_parse_postgres_url,
-    secret=True,
-)
+def _check_match(pattern: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if not re.match(pattern, text):
+            raise ValueError(text)
+        return text
+
+    return check
 
 
-def _parse_cron_line(given: Any, typed: bool) -> str:
-    text = _parse_text(given, typed)
+def _check_cron(text: str) -> str:
     parse_cron(text)
     return text
 
 
-CRON = FieldType(
-    name="cron line", allowed="five cron fields, e.g. 0 1 * * *", parse=_parse_cron_line
-)
-
-
-def _parse_zone(given: Any, typed: bool) -> str:
-    return get_zone(_parse_text(given, typed)).key
-
-
-ZONE = FieldType(
-    name="time zone", allowed="an IANA zone, e.g. Asia/Singapore or UTC", parse=_parse_zone
-)
-
-
-def _parse_hour_minute(given: Any, typed: bool) -> time:
-    found = _HOUR_MINUTE.fullmatch(_require_type(str, given).strip())
+def _parse_hour_minute(text: str) -> time:
+    found = _HOUR_MINUTE.fullmatch(text)
     if not found:
-        raise ValueError
+        raise ValueError(text)
     return time(int(found[1]), int(found[2]))
 
 
-HOUR_MINUTE = FieldType(
-    name="time of day", allowed="HH:MM in UTC, 00:00 to 23:59", parse=_parse_hour_minute
+PATH = text_type("path", "a path", Path)
+
+SECRET = text_type("secret", "text", Secret, secret=True)
+
+POSTGRES_URL = text_type(
+    "secret URL",
+    "postgresql://user:password@host:port/database",
+    lambda text: Secret(_check_match("postgres(ql)?://")(text)),
+    secret=True,
 )
 
-LOCAL_TIME = FieldType(
-    name="time of day",
-    allowed="HH:MM on the tenant's wall, 00:00 to 23:59",
-    parse=_parse_hour_minute,
+CRON = text_type("cron line", "five cron fields, e.g. 0 1 * * *", _check_cron)
+
+ZONE = text_type(
+    "time zone", "an IANA zone, e.g. Asia/Singapore or UTC", lambda text: get_zone(text).key
 )
 
+HOUR_MINUTE = text_type("time of day", "HH:MM in UTC, 00:00 to 23:59", _parse_hour_minute)
 
-def _parse_currency(given: Any, typed: bool) -> str:
-    text = _require_type(str, given).strip()
-    if not re.fullmatch(r"[A-Z]{3}", text):
-        raise ValueError
-    return text
-
-
-CURRENCY = FieldType(
-    name="currency", allowed="three capital letters, e.g. USD", parse=_parse_currency
+LOCAL_TIME = text_type(
+    "time of day", "HH:MM on the tenant's wall, 00:00 to 23:59", _parse_hour_minute
 )
+
+CURRENCY = text_type("currency", "three capital letters, e.g. USD", _check_match(r"[A-Z]{3}\Z"))
 
 
 def _parse_tenant(given: Any, typed: bool) -> TenantId:
-    return parse_tenant_id(_require_type(str, given).strip())
+    return parse_tenant_id(require_type(str, given).strip())
 
 
 TENANT = FieldType(name="tenant id", allowed="the id of a tenant", parse=_parse_tenant)
@@ -333,7 +311,8 @@ TENANTS = FieldType(
 )
 
 
-def _require_type(kind: type[_Type], given: Any) -> _Type:
+def require_type(kind: type[_Type], given: Any) -> _Type:
+    """Return the value given if it has this type; raises ValueError otherwise."""
     if not isinstance(given, kind):
         raise ValueError("wrong type")  # noqa: TRY004 - to the reader of a setting it is a value
     return given

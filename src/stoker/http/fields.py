@@ -1,7 +1,7 @@
 """Which places a setting may name: a vendor's address on the web, and the sandbox's on loopback.
 
-What an address must look like stands in `core.urls`; here is what may be *set*: nothing that would
-carry a key unencrypted, and no sandbox that others could reach or that could reach others.
+`http.url` reads any address; a setting may name none that would send a key unencrypted, and no
+sandbox that is reachable from other machines.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from stoker.base.errors import ConfigError, PermanentError
-from stoker.config.fields import FieldType, Secret
+from stoker.config.fields import FieldType, Secret, require_type
 
 SANDBOX_WORD = "sandbox"  # in a key that cannot cost anything
 
@@ -29,10 +29,8 @@ def is_sandbox_key(key: Secret | None) -> bool:
 def _parse_base_url(given: Any, typed: bool) -> str:
     from stoker.http.url import parse_url
 
-    if not isinstance(given, str):
-        raise ValueError("wrong type")  # noqa: TRY004 - to the reader of a setting it is a value
     try:
-        address = parse_url(given)
+        address = parse_url(require_type(str, given))
     except PermanentError as error:
         raise ConfigError(str(error)) from error
     if "?" in address.target or "#" in given or not address.is_private:
@@ -50,15 +48,14 @@ BASE_URL = FieldType(
 def _parse_loopback(given: Any, typed: bool) -> str | None:
     from stoker.http.ssrf import parse_sandbox_address
 
-    if not isinstance(given, str):
-        raise ValueError("wrong type")  # noqa: TRY004 - as above
-    if not given.strip():
+    address = require_type(str, given).strip()
+    if not address:
         return None
     try:
-        parse_sandbox_address(given.strip())
+        parse_sandbox_address(address)
     except ConfigError as error:
         raise ValueError(given) from error
-    return given.strip()
+    return address
 
 
 LOOPBACK = FieldType(

@@ -18,12 +18,8 @@ from stoker.config.fields import (
     choice,
     integer,
     number,
-)
-from stoker.config.fields import (
-    setting as _is,
-)
-from stoker.config.fields import (
-    tenant_setting as _each,
+    setting,
+    tenant_setting,
 )
 from stoker.http.fields import BASE_URL
 from stoker.rate_limits.rate_limit import Rate
@@ -53,15 +49,17 @@ class VendorSettings(Section):
 
     own_key: ClassVar[bool] = False  # each tenant calls with a key of its own
 
-    calls: int = _is(_CALLS, 60, _CALLS_TEXT)
-    per_s: float = _is(_PER_S, 60.0, _PER_S_TEXT)
-    burst: int = _is(_BURST, 1, _BURST_TEXT)
-    share: float = _is(number(0.001, 1), 1.0, "The part of the vendor's quota that is ours to use.")
-    concurrency: int = _is(_CONCURRENCY, 8, _CONCURRENCY_TEXT)
-    shallow_units: int | None = _each(
+    calls: int = setting(_CALLS, 60, _CALLS_TEXT)
+    per_s: float = setting(_PER_S, 60.0, _PER_S_TEXT)
+    burst: int = setting(_BURST, 1, _BURST_TEXT)
+    share: float = setting(
+        number(0.001, 1), 1.0, "The part of the vendor's quota that is ours to use."
+    )
+    concurrency: int = setting(_CONCURRENCY, 8, _CONCURRENCY_TEXT)
+    shallow_units: int | None = tenant_setting(
         _UNITS, None, "Pull units of a shallow look; pulls.shallow_units, if not set."
     )
-    deep_units: int | None = _each(
+    deep_units: int | None = tenant_setting(
         _UNITS, None, "Pull units of a deep look; pulls.deep_units, if not set."
     )
 
@@ -75,51 +73,51 @@ class VendorSettings(Section):
 class TavilySettings(VendorSettings):
     """How Tavily is called. A development key allows 100 calls a minute."""
 
-    base_url: str = _is(BASE_URL, "https://api.tavily.com", _URL_TEXT)
-    calls: int = _is(_CALLS, 100, _CALLS_TEXT)
-    burst: int = _is(_BURST, 5, _BURST_TEXT)
+    base_url: str = setting(BASE_URL, "https://api.tavily.com", _URL_TEXT)
+    calls: int = setting(_CALLS, 100, _CALLS_TEXT)
+    burst: int = setting(_BURST, 5, _BURST_TEXT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenAiSettings(VendorSettings):
     """How OpenAI is called, by which model, and what that costs in USD."""
 
-    base_url: str = _is(BASE_URL, "https://api.openai.com", _URL_TEXT)
+    base_url: str = setting(BASE_URL, "https://api.openai.com", _URL_TEXT)
     # Companies come several at a time; without a burst, slots that no call waits for are lost.
-    burst: int = _is(_BURST, 8, _BURST_TEXT)
-    model: str = _is(TEXT, "gpt-5.6-luna", "The model that reads pages; prices are its own.")
-    effort: str = _is(
+    burst: int = setting(_BURST, 8, _BURST_TEXT)
+    model: str = setting(TEXT, "gpt-5.6-luna", "The model that reads pages; prices are its own.")
+    effort: str = setting(
         choice(*EFFORTS),
         "low",
         "How long the model thinks; thinking is paid for.",
     )
-    max_output_tokens: int = _is(
+    max_output_tokens: int = setting(
         integer(100, 100_000), 4000, "Tokens one answer may have, thinking included."
     )
-    input_price: float = _is(_PRICE, 0.20, "USD for a million tokens it reads.")
-    cached_price: float = _is(_PRICE, 0.02, "USD for a million tokens it has read before.")
-    output_price: float = _is(_PRICE, 1.20, "USD for a million tokens it writes.")
+    input_price: float = setting(_PRICE, 0.20, "USD for a million tokens it reads.")
+    cached_price: float = setting(_PRICE, 0.02, "USD for a million tokens it has read before.")
+    output_price: float = setting(_PRICE, 1.20, "USD for a million tokens it writes.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LushaSettings(VendorSettings):
     """How Lusha is called. The smallest plans allow 40 calls a minute."""
 
-    base_url: str = _is(BASE_URL, "https://api.lusha.com", _URL_TEXT)
-    calls: int = _is(_CALLS, 40, _CALLS_TEXT)
-    burst: int = _is(_BURST, 2, _BURST_TEXT)  # a company is asked about twice in a row
-    concurrency: int = _is(_CONCURRENCY, 4, _CONCURRENCY_TEXT)
+    base_url: str = setting(BASE_URL, "https://api.lusha.com", _URL_TEXT)
+    calls: int = setting(_CALLS, 40, _CALLS_TEXT)
+    burst: int = setting(_BURST, 2, _BURST_TEXT)  # a company is asked about twice in a row
+    concurrency: int = setting(_CONCURRENCY, 4, _CONCURRENCY_TEXT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroBounceSettings(VendorSettings):
     """How ZeroBounce is called, in batches. Too fast, and it shuts us out for ten minutes."""
 
-    base_url: str = _is(BASE_URL, "https://api.zerobounce.net", _URL_TEXT)
-    calls: int = _is(_CALLS, 5, _CALLS_TEXT)
+    base_url: str = setting(BASE_URL, "https://api.zerobounce.net", _URL_TEXT)
+    calls: int = setting(_CALLS, 5, _CALLS_TEXT)
     # Its minute and a little more: requests do not arrive as evenly as they are sent.
-    per_s: float = _is(_PER_S, 63.0, _PER_S_TEXT)
-    concurrency: int = _is(_CONCURRENCY, 2, _CONCURRENCY_TEXT)
+    per_s: float = setting(_PER_S, 63.0, _PER_S_TEXT)
+    concurrency: int = setting(_CONCURRENCY, 2, _CONCURRENCY_TEXT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,67 +126,77 @@ class OdooSettings(VendorSettings):
 
     own_key: ClassVar[bool] = True
 
-    url: str | None = _each(
+    url: str | None = tenant_setting(
         BASE_URL, None, "Where the tenant's Odoo is; without it, nothing is exported.", "ODOO_URL"
     )
-    database: str | None = _each(TEXT, None, "The name of the tenant's database.", "ODOO_DB")
-    login: str | None = _each(
+    database: str | None = tenant_setting(
+        TEXT, None, "The name of the tenant's database.", "ODOO_DB"
+    )
+    login: str | None = tenant_setting(
         TEXT, None, "Whose key it is; needed before version 19 only.", "ODOO_LOGIN"
     )
-    protocol: str = _each(
+    protocol: str = tenant_setting(
         choice("auto", "json2", "xmlrpc"),
         "auto",
         "How it is spoken to; auto asks the server for its version.",
     )
 
-    calls: int = _is(_CALLS, 300, "Calls allowed in per_s seconds, for each tenant.")
-    burst: int = _is(_BURST, 10, _BURST_TEXT)
-    concurrency: int = _is(_CONCURRENCY, 4, "Calls under way at once, for each tenant.")
+    calls: int = setting(_CALLS, 300, "Calls allowed in per_s seconds, for each tenant.")
+    burst: int = setting(_BURST, 10, _BURST_TEXT)
+    concurrency: int = setting(_CONCURRENCY, 4, "Calls under way at once, for each tenant.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataGovSettings(VendorSettings):
     """How data.gov.sg is searched: 4 times in 10 seconds without a key."""
 
-    base_url: str = _is(
+    base_url: str = setting(
         BASE_URL, "https://api-production.data.gov.sg", "Where it says what there is to download."
     )
-    calls: int = _is(_CALLS, 4, _CALLS_TEXT)
-    per_s: float = _is(_PER_S, 10.0, _PER_S_TEXT)
-    concurrency: int = _is(_CONCURRENCY, 2, _CONCURRENCY_TEXT)
+    calls: int = setting(_CALLS, 4, _CALLS_TEXT)
+    per_s: float = setting(_PER_S, 10.0, _PER_S_TEXT)
+    concurrency: int = setting(_CONCURRENCY, 2, _CONCURRENCY_TEXT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataGovDownloadsSettings(VendorSettings):
     """How files of data.gov.sg are downloaded: 2 in 10 seconds without a key."""
 
-    base_url: str = _is(BASE_URL, "https://api-open.data.gov.sg", "Where downloads are asked for.")
-    calls: int = _is(_CALLS, 2, _CALLS_TEXT)
-    per_s: float = _is(_PER_S, 10.0, _PER_S_TEXT)
-    concurrency: int = _is(_CONCURRENCY, 2, _CONCURRENCY_TEXT)
+    base_url: str = setting(
+        BASE_URL, "https://api-open.data.gov.sg", "Where downloads are asked for."
+    )
+    calls: int = setting(_CALLS, 2, _CALLS_TEXT)
+    per_s: float = setting(_PER_S, 10.0, _PER_S_TEXT)
+    concurrency: int = setting(_CONCURRENCY, 2, _CONCURRENCY_TEXT)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoardsSettings(VendorSettings):
     """How job boards are read, and where they are. None of them wants a key."""
 
-    greenhouse_url: str = _is(BASE_URL, "https://boards-api.greenhouse.io", "Where Greenhouse is.")
-    lever_url: str = _is(BASE_URL, "https://api.lever.co", "Where Lever is.")
-    ashby_url: str = _is(BASE_URL, "https://api.ashbyhq.com", "Where Ashby is.")
+    greenhouse_url: str = setting(
+        BASE_URL, "https://boards-api.greenhouse.io", "Where Greenhouse is."
+    )
+    lever_url: str = setting(BASE_URL, "https://api.lever.co", "Where Lever is.")
+    ashby_url: str = setting(BASE_URL, "https://api.ashbyhq.com", "Where Ashby is.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeySettings(Section):
     """The vendors' keys. Each is optional; without one, that vendor is not called."""
 
-    openai: Secret | None = _each(SECRET, None, "OpenAI's key.", "OPENAI_API_KEY")
-    tavily: Secret | None = _each(SECRET, None, "Tavily's key.", "TAVILY_API_KEY")
-    lusha: Secret | None = _each(SECRET, None, "Lusha's key.", "LUSHA_API_KEY")
-    zerobounce: Secret | None = _each(SECRET, None, "ZeroBounce's key.", "ZEROBOUNCE_API_KEY")
-    odoo: Secret | None = _each(SECRET, None, "The key of a tenant's Odoo.", "ODOO_API_KEY")
-    webhook: Secret | None = _each(
+    openai: Secret | None = tenant_setting(SECRET, None, "OpenAI's key.", "OPENAI_API_KEY")
+    tavily: Secret | None = tenant_setting(SECRET, None, "Tavily's key.", "TAVILY_API_KEY")
+    lusha: Secret | None = tenant_setting(SECRET, None, "Lusha's key.", "LUSHA_API_KEY")
+    zerobounce: Secret | None = tenant_setting(
+        SECRET, None, "ZeroBounce's key.", "ZEROBOUNCE_API_KEY"
+    )
+    odoo: Secret | None = tenant_setting(
+        SECRET, None, "The key of a tenant's Odoo.", "ODOO_API_KEY"
+    )
+    webhook: Secret | None = tenant_setting(
         SECRET, None, "What a tenant's webhook knows our deliveries by; 16 characters or more."
     )
-    datagov: Secret | None = _is(
+    datagov: Secret | None = setting(
         SECRET, None, "data.gov.sg's key; it only allows more.", "DATA_GOV_SG_API_KEY"
     )
