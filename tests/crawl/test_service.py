@@ -3,16 +3,19 @@
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConflictError, PermanentError, TransientError
-from stoker.base.types import TenantId
+from stoker.base.types import TenantId, is_storable
 from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import Refusal
 from stoker.budgets.model import Paid
 from stoker.budgets.service import BudgetService
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.crawl.model import PageState, SiteVisit, VisitOutcome
-from stoker.crawl.service import visit_site
+from stoker.crawl.service import build_visit_spend, visit_site
 from stoker.testing import FakeClock
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -110,3 +113,32 @@ async def test_the_same_look_is_not_taken_twice():
     assert first.outcome is VisitOutcome.READ
     assert isinstance(second, ConflictError)
     assert (len(site.known), used) == (1, 1)
+
+
+PRICE = {"pull_units": 1}
+
+
+def promised(site, unlike_others="a1"):
+    return build_visit_spend(site, connector="crawl", price=PRICE, unlike_others=unlike_others)
+
+
+@given(st.text())
+@example("acme.test")
+@example("\x00\ud800\n" * 300)
+@example("")
+def test_a_look_at_whatever_is_typed_can_be_promised_and_kept(site):
+    request = promised(site)
+    assert (request.connector, request.amounts) == ("crawl", PRICE)
+    assert is_storable(request.key)
+    assert is_storable(request.account)
+
+
+@given(st.text(), st.text("0123456789abcdef", min_size=1, max_size=16))
+def test_two_looks_are_never_the_same_one(site, other):
+    assert (promised(site).key == promised(site, other).key) == (other == "a1")
+    assert promised(site).account == promised(site, other).account
+
+
+def test_a_site_is_found_under_its_name():
+    assert promised("acme.com.sg").key == "crawl/acme.com.sg/a1"
+    assert promised("acme.com.sg").account == "acme.com.sg"

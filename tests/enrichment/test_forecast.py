@@ -14,7 +14,9 @@ from stoker.enrichment.forecast import (
     add_refusals,
     choose_items_to_drop,
     close_vendors,
+    compute_capacity,
     compute_quote,
+    list_vendor_needs,
     project_finish,
 )
 from stoker.enrichment.model import WorkItem
@@ -160,3 +162,30 @@ def test_shedding_page_by_page_is_shedding_from_all_at_once(number, minutes, per
 
 def test_nothing_is_shed_while_nobody_knows_how_long_a_unit_takes():
     assert choose_items_to_drop(units(5), now=NOW, deadline=NOW, per_unit=timedelta(0)) == ()
+
+
+def test_only_those_who_can_be_asked_are_expected_to_be():
+    needs = list_vendor_needs({"crawl", "tavily"})
+    assert [each.connector for each in needs[Depth.SHALLOW]] == ["crawl"]
+    assert [each.connector for each in needs[Depth.DEEP]] == ["crawl", "tavily"]
+
+
+def test_room_is_what_the_scarcest_unit_leaves():
+    free = {"calls": 300, "credits": 200}
+    assert compute_capacity("zerobounce", free=free, per_minute=5).calls_left == 2
+    assert compute_capacity("tavily", free={"calls": 7}, per_minute=100).calls_left == 7
+    assert compute_capacity("openai", free={}, per_minute=1).calls_left == math.inf
+
+
+def test_as_long_as_less_is_free_than_a_call_is_promised_nobody_is_asked():
+    def left(tokens):
+        return compute_capacity("openai", free={"tokens": tokens}, per_minute=1).calls_left
+
+    assert [left(tokens) for tokens in (0, 5_999, 6_000, 7_999, 8_000)] == [0, 0, 1, 1, 2]
+
+
+def test_calls_are_whole_but_a_batch_may_be_smaller():
+    assert (
+        compute_capacity("tavily", free={"money:USD": 3, "calls": 0}, per_minute=1).calls_left == 0
+    )
+    assert compute_capacity("zerobounce", free={"calls": 30}, per_minute=1).calls_left == 0.3

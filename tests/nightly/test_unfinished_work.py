@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stoker.accounts.model import CompanyId
 from stoker.base.types import Depth
 from stoker.enrichment.model import WorkItem, WorkState
-from stoker.nightly.targets import OPEN_STATES, RETRYABLE_STATES, UnfinishedWork
+from stoker.nightly.targets import RETRYABLE_STATES, UnfinishedWork
 
 WAITING, TAKEN, DONE = WorkState.WAITING, WorkState.CLAIMED, WorkState.DONE
 DEGRADED, SHED, UNKNOWN = WorkState.DEGRADED, WorkState.DROPPED, WorkState.UNKNOWN
@@ -60,14 +60,6 @@ def test_what_was_tried_in_vain_comes_after_everybody_else(day):
     assert [each.retries_used_up for each in left] == [number == 2 for number in tries]
 
 
-def test_what_a_short_run_did_takes_nothing_away_from_what_a_long_one_left():
-    killed = [(name, WAITING) for name in "abcdefg"]
-    left = gathered([("a", DONE), ("b", DEGRADED), ("c", WAITING)], killed).list_unfinished()
-
-    assert named(left) == "cdefgb"
-    assert [each.run for each in left] == ["run 2", *["run 1"] * 4, "run 2"]
-
-
 def test_what_was_tried_longest_ago_is_tried_next():
     first = [(name, DEGRADED) for name in "abcd"]
     assert named(gathered([("a", DEGRADED), ("b", DEGRADED)], first).list_unfinished()) == "cdab"
@@ -93,11 +85,6 @@ def test_what_was_only_scored_or_found_nobody_to_ask_is_still_left_but_was_tried
 
     [left] = leftovers.list_unfinished()
     assert (left.item.company, left.run, left.tries, left.paid) == ("a", "run 1", 1, False)
-
-
-def test_of_a_night_that_broke_off_only_what_never_ended_is_gone_on_with():
-    states = [("a", TAKEN), ("b", WAITING), ("c", DEGRADED), ("d", SHED), ("e", DONE)]
-    assert named(gathered(states).list_unfinished(OPEN_STATES)) == "ab"
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,27 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stoker.accounts.model import EmailStatus
 from stoker.base.clock import SystemClock
 from stoker.base.errors import TransientError, UncertainError
 from stoker.base.events import ConnectorOff, ConnectorRests, OutcomeUncertain, Overrun
 from stoker.budgets.charges import Refusal
-from stoker.budgets.reservations import ReservationStatus
+from stoker.budgets.reservations import OPEN_STATUSES, Reservation, ReservationStatus
+from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.sandbox.http import Response
 from stoker.testing import FakeClock
-from stoker.vendors.answer_cache import build_cache_key
+from stoker.vendors.answer_cache import (
+    MIN_RETRY_DELAY,
+    build_cache_key,
+    compute_retry_at,
+    is_blocked_by,
+)
 from stoker.vendors.client import (
     MAX_ATTEMPTS,
     MAX_RETRY_WAIT,
@@ -88,6 +96,15 @@ async def test_a_kept_answer_costs_nothing_and_is_counted_as_saved():
     assert counted == (1, 0)
 
 
+async def test_another_account_or_question_is_another_answer():
+    async def work(here):
+        for how in ({}, {"account": "other"}, {"question": SearchQuery(query="something else")}):
+            await ask(here, **how)
+        return here.charged("tavily")
+
+    assert await at_desk(work) == 3
+
+
 async def test_an_answer_that_is_no_longer_good_is_paid_for_again():
     async def work(here):
         answers = [await ask(here)]
@@ -105,16 +122,6 @@ async def test_an_answer_that_is_no_longer_good_is_paid_for_again():
     assert all_phases == [ReservationStatus.SETTLED] * 2
 
 
-async def test_another_account_or_question_is_another_answer():
-    async def work(here):
-        await ask(here)
-        await ask(here, account="other")
-        await ask(here, SearchQuery(query="something else"))
-        return here.charged("tavily")
-
-    assert await at_desk(work) == 3
-
-
 async def test_whoever_asks_the_same_at_once_waits_for_the_one_answer():
     async def work(here):
         answers = await asyncio.gather(*(ask(here) for _ in range(20)))
@@ -126,22 +133,6 @@ async def test_whoever_asks_the_same_at_once_waits_for_the_one_answer():
     assert sum(1 for answer in answers if answer.cost) == 1
 
 
-async def test_a_vendor_that_asks_us_to_wait_is_heeded_and_asked_again():
-    vendor = Scripted(BUSY, BUSY)
-
-    async def work(here):
-        return await ask(here), await phases(here), here.clock.slept
-
-    answered, all_phases, slept = await at_desk(work, says=vendor)
-    assert isinstance(answered, VendorAnswer)
-    assert all_phases == [
-        ReservationStatus.RELEASED,
-        ReservationStatus.RELEASED,
-        ReservationStatus.SETTLED,
-    ]
-    assert sum(1 for wait in slept if wait >= timedelta(seconds=0.9)) >= 2
-
-
 async def test_everybody_with_the_same_key_waits_when_the_vendor_says_so():
     async def work(here):
         await ask(here)
@@ -151,6 +142,40 @@ async def test_everybody_with_the_same_key_waits_when_the_vendor_says_so():
 
     vendor = Scripted(BUSY, BUSY, BUSY)
     assert await at_desk(work, says=vendor, clock=FakeClock()) >= timedelta(seconds=0.5)
+
+
+RELEASED, SETTLED = ReservationStatus.RELEASED, ReservationStatus.SETTLED
+UNCERTAIN = ReservationStatus.UNCERTAIN
+GONE = Response(status=503, headers={"retry-after": str(MAX_RETRY_WAIT.seconds + 1)})
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "expected", "counted"),
+    [
+        ([BUSY, BUSY], None, [RELEASED, RELEASED, SETTLED], (1, 0)),
+        ([BUSY] * 9, FailureKind.LATER, [RELEASED] * MAX_ATTEMPTS, (0, 0)),
+        ([GONE], FailureKind.LATER, [RELEASED], (0, 0)),
+        ([BROKEN, BUSY], None, [UNCERTAIN, RELEASED, SETTLED], (1, 1)),
+        ([BROKEN] * 9, FailureKind.UNKNOWN, [UNCERTAIN] * MAX_ATTEMPTS, (0, MAX_ATTEMPTS)),
+        *(
+            ([Response(status=status)] * 9, FailureKind.NEVER, [RELEASED], (0, 0))
+            for status in (400, 404, 422)
+        ),
+    ],
+)
+async def test_each_attempt_has_a_reservation_that_ends_as_the_vendor_answers(
+    script, kind, expected, counted
+):
+    vendor = Scripted(*script)
+
+    async def work(here):
+        return await ask(here), await phases(here), await here.counted("tavily"), here.clock.slept
+
+    outcome, all_phases, used, slept = await at_desk(work, says=vendor)
+    assert getattr(outcome, "kind", None) is kind
+    assert (all_phases, used, len(vendor.asked)) == (expected, counted, len(expected))
+    if script[0] is BUSY:  # which asks for a second
+        assert sum(wait >= timedelta(seconds=0.9) for wait in slept) >= len(expected) - 1
 
 
 class Patient(FakeClock):
@@ -227,30 +252,6 @@ async def test_who_waits_for_which_vendor_is_known_while_it_wants_to_be_left_alo
     assert nobody_waits == {}
 
 
-async def test_three_attempts_and_no_more_each_with_a_promise_of_its_own():
-    vendor = Scripted(*[BUSY] * 10)
-
-    async def work(here):
-        return await ask(here), await phases(here), await here.counted("tavily")
-
-    failed, all_phases, counted = await at_desk(work, says=vendor)
-    assert failed.kind is FailureKind.LATER
-    assert all_phases == [ReservationStatus.RELEASED] * MAX_ATTEMPTS
-    assert len(vendor.asked) == MAX_ATTEMPTS
-    assert counted == (0, 0)
-
-
-async def test_a_vendor_that_wants_us_gone_for_long_is_left_alone():
-    long = MAX_RETRY_WAIT + timedelta(seconds=1)
-    vendor = Scripted(Response(status=503, headers={"retry-after": str(long.seconds)}))
-
-    async def work(here):
-        return await ask(here)
-
-    assert (await at_desk(work, says=vendor)).kind is FailureKind.LATER
-    assert len(vendor.asked) == 1
-
-
 async def came_to(asked, wanted):
     """Wait until an answer is the one that is wanted."""
     for _ in range(1000):
@@ -295,18 +296,6 @@ async def test_nobody_stands_in_line_once_it_is_not_theirs_to_ask_any_more():
     assert (all_phases, charged) == ([ReservationStatus.RELEASED], 0)
 
 
-@pytest.mark.parametrize("told", [Response(status=400), Response(status=404), Response(status=422)])
-async def test_a_question_the_vendor_cannot_answer_is_asked_once_and_costs_nothing(told):
-    vendor = Scripted(*[told] * 5)
-
-    async def work(here):
-        return await ask(here), await here.counted("tavily")
-
-    failed, counted = await at_desk(work, says=vendor)
-    assert failed.kind is FailureKind.NEVER
-    assert (len(vendor.asked), counted) == (1, (0, 0))
-
-
 @pytest.mark.parametrize(
     "told",
     [
@@ -349,34 +338,6 @@ async def test_a_vendor_that_says_it_broke_down_is_asked_again_for_other_money(s
     ]
     assert counted == (1, 2)
     assert len(slept) >= 2
-
-
-async def test_a_vendor_that_breaks_down_three_times_over_a_question_is_not_asked_again_that_day():
-    vendor = Scripted(*[BROKEN] * 10)
-
-    async def work(here):
-        answers = [await ask(here), await ask(here, run="r2")]
-        return answers, await phases(here), here.told.of_type(OutcomeUncertain)
-
-    answers, all_phases, events = await at_desk(work, says=vendor)
-    assert [answer.kind for answer in answers] == [FailureKind.UNKNOWN] * 2
-    assert all_phases == [ReservationStatus.UNCERTAIN] * MAX_ATTEMPTS
-    assert len(vendor.asked) == len(events) == MAX_ATTEMPTS
-
-
-async def test_a_question_may_break_a_vendor_down_and_then_have_to_wait_like_any_other():
-    vendor = Scripted(BROKEN, BUSY)
-
-    async def work(here):
-        return await ask(here), await phases(here)
-
-    answered, all_phases = await at_desk(work, says=vendor)
-    assert isinstance(answered, VendorAnswer)
-    assert all_phases == [
-        ReservationStatus.UNCERTAIN,
-        ReservationStatus.RELEASED,
-        ReservationStatus.SETTLED,
-    ]
 
 
 async def test_asking_again_after_a_breakdown_is_refused_where_its_money_is_not_there():
@@ -769,19 +730,6 @@ async def test_a_batch_that_came_to_nothing_is_asked_about_again():
     assert len(verdicts(told)) == 3
 
 
-async def test_one_company_that_gives_up_does_not_take_the_others_verdict_along():
-    async def work(here):
-        emails = people_of(here, 2)
-        async with batching(here, wait=timedelta(0)) as together:
-            one = asyncio.create_task(together.verify(emails))
-            other = asyncio.create_task(together.verify(emails))
-            await asyncio.sleep(0.02)
-            one.cancel()
-            return await other
-
-    assert len(verdicts(await at_desk(work, {"zerobounce.latency": "80ms"}))) == 2
-
-
 async def test_a_store_that_fails_tells_everybody_who_waits():
     async def work(here):
         async with batching(here) as together:
@@ -813,3 +761,162 @@ async def test_the_tenant_is_named_in_what_is_told():
 
     events = await at_desk(work, says=Scripted(Response(status=401)))
     assert [event.tenant for event in events] == [ACME]
+
+
+RESETS = st.builds(
+    ResetRule,
+    zone=st.sampled_from(["UTC", "Asia/Singapore", "America/New_York", "Australia/Lord_Howe"]),
+    at=st.builds(time, st.integers(0, 23), st.integers(0, 59)),
+)
+START = datetime(2000, 1, 1, tzinfo=UTC)
+MOMENTS = st.timedeltas(timedelta(0), timedelta(days=90 * 365)).map(lambda span: START + span)
+
+
+def promise(at, phase=ReservationStatus.UNCERTAIN):
+    return Reservation(
+        key="tavily/0/1",
+        connector="tavily",
+        fingerprint="",
+        amounts={"calls": 1},
+        charges=(),
+        status=phase,
+        owner="one",
+        until=at,
+        reserved_at=at,
+    )
+
+
+@given(MOMENTS, RESETS, st.timedeltas(timedelta(0), timedelta(days=3)))
+def test_what_may_have_been_paid_for_is_never_asked_again_the_same_day_and_always_two_days_later(
+    at, reset, later
+):
+    now = at + later
+    waits = is_blocked_by(promise(at), now=now, reset=reset)
+    assert waits is (now < compute_retry_at(promise(at), reset=reset))
+    if now < compute_window(WindowKind.DAY, at, reset=reset).end or later < MIN_RETRY_DELAY:
+        assert waits
+    if later > timedelta(days=2):
+        assert not waits
+
+
+@given(MOMENTS, RESETS, st.timedeltas(timedelta(0), timedelta(days=900)))
+def test_a_clock_that_was_set_back_asks_nothing_early(at, reset, back):
+    assert is_blocked_by(promise(at), now=at - back, reset=reset)
+
+
+@pytest.mark.parametrize("phase", sorted(set(ReservationStatus) - {ReservationStatus.UNCERTAIN}))
+def test_only_what_nobody_knows_stands_in_the_way(phase):
+    at = datetime(2026, 11, 16, tzinfo=UTC)
+    assert not is_blocked_by(promise(at, phase), now=at, reset=ResetRule())
+    assert not is_blocked_by(None, now=at, reset=ResetRule())
+
+
+class Still:
+    """A part of a store at one of whose verbs a process is held still, before it is done."""
+
+    def __init__(self, part, verb):
+        self._part, self._verb = part, verb
+        self.reached, self.go = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, verb):
+        if verb != self._verb:
+            return getattr(self._part, verb)
+
+        async def later(*given, **named):
+            self.reached.set()
+            await self.go.wait()
+            return await getattr(self._part, verb)(*given, **named)
+
+        return later
+
+
+async def overtaken(here, verb, work):
+    """Hold a process still at a verb, let this one do the same work; return what both got."""
+    still = []
+
+    def held(real):
+        still.append(Still(real.money, verb))
+        return replace(real, money=still[0])
+
+    late = Desk(here.box, here.http, here.backend, here.clock, owner="late", store=held)
+    waiting = asyncio.create_task(work(late))
+    await still[0].reached.wait()
+    first = await work(here)
+    still[0].go.set()
+    return first, await waiting
+
+
+@pytest.mark.parametrize("verb", ["find_latest_attempt", "reserve"])
+async def test_a_question_answered_meanwhile_is_not_paid_for_again(verb):
+    async def asked(desk):
+        return await desk.get_vendor_client.ask(
+            desk.search, QUESTION, account="201900001A", run="r1"
+        )
+
+    async def work(here):
+        return await overtaken(here, verb, asked), here.charged("tavily")
+
+    (first, late), charged = await at_desk(work, clock=SystemClock())
+    assert isinstance(first, VendorAnswer)
+    assert isinstance(late, VendorAnswer)
+    assert late.saved == first.cost
+    assert charged == 1
+
+
+@pytest.mark.parametrize("verb", ["find_latest_attempt", "reserve"])
+@pytest.mark.parametrize("more", [0, 1])
+async def test_addresses_verified_meanwhile_are_not_paid_for_again(verb, more):
+    async def work(here):
+        people = [p.email for c in map(here.box.world.get_company, range(20)) for p in c.people][:6]
+
+        async def verified(desk):
+            # The other process may have met the same addresses in another batch.
+            emails = people[: 5 + more] if desk is here else people[:5]
+            async with EmailBatcher(
+                desk.get_vendor_client, desk.verifier, wait=timedelta(0)
+            ) as batching:
+                with batching.producing():
+                    return await batching.verify(emails)
+
+        both = await overtaken(here, verb, verified)
+        return both, here.charged("zerobounce")
+
+    (first, late), charged = await at_desk(work, clock=SystemClock())
+    verdicts = {email: said.answer.verdict for email, said in first.items()}
+    assert {email: said.answer.verdict for email, said in late.items()} == {
+        email: verdicts[email] for email in late
+    }
+    assert charged == sum(said.cost["credits"] for said in first.values())
+
+
+@pytest.mark.parametrize("verb", ["find_latest_attempt", "reserve", "mark_sent"])
+async def test_who_was_held_still_while_asking_asks_nothing_once_its_work_is_no_longer_its_own(
+    verb,
+):
+    async def work(here):
+        still, ours = [], [True]
+
+        def held(real):
+            still.append(Still(real.money, verb))
+            return replace(real, money=still[0])
+
+        late = Desk(here.box, here.http, here.backend, here.clock, owner="late", store=held)
+        asking = asyncio.create_task(
+            late.get_vendor_client.ask(
+                late.search, QUESTION, account="201900001A", run="r1", still_owner=lambda: ours[0]
+            )
+        )
+        await still[0].reached.wait()
+        ours[0] = False
+        still[0].go.set()
+        outcome = await asking
+        return (
+            outcome,
+            here.charged("tavily"),
+            await here.store.money.list_reservations(phases=tuple(OPEN_STATUSES)),
+        )
+
+    outcome, charged, holds = await at_desk(work, clock=SystemClock())
+    assert (outcome.kind, charged) == (FailureKind.LATER, 0)
+    assert "another process" in outcome.reason
+    assert holds == []

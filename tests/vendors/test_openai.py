@@ -5,6 +5,8 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stoker.accounts.facts import FactField
 from stoker.base.errors import ConfigError, StokerError, TransientError, UncertainError
@@ -14,7 +16,13 @@ from stoker.http.client import HttpClient
 from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
 from stoker.vendors.extraction import ExtractionQuery
-from stoker.vendors.openai import OpenAiExtraction, Prices, build_openai_api
+from stoker.vendors.openai import (
+    OpenAiExtraction,
+    Prices,
+    build_openai_api,
+    estimate_max_schema_tokens,
+    estimate_max_tokens,
+)
 
 KEY = "sk-canary-5f1e"
 LUNA = Prices(input=Decimal("0.20"), cached=Decimal("0.02"), output=Decimal("1.20"))
@@ -308,3 +316,35 @@ async def test_no_answer_of_the_vendor_is_anything_but_findings_or_an_error_of_o
     assert all(done.cost["tokens"] >= 0 and done.answer.facts == () for done in answers)
     assert {type(error) for error in errors} == {UncertainError}
     assert not any(KEY in str(error) for error in errors)
+
+
+PROSE = "We help teams across Southeast Asia do more with less, and have done so since then. " * 50
+
+
+def test_prose_is_promised_about_a_third_of_its_bytes():
+    assert len(PROSE) / 3 <= estimate_max_tokens(PROSE) <= len(PROSE) / 2
+
+
+def test_what_is_no_prose_is_promised_a_token_a_byte():
+    for strange in ("x9Q+/zK0" * 100, "𝕬𝖈𝖒𝖊" * 50, "{}[]()<>;:" * 50, "1234567890" * 20):
+        assert estimate_max_tokens(strange) >= len(strange.encode())
+
+
+@given(st.text(max_size=500))
+def test_no_text_is_promised_less_than_a_token_for_three_bytes(text):
+    assert estimate_max_tokens(text) * 3 >= len(text.encode("utf-8", "replace"))
+
+
+@given(st.text(max_size=100))
+def test_single_letters_between_spaces_are_a_token_each(text):
+    spread = " ".join(text)
+    assert estimate_max_tokens(spread) >= len(text)
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_more_texts_are_never_promised_less(one, other):
+    assert estimate_max_tokens(one, other) >= estimate_max_tokens(one)
+
+
+def test_a_schema_is_promised_too():
+    assert estimate_max_schema_tokens({"type": "object"}) > 0
