@@ -17,9 +17,8 @@ from stoker.crawl.service import CrawlConnector, Crawler
 from stoker.crawl.visit import CrawlLimits
 from stoker.crm.model import PARTNER, CrmRow, RowWrite
 from stoker.crm.odoo import Odoo
-from stoker.discovery.boards import BOARD_APIS, Board, BoardApi
+from stoker.discovery.boards import BOARD_APIS, CONNECTOR, Board, BoardApi
 from stoker.discovery.feeds import Feeds
-from stoker.discovery.model import PostingQuery
 from stoker.http.client import HttpClient
 from stoker.leads.rationale import OpenAiRationales, build_rationale_query
 from stoker.leads.scoring import score_lead
@@ -190,15 +189,19 @@ async def _downloaded(portal: DataGov) -> Any:
 
 def _board(layout: BoardApi) -> Callable[[HttpClient, str], Any]:
     at = {"base_url": f"http://{layout.name}.test", "deadline": DEADLINE}
-    return lambda http, key: Board(http, layout, **at)
+    return lambda http, key: Free(CONNECTOR, Board(http, layout, **at))
 
 
 def _boards_of(vendor: str) -> Callable[[World], list[Any]]:
     def asked(world: World) -> list[Any]:
         there = [each for n in range(150) if (each := world.get_company(n)).board == vendor]
-        return [PostingQuery(address=each.slug, company=each.brand) for each in there[:3]]
+        return [_read_postings(each.slug, company=each.brand) for each in there[:3]]
 
     return asked
+
+
+def _read_postings(address: str, **how: str) -> Callable[[Any], Awaitable[Any]]:
+    return lambda reader: reader.read_postings(address, **how)
 
 
 # What a lost answer is where it is safe to ask again.
@@ -347,9 +350,9 @@ CONNECTORS: dict[str, Subject] = {
     },
     "feeds": Subject(
         vendor="feeds",
-        make=lambda http, key: Feeds(http, deadline=DEADLINE),
+        make=lambda http, key: Free(CONNECTOR, Feeds(http, deadline=DEADLINE)),
         questions=lambda world: [
-            PostingQuery(address=f"http://feeds.test/{world.get_company(n).slug}/jobs.{kind}")
+            _read_postings(f"http://feeds.test/{world.get_company(n).slug}/jobs.{kind}")
             for n, kind in ((1, "rss"), (2, "atom"))
         ],
         failures={**USUAL, **_AGAIN, 401: PermanentError, 403: PermanentError},

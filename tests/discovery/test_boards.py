@@ -43,9 +43,31 @@ async def said_by(handler, work):
     )
 
 
+async def read_from(handler, kind="lever", **how):
+    """Read a board of a server that answers as it is told to."""
+    return await said_by(
+        handler, lambda http: board(http, kind, at=NONSENSE).read_postings("acme", **how)
+    )
+
+
 async def read(kind, body, *, status=200):
-    handler = lambda asked: Response(status=status, body=body)  # noqa: E731
-    return await said_by(handler, lambda http: board(http, kind, at=NONSENSE).read_postings("acme"))
+    return await read_from(lambda asked: Response(status=status, body=body), kind)
+
+
+def lever_page(count):
+    return [{"hostedUrl": f"https://a.test/{n}", "text": f"Job {n}"} for n in range(count)]
+
+
+class Turns:
+    """What waits for a turn, and writes down at which host."""
+
+    def __init__(self):
+        self.hosts = []
+
+    @asynccontextmanager
+    async def __call__(self, host):
+        self.hosts.append(host)
+        yield
 
 
 def on_board(world, kind):
@@ -169,9 +191,7 @@ async def test_what_a_board_refuses_with_says_what_to_do(kind, status, kind_of_e
 
 
 async def test_lever_is_read_page_by_page_to_its_end():
-    everything = [
-        {"hostedUrl": f"https://a.test/{nth}", "text": f"Job {nth}"} for nth in range(250)
-    ]
+    everything = lever_page(250)
 
     def handler(asked):
         skip, limit = int(asked.get_argument("skip")), int(asked.get_argument("limit"))
@@ -179,16 +199,14 @@ async def test_lever_is_read_page_by_page_to_its_end():
             headers={"etag": '"x"'}, body=json.dumps(everything[skip : skip + limit]).encode()
         )
 
-    found = await said_by(
-        handler, lambda http: board(http, "lever", at=NONSENSE).read_postings("acme")
-    )
+    found = await read_from(handler)
 
     assert [job.title for job in found.jobs] == [each["text"] for each in everything]
     assert found.validators == Validators()  # of a first page, which says nothing of the others
 
 
 async def test_only_the_first_page_is_asked_for_with_what_is_known():
-    page = [{"hostedUrl": f"https://a.test/{nth}", "text": "Job"} for nth in range(LEVER_PAGE_SIZE)]
+    page = lever_page(LEVER_PAGE_SIZE)
 
     def handler(asked):
         if asked.get_argument("skip") != "0":
@@ -197,13 +215,7 @@ async def test_only_the_first_page_is_asked_for_with_what_is_known():
             )
         return Response(body=json.dumps(page).encode())
 
-    found = await said_by(
-        handler,
-        lambda http: board(http, "lever", at=NONSENSE).read_postings(
-            "acme", known=Validators(etag='"x"')
-        ),
-    )
-
+    found = await read_from(handler, known=Validators(etag='"x"'))
     assert len(found.jobs) == LEVER_PAGE_SIZE
 
 
@@ -229,18 +241,13 @@ async def test_a_date_does_where_a_board_gives_no_tag_and_nonsense_is_not_kept()
 
 async def test_a_board_that_repeats_itself_for_ever_is_left():
     asked_for = []
-    page = json.dumps(
-        [{"hostedUrl": f"https://a.test/{nth}", "text": "Job"} for nth in range(LEVER_PAGE_SIZE)]
-    ).encode()
+    page = json.dumps(lever_page(LEVER_PAGE_SIZE)).encode()
 
     def handler(asked):
         asked_for.append(asked.number)
         return Response(body=page)
 
-    found = await said_by(
-        handler, lambda http: board(http, "lever", at=NONSENSE).read_postings("acme")
-    )
-
+    found = await read_from(handler)
     assert (len(found.jobs), len(asked_for)) == (LEVER_PAGE_SIZE, 2)
 
 
@@ -360,13 +367,7 @@ def test_no_bytes_get_past_the_reader_of_feeds(body):
 
 @each_board
 async def test_every_call_waits_for_its_turn(kind):
-    hosts = []
-
-    @asynccontextmanager
-    async def turn(host):
-        hosts.append(host)
-        yield
-
+    turn = Turns()
     page = [{**GOOD, "hostedUrl": f"https://a.test/{nth}"} for nth in range(LEVER_PAGE_SIZE)]
 
     def handler(asked):
@@ -381,23 +382,18 @@ async def test_every_call_waits_for_its_turn(kind):
     found = await said_by(handler, work)
 
     assert found.requests == (2 if kind == "lever" else 1)
-    assert hosts == ["board.test"] * (found.requests + 1)
+    assert turn.hosts == ["board.test"] * (found.requests + 1)
 
 
 async def test_a_feed_waits_for_its_turn_at_its_own_host():
-    hosts = []
-
-    @asynccontextmanager
-    async def turn(host):
-        hosts.append(host)
-        yield
+    turn = Turns()
 
     async def work(_, http):
         with pytest.raises(PermanentError):
             await Feeds(http, turn=turn).read_postings("http://feeds.test/nobody/jobs.rss")
 
     await in_sandbox(work)
-    assert hosts == ["feeds.test"]
+    assert turn.hosts == ["feeds.test"]
 
 
 @pytest.mark.parametrize("kind", ["lever", "ashby"])

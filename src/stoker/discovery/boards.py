@@ -6,7 +6,6 @@ Boards need no key and cost only calls, so a request may be repeated.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -24,16 +23,16 @@ from stoker.base.jsontools import get_list, get_object, get_text, has_list
 from stoker.base.retry import parse_retry_after
 from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
-from stoker.budgets.model import Health, Paid
+from stoker.budgets.model import Health
 from stoker.discovery.enrichment import MAX_TEXT_LENGTH
 from stoker.discovery.model import (
     MAX_POSTINGS,
-    PostingQuery,
     Postings,
     RawPosting,
     Validators,
     parse_postings,
 )
+from stoker.discovery.sources import BOARD_NAME
 from stoker.http.api_client import check_health
 from stoker.http.client import (
     REDIRECT_STATUSES,
@@ -51,7 +50,6 @@ DEADLINE = timedelta(seconds=30)
 MAX_BYTES = 10_000_000
 MAX_REDIRECTS = 3
 LEVER_PAGE_SIZE = 100
-_BOARD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 HostSlot = Callable[[str], AbstractAsyncContextManager[None]]
 """Waits until a call to a host may go, and learns from how it went."""
 
@@ -134,13 +132,6 @@ def parse_json_answer(answer: BoardResponse, *, who: str) -> Json:
         raise TransientError(f"{who} gave an unreadable answer: {error}") from error
 
 
-def validate_board_name(text: str) -> str:
-    """Return a board's name as it stands in an address, or say what one looks like."""
-    if not _BOARD_NAME.fullmatch(text):
-        raise PermanentError("a board's name is one word of letters, digits, '.', '_' and '-'")
-    return text
-
-
 async def _send_call(http: HttpClient, call: Request, *, who: str) -> Response:
     try:
         return await http.send(call)
@@ -176,14 +167,9 @@ class BoardApi:
     params: Mapping[str, str] = field(default_factory=dict)
     page_size: int = 0  # postings on one page; 0: one answer has everything
 
-    @property
-    def max_calls(self) -> int:
-        """How many calls reading one board can take."""
-        return MAX_POSTINGS // self.page_size + 1 if self.page_size else 1
-
 
 class Board:
-    """A `Connector` that reads one vendor's boards.
+    """Reads one vendor's boards.
 
     Every call waits for its `turn`. Postings can come and go between two pages; each is taken once,
     and a board that never ends is left after so many pages.
@@ -203,18 +189,6 @@ class Board:
         self._http, self._api, self._acquire_slot = http, layout, turn
         self._base, self._deadline = base_url.rstrip("/"), deadline
 
-    def price(self, question: PostingQuery) -> Mapping[str, int]:
-        """Return how many calls reading a board takes at most. Raises PermanentError."""
-        validate_board_name(question.address)
-        return {"calls": self._api.max_calls}
-
-    async def ask(self, question: PostingQuery, *, key: str) -> Paid[Postings]:
-        """Read a board. Raises as `get_if_changed`; one bad posting loses no other."""
-        found = await self.read_postings(
-            question.address, company=question.company, known=question.known
-        )
-        return Paid(answer=found, cost={"calls": found.requests})
-
     async def check(self) -> Health:
         """Find out whether the vendor is there at all. Never raises."""
         return await check_health(
@@ -230,11 +204,13 @@ class Board:
     async def read_postings(
         self, board: str, *, company: str = "", known: Validators | None = None
     ) -> Postings:
-        """Return what is open on a board. Raises as `get_if_changed`.
+        """Return what is open on a board. Raises as `get_if_changed`; a bad posting loses no other.
 
         Only a board of one page says that it is unchanged: a first page says nothing of the others.
         """
-        url = f"{self._base}{self._api.path.format(board=validate_board_name(board))}"
+        if not BOARD_NAME.fullmatch(board):
+            raise PermanentError("a board's name is one word of letters, digits, '.', '_' and '-'")
+        url = f"{self._base}{self._api.path.format(board=board)}"
         raws: list[RawPosting] = []
         validators, requests, more = Validators(), 0, False
         while True:
@@ -253,7 +229,7 @@ class Board:
             page = self._api.list_jobs(parse_json_answer(answer, who=self._api.name))
             if page is None:
                 raise TransientError(f"{self._api.name} did not answer with a list of postings")
-            last = self._is_last_page(page)
+            last = not self._api.page_size or len(page) < self._api.page_size
             validators = answer.validators if last and requests == 1 else Validators()
             seen = {raw.url for raw in raws}
             raws += [self._api.parse_job(each, len(raws) + nth) for nth, each in enumerate(page)]
@@ -271,9 +247,6 @@ class Board:
         if not self._api.page_size:
             return self._api.params
         return {**self._api.params, "skip": str(skip), "limit": str(self._api.page_size)}
-
-    def _is_last_page(self, page: Sequence[Json]) -> bool:
-        return not self._api.page_size or len(page) < self._api.page_size
 
 
 class AllBoards:

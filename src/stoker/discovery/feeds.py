@@ -5,12 +5,11 @@ No valid feed needs entities of its own. A truncated or endless feed gives what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from xml.parsers import expat
 
 from stoker.base.errors import PermanentError
-from stoker.budgets.model import Health, Paid
+from stoker.budgets.model import Health
 from stoker.discovery.boards import (
     CONNECTOR,
     DEADLINE,
@@ -22,7 +21,6 @@ from stoker.discovery.enrichment import MAX_TEXT_LENGTH
 from stoker.discovery.model import (
     MAX_POSTINGS,
     MAX_REJECTS,
-    PostingQuery,
     Postings,
     RawPosting,
     Validators,
@@ -43,7 +41,7 @@ _DATE_TAGS = ("published", "pubDate", "date", "updated")
 
 
 class Feeds:
-    """A `Connector` that reads feeds, wherever they are; every call waits for its `turn`."""
+    """Reads feeds, wherever they are; every call waits for its `turn`."""
 
     name = CONNECTOR
 
@@ -56,18 +54,6 @@ class Feeds:
     ) -> None:
         self._http, self._acquire_slot, self._deadline = http, turn, deadline
 
-    def price(self, question: PostingQuery) -> Mapping[str, int]:
-        """Return how many calls reading a feed takes. Raises PermanentError for no address."""
-        parse_url(question.address)
-        return {"calls": 1}
-
-    async def ask(self, question: PostingQuery, *, key: str) -> Paid[Postings]:
-        """Read a feed. Raises as `get_if_changed`; one bad posting loses no other."""
-        found = await self.read_postings(
-            question.address, company=question.company, known=question.known
-        )
-        return Paid(answer=found, cost={"calls": found.requests})
-
     async def check(self) -> Health:
         """Return ok: feeds have no common host to check."""
         return Health(ok=True, detail="feeds are anywhere; each answers for itself")
@@ -75,10 +61,9 @@ class Feeds:
     async def read_postings(
         self, url: str, *, company: str = "", known: Validators | None = None
     ) -> Postings:
-        """Return what a feed lists. Raises as `get_if_changed`, and PermanentError when it is no
-        feed.
+        """Return what a feed lists; without a `company`, the feed's own title stands in.
 
-        Without a `company`, the feed's own title stands in.
+        Raises as `get_if_changed`, and PermanentError when it is no feed.
         """
         answer = await get_if_changed(
             self._http,

@@ -66,15 +66,6 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PostingQuery:
-    """The question what a board or feed lists, asked for what changed if that is known."""
-
-    address: str
-    company: str = ""  # whose postings they are where the source does not say
-    known: Validators | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Postings:
     """What one look at a source found."""
 

@@ -17,7 +17,7 @@ from stoker.discovery.boards import BOARD_APIS, CONNECTOR, AllBoards, Board
 from stoker.discovery.export import PostingFiles
 from stoker.discovery.feeds import Feeds
 from stoker.discovery.job_files import read_job_file
-from stoker.discovery.model import PostingQuery, Postings, Validators
+from stoker.discovery.model import Postings, Validators
 from stoker.discovery.run import DiscoveryRun
 from stoker.discovery.sources import SourceKind, SourceSpec, build_display_names, parse_source
 from stoker.enrichment.runner import build_runner, run_now
@@ -40,9 +40,8 @@ async def read_source(
             yield batch
         return
     is_feed = source.kind is SourceKind.FEED
-    connector = build_feeds(tenant) if is_feed else build_board(tenant, source.kind)
-    query = PostingQuery(address=source.address, company=source.company, known=known)
-    yield (await connector.ask(query, key=source.name)).answer
+    reader = build_feeds(tenant) if is_feed else build_board(tenant, source.kind)
+    yield await reader.read_postings(source.address, company=source.company, known=known)
 
 
 def build_board(tenant: TenantContext, vendor: str, *, despite_stops: bool = False) -> Board:

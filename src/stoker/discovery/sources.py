@@ -22,7 +22,7 @@ HIDDEN = "[secret]"
 _USER_PART = re.compile(r"//[^|\"\n]*@")  # as far as it could possibly go
 _QUERY_PART = re.compile(r"[?#][^\s|\"]+")
 _PART = re.compile(r"[^&;#]+")
-_BOARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+BOARD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FILES = (".csv", ".jsonl", ".ndjson")
 
 _FORMAT_HINT = (
@@ -149,7 +149,7 @@ def _find_problem(source: SourceSpec) -> str:
             if not source.address.lower().endswith(_FILES):
                 return f"a file of postings ends in {', '.join(_FILES)}"
         case _:
-            if not _BOARD.fullmatch(source.address):
+            if not BOARD_NAME.fullmatch(source.address):
                 return "a board's name is one word of letters, digits, '.', '_' and '-'"
     return ""
 
