@@ -57,29 +57,6 @@ async def test_a_persons_edit_survives_and_nothing_never_replaces_something(prot
     await in_office(work, protocol=protocol)
 
 
-async def test_a_lead_is_there_from_the_least_score_on():
-    async def work(office):
-        low, high = dossier("Low", uen="200900001A", score=0.65), dossier("High", uen="200900002A")
-        await office.know(low, high)
-        await office.export(FIRST, least=0.66)
-
-        assert set(office.records(LEAD)) == {"High"}
-        assert {"Low", "High"} < set(office.records())
-
-    await in_office(work)
-
-
-async def test_every_record_says_where_its_values_came_from():
-    async def work(office):
-        await office.know(dossier())
-        await office.export(FIRST)
-
-        assert all("Where this is from" in each["comment"] for each in office.records().values())
-        assert "Where this is from" in office.records(LEAD)["Acme"]["description"]
-
-    await in_office(work)
-
-
 @pytest.mark.parametrize("fault", ["unavailable", "close", "hang", "garbage"])
 async def test_while_the_crm_is_down_everything_is_kept_and_sent_the_next_time(fault):
     async def work(office):

@@ -41,20 +41,6 @@ async def test_a_tenant_that_moves_to_another_crm_finds_everything_there():
     await in_office(work)
 
 
-async def test_a_persons_edit_survives_and_the_rest_is_brought_up_to_date():
-    async def work(office):
-        await office.night(dossier())
-        acme = office.records()["Acme"]
-        office.person(PARTNER, "write", ids=[acme["id"]], vals={"website": "https://theirs.test"})
-        for nth, name in enumerate(["Acme Two", "Acme Three"]):
-            await office.night(dossier(name, website="https://new.test"), run=f"n{nth + 2}")
-
-        acme = office.records()["Acme Three"]
-        assert acme["website"] == "https://theirs.test"
-
-    await in_office(work)
-
-
 async def test_a_deleted_record_stays_deleted_and_an_archived_one_archived():
     async def work(office):
         await office.night(dossier())

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.crm.model import PARTNER, CrmField, CrmRecord, CrmRow
-from stoker.crm.undo import ARCHIVED, compute_values_after_undo, list_expected_values, plan_undo
+from stoker.crm.undo import compute_values_after_undo, list_expected_values, plan_undo
 from stoker.crm.upsert import MAKER, WRITER, plan_upserts
 
 ID = "stoker.acme_company_2009"
@@ -64,16 +64,6 @@ def test_a_try_that_was_cut_off_can_be_made_again_and_ends_the_same(before, ours
         assert compute_values_after_undo(cut_off, again) == compute_values_after_undo(sent, first)
 
 
-def test_after_it_was_taken_back_a_later_night_may_say_something_new():
-    sent = Sent(values={"id": 7, "name": "wrong"}, before={"name": "old"})
-    undoing = plan_undo(sent, record(name="wrong"))
-    kept = Sent(values=compute_values_after_undo(sent, undoing))
-
-    assert undoing.values == {"name": "old"}
-    assert next_night(kept, record(name="old"), name="right") == {"name": "right"}
-    assert next_night(kept, record(name="a person's"), name="right") == {}
-
-
 def test_what_a_person_had_changed_stays_theirs_after_it_was_taken_back():
     # The run found the phone changed by a person, left it, and wrote the name.
     sent = Sent(
@@ -86,13 +76,6 @@ def test_what_a_person_had_changed_stays_theirs_after_it_was_taken_back():
 
     assert (undoing.values, undoing.skipped) == ({"name": "old"}, ())
     assert next_night(kept, record(name="old", phone="theirs"), phone="newer") == {}
-
-
-def test_what_was_made_is_archived_unless_somebody_changed_what_we_wrote():
-    made = Sent(values={"id": 7, "name": "A", "phone": "1"})
-    assert plan_undo(made, record(name="A", phone="1")).values == ARCHIVED
-    changed = plan_undo(made, record(name="A", phone="theirs"))
-    assert (changed.values, changed.skipped) == ({}, ("phone",))
 
 
 @pytest.mark.parametrize(

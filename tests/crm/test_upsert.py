@@ -108,23 +108,6 @@ def test_nothing_never_replaces_something(wanted, current):
         assert all(cells(row_, sent=known, there=there).values())
 
 
-def test_a_record_that_was_deleted_is_not_made_again():
-    assert "deleted" in because(row(name="B"), sent=Sent(values={"id": 7, "name": "A"}))
-
-
-def test_a_company_somebody_else_has_put_there_is_left_and_linked_to():
-    contact = row("stoker.acme_contact_1", name="Mei", links={"parent_id": ID})
-    plan = plan_upserts(
-        [row(name="A"), contact],
-        sent={},
-        there={ID: record("", number=99, name="Theirs")},
-        fields=FIELDS,
-    )
-
-    assert [left.external_id for left in plan.skipped] == [ID]
-    assert plan.writes[0].cells == {"name": "Mei", "parent_id/.id": "99"}
-
-
 def test_what_belongs_to_something_deleted_is_left_too():
     contact = row("stoker.acme_contact_1", name="Mei", links={"parent_id": ID})
     sent = {ID: Sent(values={"id": 7, "name": "A"})}
@@ -308,20 +291,6 @@ def test_what_was_left_to_a_person_stays_theirs():
     kept = compute_values_after_send(write, record(name="theirs", email="e"), sent)
 
     assert kept == {"id": 7, "name": "ours", "email": "e"}
-
-
-def test_what_was_taken_back_is_not_wanted_again_but_something_else_is():
-    sent = {ID: Sent(digest=f"{UNDONE_PREFIX}{compute_digest(row(name='A'))}")}
-
-    assert list_changed_rows([row(name="A")], sent) == []
-    assert list_changed_rows([row(name="B")], sent) == [row(name="B")]
-
-
-def test_what_was_taken_back_from_an_earlier_run_is_not_wanted_again_either():
-    sent = {ID: Sent(digest="latest", settled=frozenset({compute_digest(row(name="A"))}))}
-
-    assert list_changed_rows([row(name="A")], sent) == []
-    assert list_changed_rows([row(name="B")], sent) == [row(name="B")]
 
 
 def writes(*digests, place=None):

@@ -23,7 +23,6 @@ from stoker.touches.delivery import (
     WebhookChannel,
     deliver_due,
 )
-from stoker.touches.model import Profile, ProfileStatus
 from stoker.touches.settings import PlanRule
 
 SECRET = "a secret that is long enough"
@@ -141,14 +140,6 @@ async def test_a_wrong_setting_stops_everything_and_loses_nothing_that_left():
         await over(at, way)
     way.failing = {}
     assert (await over(at, way)).delivered == tuple(queue[1:])
-
-
-async def test_whoever_was_paused_meanwhile_is_not_handed_over():
-    at, way = await opened(rule=PLENTY), Desk()
-    first, *rest = await at.touching.get_todays_queue()
-    await at.store.save_profiles([Profile(url=first.url, status=ProfileStatus.PAUSED)])
-    at.clock.jump(EVENING)
-    assert (await over(at, way)).delivered == tuple(rest)
 
 
 class Dying:

@@ -5,7 +5,7 @@ import gc
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from kit.touch_desk import ACME, DAY, HOUR, MONDAY_AT_EIGHT, WEEK, memory, opened, people
 from stoker import RateLimiter, Scheduler, scheduler_in_file
-from stoker.backends.sqlite import SqliteBackend
 from stoker.base.errors import ConflictError, PermanentError, TransientError
 from stoker.testing import FakeClock
 from stoker.touches.model import Profile, ProfileStatus, TouchOutcome
@@ -121,19 +120,6 @@ async def test_whoever_is_no_longer_active_is_left_alone_at_once():
     await at.touching.get_todays_queue()
     later = (await at.touching.find_plan()).days[1:]
     assert first.url not in {touch.url for slot in later for touch in slot.touches}
-
-
-@pytest.mark.parametrize("outcome", TouchOutcome)
-async def test_marking_twice_is_once(outcome):
-    at = await opened()
-    url = (await at.touching.get_todays_queue())[0].url
-    assert await at.touching.mark_outcome(url, outcome)
-    told = await at.touching.status()
-    at.clock.advance(timedelta(minutes=5))
-    assert not await at.touching.mark_outcome(url, outcome.upper())
-    assert await at.touching.status() == told
-    used = int(outcome is TouchOutcome.DONE)
-    assert [told.used[kind] for kind in told.limits] == [used] * 3
 
 
 @pytest.mark.parametrize(
@@ -392,17 +378,6 @@ async def crashed(store, writes, *, after, kind=lambda store: store):
 async def test_a_crash_at_any_write_loses_neither_plan_nor_counters(after, record_property):
     kept = [await crashed(memory(), writes, after=after) for writes in range(16)]
     record_property("fault", f"touches, crash at a write: n={len(kept)}, {kept.count(False)} lost")
-    assert all(kept)
-
-
-async def test_a_crash_at_any_write_loses_nothing_on_a_real_file(tmp_path):
-    kept = []
-    for writes in range(0, 12, 3):
-        backend = SqliteBackend(tmp_path / f"{writes}.db")
-        await backend.migrate()
-        store = backend.tenant(ACME).touches
-        kept.append(await crashed(store, writes, after=True))
-        await backend.close()
     assert all(kept)
 
 
