@@ -110,19 +110,6 @@ def test_an_account_leaves_a_tier_at_most_once_per_cooldown_however_its_score_ju
     assert all(later - earlier >= RULE.hot_cooldown for earlier, later in pairwise(left))
 
 
-def test_a_score_that_jumps_around_the_threshold_flaps_without_a_cooldown_and_not_with_it():
-    def changes(rule):
-        standing, seen = TierState(tier=Tier.WARM, since=NOW), []
-        for hour in range(48):
-            score = 0.71 if hour % 2 else 0.69
-            standing = after(standing, score=score, now=NOW + hour * HOUR, rule=rule)
-            seen.append(standing.tier)
-        return sum(one is not other for one, other in pairwise(seen))
-
-    assert changes(RULE) == 1
-    assert changes(replace(RULE, hot_cooldown=timedelta(0))) > 40
-
-
 @pytest.mark.parametrize(
     ("tier", "score", "quiet", "every"),
     [

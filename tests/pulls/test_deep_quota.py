@@ -148,13 +148,6 @@ def test_who_waited_too_long_has_its_share_of_the_deep_looks():
     assert none.overdue == 1
 
 
-def test_who_can_do_without_depth_takes_nobodys_turn_for_it_however_long_it_waited():
-    ages = np.array([5.0] * 10 + [90.0])
-    some = accounts(11, looked=TODAY - ages, value=1.0, deep_value=[100.0] * 10 + [1e-6])
-    plan = plan_pulls(some, PullLimits(budget=99, deep_cap=5), now=NOW, rule=RULE)
-    assert plan.depth.tolist() == [DEEP] * 5 + [SHALLOW] * 6
-
-
 def test_the_bound_counts_deep_looks_that_better_offers_per_unit_took():
     some = accounts(2, units=1, deep_units=[1, 9], value=[1.0, 0.5], deep_value=[1.0, 6.0])
     limits = PullLimits(budget=99, deep_cap=1)

@@ -225,24 +225,6 @@ def test_the_price_is_that_of_days_on_which_nothing_stands_in_the_way(with_lusha
     ]
 
 
-def test_a_plan_of_before_such_things_were_kept_is_made_again_as_it_was(planned):
-    async def forget(_, store):
-        found = await load_plan(store, planned.run)
-        parts = encode_columns(found.decisions.to_columns()) + encode_columns(
-            to_input_columns(found.inputs)
-        )
-        header = {name: each for name, each in found.record.header.items() if name != "hindrances"}
-        header["limits"] = {"budget": header["limits"]["budget"], "connector_cap": [[-1]]}
-        await store.attention.delete_plans([planned.run])
-        await store.attention.insert_plan(replace(found.record, header=header), parts)
-
-    with_app(planned.home, forget)
-    code, out, _ = planned("replay", planned.run)
-    assert (code, "the same decisions, byte for byte" in out) == (0, True)
-    pull = json.loads(planned("why", f"acme/{IDS[0]}", "--flip", "--json")[1])["pull"]
-    assert (pull["hindrance"], pull["withheld"]) == (None, None)
-
-
 def test_decisions_that_come_out_otherwise_now_are_told_one_by_one(planned):
     """As if an earlier version of Stoker had chosen another account."""
 
@@ -273,10 +255,7 @@ def test_decisions_that_come_out_otherwise_now_are_told_one_by_one(planned):
 def test_a_damaged_plan_explains_nothing(planned, what):
     async def damage(_, store):
         found = await load_plan(store, planned.run)
-        header, parts = dict(found.record.header), []
-        parts = encode_columns(found.decisions.to_columns()) + encode_columns(
-            to_input_columns(found.inputs)
-        )
+        header, parts = dict(found.record.header), parts_of(found)
         if what == "decisions":
             why = found.decisions.why.copy()
             why[0] ^= 1

@@ -13,7 +13,6 @@ from stoker.base.errors import ConfigError
 from stoker.simulation.metrics import (
     VALUE_HALF_LIFE_DAYS,
     CopySpan,
-    FreshnessTally,
     compute_ein,
     integrate_ein,
 )
@@ -61,21 +60,6 @@ def test_a_population_is_spread_as_its_description_says():
     assert together == pytest.approx(0.3, abs=0.01)
     assert 0 < world.posture.min() < world.posture.max() < 1
     assert np.corrcoef(world.posture, np.log(world.surface.value))[0, 1] > 0.7
-
-
-def test_the_same_seed_is_the_same_population_and_another_is_another():
-    one, same, other = (build_population(50, seed=seed) for seed in (1, 1, 2))
-    assert np.array_equal(one.surface.value, same.surface.value)
-    assert np.array_equal(one.posture, same.posture)
-    assert not np.array_equal(one.surface.value, other.surface.value)
-
-
-def test_a_deep_facet_takes_its_share_of_the_value():
-    world = build_population(100, seed=1, deep=True)
-    assert [len(facet.value) for facet in world.levels] == [100, 100]
-    assert world.deep.value.sum() / (world.surface.value + world.deep.value).sum() == pytest.approx(
-        0.4
-    )
 
 
 @pytest.mark.parametrize("accounts", [0, -1, 10**9])
@@ -224,15 +208,6 @@ def test_chance_finds_changes_as_often_as_rates_say():
         np.arange(40_000), looked=np.zeros(40_000), now=5.0, luck=np.random.default_rng(1)
     )
     assert found.mean() == pytest.approx(1 - math.exp(-0.5), abs=0.01)
-
-
-def test_of_no_time_nothing_is_missed():
-    assert (
-        FreshnessTally().freshness,
-        FreshnessTally().harmonic,
-        FreshnessTally().capture,
-        FreshnessTally().delay,
-    ) == (1, 0, 1, 0)
 
 
 def written(path, *rows, pack=False):

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from stoker.cli.output import Exit, json_option, print_json, print_table, print_text
-from stoker.simulation.commands_nights import nights
-from stoker.simulation.commands_pulls import pulls
+from stoker.simulation.commands_pulls import nights, pulls
 
 if TYPE_CHECKING:
     from stoker.touches.planning.coverage import OutcomeOdds

@@ -1,11 +1,12 @@
-"""stoker simulate pulls: policies of looking side by side at one budget, as a table and a picture.
+"""stoker simulate pulls|nights: lookup policies side by side, and nights with things going wrong.
 
-Accounts are made up, or read from a trace of recorded changes. Nothing is written but the picture
-that is asked for; the planner is the one the product uses.
+The planners are those the product uses. Nothing is written but the requested picture.
 """
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ from stoker.base.errors import ConfigError
 from stoker.cli.output import Exit, json_option, print_json, print_table, print_text
 
 if TYPE_CHECKING:
+    from stoker.base.types import Json
+    from stoker.simulation.faults import InjectedFault
+    from stoker.simulation.nights import NightTally
     from stoker.simulation.pull_run import PolicyComparison
     from stoker.simulation.world import SimWorld
 
@@ -90,7 +94,13 @@ def pulls(
     world = _build_world(accounts, days, seed, trace, importance)
     found = compare_policies(world, budget=budget, days=days, seed=seed)
     if picture is not None:
-        _write_comparison(picture, found)
+        from stoker.simulation.chart import write_bar_chart
+
+        labels = [_SHORT_NAMES[each.policy] for each in found.policies]
+        stale = [1 - each.tally.freshness for each in found.policies]
+        if found.bounds is not None:
+            labels, stale = [*labels, "bound"], [*stale, 1 - found.bounds.freshness]
+        write_bar_chart(picture, "SHARE OF TIME OUT OF DATE, BY POLICY", labels, stale)
     if as_json:
         print_json(
             {
@@ -187,11 +197,125 @@ def _print_comparison(
     )
 
 
-def _write_comparison(picture: Path, found: PolicyComparison) -> None:
-    from stoker.simulation.chart import write_bar_chart
+_MAX_VIOLATIONS_SHOWN = 20
 
-    labels = [_SHORT_NAMES[each.policy] for each in found.policies]
-    stale = [1 - each.tally.freshness for each in found.policies]
-    if found.bounds is not None:
-        labels, stale = [*labels, "bound"], [*stale, 1 - found.bounds.freshness]
-    write_bar_chart(picture, "SHARE OF TIME OUT OF DATE, BY POLICY", labels, stale)
+_COUNT_TEXTS = {
+    "nights": "nights begun",
+    "killed": "nights the program died in",
+    "looks": "looks",
+    "deep": "looks that were deep",
+    "refused": "times a cap said no",
+    "pushed_back": "times a vendor said later",
+    "shed": "looks left out to end in time",
+    "said": "waits longer than the floor that a plan told of",
+}
+
+
+@click.command()
+@click.option(
+    "--nights", type=click.IntRange(12, 3650), default=90, show_default=True, help="How many."
+)
+@click.option(
+    "--inject",
+    default="outage,dst,429,cap-cut",
+    show_default=True,
+    metavar="TROUBLE,…",
+    help="What goes wrong, with commas between; empty for nothing.",
+)
+@click.option(
+    "--accounts",
+    type=click.IntRange(10, 20_000),
+    default=200,
+    show_default=True,
+    help="Of every tenant; half as many pull units a day.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all chance.")
+@json_option
+def nights(nights: int, inject: str, accounts: int, seed: int, as_json: bool) -> Exit:
+    """Rehearse nights and pulls with things going wrong; say which promises broke, and when.
+
+    Exit code 1: a promise broke.
+    """
+    from stoker.simulation.faults import list_sim_tenants, parse_faults
+    from stoker.simulation.nights import SimOptions, simulate_nights
+
+    injected = parse_faults(inject)
+    tenants = len(list_sim_tenants(injected))
+    begun = 0
+
+    def show_progress() -> None:
+        nonlocal begun
+        begun += 1
+        if sys.stderr.isatty():
+            click.echo(f"\rnight {begun} of {nights * tenants}", nl=False, err=True)
+
+    order = SimOptions(
+        accounts=accounts,
+        units=max(accounts // 2, 10),
+        credits=max(accounts // 13, 1),
+        companies=max(accounts // 33, 1),
+    )
+    found = simulate_nights(
+        nights=nights, injected=injected, order=order, seed=seed, on_night_done=show_progress
+    )
+    if sys.stderr.isatty():
+        click.echo("\r" + " " * 40 + "\r", nl=False, err=True)
+    if as_json:
+        print_json(_to_nights_json(found, nights=nights, injected=injected, tenants=tenants))
+    else:
+        _print_nights(found, nights=nights, injected=injected, tenants=tenants)
+    return Exit.PROBLEMS if found.violations else Exit.OK
+
+
+def _print_nights(
+    found: NightTally, *, nights: int, injected: frozenset[InjectedFault], tenants: int
+) -> None:
+    from stoker.simulation.invariants import Invariant
+
+    wrong = ", ".join(sorted(injected)) or "nothing"
+    print_text(f"{nights} nights of {tenants} tenants; going wrong: {wrong}\n")
+    broken = Counter(each.invariant for each in found.violations)
+    print_table(["promise", "broken"], [(each.value, broken[each]) for each in Invariant])
+    if found.violations:
+        print_text("")
+        print_table(
+            ["night", "tenant", "day", "promise", "what happened"],
+            [
+                (each.night, each.tenant, each.day.isoformat(), each.invariant.value, each.message)
+                for each in found.violations[:_MAX_VIOLATIONS_SHOWN]
+            ],
+        )
+        if len(found.violations) > _MAX_VIOLATIONS_SHOWN:
+            print_text(
+                f"and {len(found.violations) - _MAX_VIOLATIONS_SHOWN} more; see them with --json"
+            )
+    print_text("")
+    print_table(
+        ["what happened", "times"],
+        [(words, f"{getattr(found, name):,}") for name, words in _COUNT_TEXTS.items()],
+    )
+
+
+def _to_nights_json(
+    found: NightTally, *, nights: int, injected: frozenset[InjectedFault], tenants: int
+) -> Json:
+    from stoker.simulation.invariants import Invariant
+
+    broken = Counter(each.invariant for each in found.violations)
+    return {
+        "nights": nights,
+        "tenants": tenants,
+        "injected": sorted(injected),
+        "counts": {name: getattr(found, name) for name in _COUNT_TEXTS},
+        "broken": {each.name: broken[each] for each in Invariant},
+        "breaches": [
+            {
+                "promise": each.invariant.name,
+                "tenant": each.tenant,
+                "night": each.night,
+                "day": each.day.isoformat(),
+                "sentence": each.message,
+            }
+            for each in found.violations
+        ],
+    }

@@ -1,4 +1,4 @@
-"""Ids of pulls: the same pull has the same id."""
+"""Ids of pulls, and runs that make plans."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,9 +8,14 @@ from hypothesis import strategies as st
 
 from pull_cases import NOW
 from stoker.accounts.model import CompanyId
-from stoker.base.errors import ConfigError
+from stoker.backends.sqlite import MemoryBackend
+from stoker.base.errors import ConfigError, TransientError
 from stoker.base.types import Depth, TenantId
-from stoker.pulls.service import build_pull_job_id, to_time_bucket
+from stoker.pulls.service import PlanJob, build_pull_job_id, to_time_bucket
+from stoker.runs.leases import LeaseHolder
+from stoker.runs.model import Manifest, RunState
+from stoker.runs.service import Runner
+from stoker.testing import FakeClock
 
 DAY = timedelta(days=1)
 names = st.text(min_size=1, max_size=8)
@@ -48,3 +53,25 @@ def test_a_bucket_is_a_minute_or_longer_and_begins_where_time_does():
     assert to_time_bucket(NOW, bucket=DAY) == datetime(2026, 11, 16, tzinfo=UTC)
     with pytest.raises(ConfigError, match="minute"):
         to_time_bucket(NOW, bucket=timedelta(0))
+
+
+class StoreIsAway:
+    """A planner that cannot read its inputs."""
+
+    async def quote_plan(self, *, now):
+        raise TransientError("the store is away")
+
+
+async def test_a_plan_that_cannot_be_made_ends_its_run_and_raises_why():
+    backend, clock = MemoryBackend(), FakeClock(NOW)
+    await backend.migrate()
+    leases = LeaseHolder(
+        owner="me", clock=clock, observer=lambda _: None, length=timedelta(seconds=30)
+    )
+    job = PlanJob(planner=StoreIsAway())
+    run = await Runner(leases=leases).run_now(
+        backend.tenant(TenantId("acme")), job, manifest=Manifest()
+    )
+    assert (run.kind, run.state, run.reason) == ("plan", RunState.FAILED, "the store is away")
+    with pytest.raises(TransientError, match="the store is away"):
+        job.get_planned(run)
