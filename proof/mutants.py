@@ -39,7 +39,7 @@ MODULES = {  # each money module, and the tests that must notice its mutants
     "budgets.statements": ("budgets/test_statements.py", "budgets/test_run_cost.py"),
     "rate_limits.rate_limit": ("rate_limits/test_rate.py", "rate_limits/test_rate_limit.py"),
     "rate_limits.fairness": ("rate_limits/test_fairness.py",),
-    "base.text": ("base/test_cells.py",),
+    "base.text": ("base/test_text.py",),
     "ledger.query": ("ledger/test_query.py",),
 }
 _SAME_ROUNDS = "rounds are skipped at another time, or walked through; they come to the same"

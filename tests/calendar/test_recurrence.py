@@ -38,10 +38,6 @@ def texts(moments):
     return [f"{moment:%m-%d %H:%M}" for moment in moments]
 
 
-def on(first, last, schedule):
-    return texts(iter_occurrences(schedule, after=utc(first), until=utc(last)))
-
-
 # Any schedule, any time: zones that set their clocks in every way there is.
 
 zones = st.sampled_from(
@@ -268,38 +264,37 @@ def test_the_default_cron_is_one_in_the_morning_in_singapore():
 # Gaps and folds
 
 
-def test_a_time_that_is_jumped_over_runs_at_the_first_moment_after_the_gap():
-    new_york = Cron("30 2 * * *", "America/New_York")
-
-    runs = on("2026-03-07T00:00", "2026-03-10T00:00", new_york)
-    assert runs == ["03-07 07:30", "03-08 07:00", "03-09 06:30"]
-
-
-def test_a_time_that_is_jumped_over_can_be_skipped_instead():
-    new_york = Cron("30 2 * * *", "America/New_York", gap=Gap.SKIP)
-
-    assert on("2026-03-07T00:00", "2026-03-10T00:00", new_york) == ["03-07 07:30", "03-09 06:30"]
-
-
-def test_all_that_a_gap_swallows_runs_once_together_with_what_runs_there_anyway():
-    quarters = Cron("*/15 2,3 * * *", "America/New_York")
-
-    runs = on("2026-03-08T00:00", "2026-03-09T00:00", quarters)
-    assert runs == ["03-08 07:00", "03-08 07:15", "03-08 07:30", "03-08 07:45"]
+NEW_YORK, APIA, LORD_HOWE = "America/New_York", "Pacific/Apia", "Australia/Lord_Howe"
 
 
 @pytest.mark.parametrize(
-    ("fold", "expected"),
+    ("schedule", "first", "days", "expected"),
     [
-        (Fold.FIRST, ["11-01 05:30"]),
-        (Fold.LAST, ["11-01 06:30"]),
-        (Fold.BOTH, ["11-01 05:30", "11-01 06:30"]),
+        # A time that is jumped over runs at the first moment after the gap, or not at all.
+        (Cron("30 2 * * *", NEW_YORK), "2026-03-07", 3, "07T07:30 08T07:00 09T06:30"),
+        (Cron("30 2 * * *", NEW_YORK, gap=Gap.SKIP), "2026-03-07", 3, "07T07:30 09T06:30"),
+        # All that a gap swallows runs once, together with what runs there anyway.
+        (Cron("*/15 2,3 * * *", NEW_YORK), "2026-03-08", 1, "08T07:00 08T07:15 08T07:30 08T07:45"),
+        # A time that comes twice runs as often as the schedule wants.
+        (Cron("30 1 * * *", NEW_YORK), "2026-11-01", 1, "01T05:30"),
+        (Cron("30 1 * * *", NEW_YORK, fold=Fold.LAST), "2026-11-01", 1, "01T06:30"),
+        (Cron("30 1 * * *", NEW_YORK, fold=Fold.BOTH), "2026-11-01", 1, "01T05:30 01T06:30"),
+        # Half an hour is jumped and repeated.
+        (Cron("15 2 * * *", LORD_HOWE, fold=Fold.BOTH), "2026-10-03", 1, "03T15:30"),
+        (Cron("45 1 * * *", LORD_HOWE, fold=Fold.BOTH), "2026-04-04", 1, "04T14:45 04T15:15"),
+        # A whole day was left out: there was no 30 December 2011.
+        (Cron("0 */6 * * *", APIA), "2011-12-30", 1, "30T04:00 30T10:00 30T16:00 30T22:00"),
+        (Cron("0 12 * * *", APIA), "2011-12-29", 3, "29T22:00 30T10:00 30T22:00 31T22:00"),
+        (Cron("0 12 * * *", APIA, gap=Gap.SKIP), "2011-12-29", 3, "29T22:00 30T22:00 31T22:00"),
+        # A zone moved without summer time: 2018-05-04 23:30 became 5 May 00:00.
+        (Cron("45 23 * * *", "Asia/Pyongyang"), "2018-05-03", 3, "03T15:15 04T15:00 05T14:45"),
     ],
 )
-def test_a_time_that_comes_twice_runs_as_often_as_the_schedule_says(fold, expected):
-    new_york = Cron("30 1 * * *", "America/New_York", fold=fold)
-
-    assert on("2026-11-01T00:00", "2026-11-02T00:00", new_york) == expected
+def test_times_that_clocks_jump_or_repeat_run_as_the_schedule_wants(
+    schedule, first, days, expected
+):
+    found = iter_occurrences(schedule, after=utc(first), until=utc(first) + days * DAY)
+    assert " ".join(f"{at:%dT%H:%M}" for at in found) == expected
 
 
 def test_starting_between_the_two_does_not_bring_the_first_one_back():
@@ -307,40 +302,6 @@ def test_starting_between_the_two_does_not_bring_the_first_one_back():
 
     assert texts([compute_next_run(utc("2026-11-01T05:45"), new_york)]) == ["11-02 06:30"]
     assert texts([get_latest_occurrence(utc("2026-11-01T06:45"), new_york)]) == ["11-01 05:30"]
-
-
-def test_half_an_hour_is_jumped_and_repeated_on_lord_howe():
-    island = Cron("15 2 * * *", "Australia/Lord_Howe", fold=Fold.BOTH)
-    back = Cron("45 1 * * *", "Australia/Lord_Howe", fold=Fold.BOTH)
-
-    assert on("2026-10-03T00:00", "2026-10-04T00:00", island) == ["10-03 15:30"]
-    assert on("2026-04-04T00:00", "2026-04-05T00:00", back) == ["04-04 14:45", "04-04 15:15"]
-
-
-def test_a_whole_day_that_was_left_out_runs_once_at_the_start_of_the_next():
-    apia = Cron("0 */6 * * *", "Pacific/Apia")  # there was no 30 December 2011
-
-    runs = on("2011-12-30T00:00", "2011-12-31T04:00", apia)
-    assert runs == ["12-30 04:00", "12-30 10:00", "12-30 16:00", "12-30 22:00", "12-31 04:00"]
-
-
-def test_a_daily_run_on_a_day_that_was_left_out_is_shifted_or_skipped():
-    shift, skip = (Cron("0 12 * * *", "Pacific/Apia", gap=gap) for gap in Gap)
-
-    runs = on("2011-12-29T00:00", "2012-01-01T00:00", shift)
-    assert runs == ["12-29 22:00", "12-30 10:00", "12-30 22:00", "12-31 22:00"]
-    assert on("2011-12-29T00:00", "2012-01-01T00:00", skip) == [
-        "12-29 22:00",
-        "12-30 22:00",
-        "12-31 22:00",
-    ]
-
-
-def test_a_zone_that_moves_without_summer_time_follows_the_same_rules():
-    pyongyang = Cron("45 23 * * *", "Asia/Pyongyang")  # 2018-05-04 23:30 became 5 May 00:00
-
-    runs = on("2018-05-03T00:00", "2018-05-06T00:00", pyongyang)
-    assert runs == ["05-03 15:15", "05-04 15:00", "05-05 14:45"]
 
 
 def test_a_leap_day_on_a_sunday_is_found_decades_away():
@@ -353,57 +314,40 @@ def test_a_leap_day_on_a_sunday_is_found_decades_away():
 # Catching up
 
 
-def test_after_downtime_the_latest_runs_once_and_the_reason_says_what_was_missed():
-    answer = compute_due(NOON, NOON - 4 * HOUR, HOURLY)
-
-    assert texts(answer.run) == ["03-04 12:00"]
-    assert texts(answer.missed) == ["03-04 09:00", "03-04 10:00", "03-04 11:00"]
-    assert answer.reason == (
-        "3 earlier instants were missed while nothing was running; only the latest runs"
-    )
+ALL, NONE = {"catch_up": CatchUp.ALL}, {"catch_up": CatchUp.NONE}
+MISSED = "missed while nothing was running"
 
 
-def test_catching_up_on_all_runs_oldest_first_up_to_the_maximum():
-    answer = compute_due(NOON, NOON - 4 * HOUR, HOURLY, catch_up=CatchUp.ALL, at_most=3)
+@pytest.mark.parametrize(
+    ("late", "hours", "how", "run", "missed", "reason"),
+    [
+        (0, 4, {}, [12], [9, 10, 11], f"3 earlier instants were {MISSED}; only the latest runs"),
+        (
+            0,
+            4,
+            ALL | {"at_most": 3},
+            [10, 11, 12],
+            [9],
+            f"1 earlier instant was {MISSED}; the latest 3 run",
+        ),
+        (0, 2, ALL, [11, 12], [], "2 instants passed; all of them run"),
+        # Without catching up, only what has just passed runs.
+        (0, 2, NONE, [12], [11], f"1 earlier instant was {MISSED}; only the latest runs"),
+        (5, 2, NONE, [12], [11], f"1 earlier instant was {MISSED}; only the latest runs"),
+        (6, 2, NONE, [], [11, 12], f"2 instants were {MISSED}; catching up is off"),
+        (6, 1, NONE, [], [12], f"1 instant was {MISSED}; catching up is off"),
+        (6, 1, NONE | {"grace": 10 * MINUTE}, [12], [], "due since 2026-03-04 12:00 UTC"),
+        (0, 1, {}, [12], [], "due since 2026-03-04 12:00 UTC"),
+        (1, 0, {}, [], [], "nothing is due yet"),
+    ],
+)
+def test_what_passed_since_the_last_decision_runs_or_is_missed(
+    late, hours, how, run, missed, reason
+):
+    answer = compute_due(NOON + late * MINUTE, NOON - hours * HOUR, HOURLY, **how)
 
-    assert texts(answer.run) == ["03-04 10:00", "03-04 11:00", "03-04 12:00"]
-    assert texts(answer.missed) == ["03-04 09:00"]
-    assert answer.reason == (
-        "1 earlier instant was missed while nothing was running; the latest 3 run"
-    )
-
-
-def test_catching_up_on_all_misses_nothing_when_there_is_room():
-    answer = compute_due(NOON, NOON - 2 * HOUR, HOURLY, catch_up=CatchUp.ALL)
-
-    assert texts(answer.run) == ["03-04 11:00", "03-04 12:00"]
-    assert answer.missed == ()
-    assert answer.reason == "2 instants passed; all of them run"
-
-
-@pytest.mark.parametrize(("late", "runs"), [(timedelta(0), 1), (5 * MINUTE, 1), (6 * MINUTE, 0)])
-def test_without_catching_up_only_what_has_just_passed_runs(late, runs):
-    answer = compute_due(NOON + late, NOON - 2 * HOUR, HOURLY, catch_up=CatchUp.NONE)
-
-    assert len(answer.run) == runs
-    assert len(answer.missed) == 2 - runs
-
-
-def test_how_late_is_too_late_can_be_said():
-    late = NOON + 6 * MINUTE
-
-    answer = compute_due(late, NOON - HOUR, HOURLY, catch_up=CatchUp.NONE, grace=10 * MINUTE)
-    assert answer.run == (NOON,)
-
-
-def test_an_instant_that_is_let_go_says_so():
-    answer = compute_due(NOON + 6 * MINUTE, NOON - HOUR, HOURLY, catch_up=CatchUp.NONE)
-
-    assert answer.reason == "1 instant was missed while nothing was running; catching up is off"
-
-
-def test_a_run_on_its_own_says_since_when_it_is_due():
-    assert compute_due(NOON, NOON - HOUR, HOURLY).reason == "due since 2026-03-04 12:00 UTC"
+    assert ([at.hour for at in answer.run], [at.hour for at in answer.missed]) == (run, missed)
+    assert answer.reason == reason
 
 
 def test_a_clock_that_went_back_is_named_as_the_reason():
@@ -411,10 +355,6 @@ def test_a_clock_that_went_back_is_named_as_the_reason():
         "2026-03-04 12:00 UTC is already decided, but the clock says 2026-03-04 11:00; "
         "nothing is due until it catches up"
     )
-
-
-def test_nothing_due_says_so():
-    assert compute_due(NOON + MINUTE, NOON, HOURLY).reason == "nothing is due yet"
 
 
 EVERY_MINUTE = [Cron("* * * * *", "Europe/Paris", fold=Fold.BOTH), Interval(MINUTE)]
