@@ -6,7 +6,6 @@ The reference is SQLite in memory, and for money a model in dictionaries.
 import asyncio
 import random
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from contracts.backends import ACME, UMBRELLA
@@ -78,27 +77,6 @@ class Sequence:
 
     def text(self) -> str:
         return self.rng.choice(BAD_TEXTS if self.rng.random() < self.bad_share else TEXTS)
-
-
-class Wrapped:
-    """A backend, or one of its stores, of which a twin changes a verb."""
-
-    def __init__(self, inner):
-        self._inner = inner
-
-    def __getattr__(self, name):
-        return getattr(self._inner, name)
-
-
-def wrap_store(name, twin):
-    """Return a backend whose tenants' stores of that name are wrapped in the twin."""
-
-    class WrappedBackend(Wrapped):
-        def tenant(self, tenant):
-            stores = self._inner.tenant(tenant)
-            return replace(stores, **{name: twin(getattr(stores, name))})
-
-    return WrappedBackend
 
 
 async def find_differences(kind, opener, home, *, first, sequences, steps, wrap=lambda one: one):

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from contracts.accounts import planned, taken
-from contracts.agreement import Wrapped, find_differences, wrap_store
+from contracts.agreement import find_differences
 from contracts.attending import AT_ONCE, signal
-from contracts.attention_sequences import HeatSequence
 from contracts.backends import ACME, BACKENDS
 from contracts.money_sequences import MoneySequence
 from contracts.sequences import RunSequence
 from contracts.touch_sequences import TouchSequence
 from contracts.touching import open_state_files
+from kit.wrapped import Wrapped, wrap_store
 from stoker.budgets.charges import Refusal
 from stoker.enrichment.model import WorkState
 from stoker.heat.heat import compute_heat
@@ -22,12 +22,11 @@ from stoker.touches.model import Profile
 
 OPENERS = BACKENDS | {"file": open_state_files}
 # What is compared with the reference: how many sequences, and steps in each. Runs and touches are
-# also files, money has a model, heats are computed outside SQL; the other stores are one SQL text,
-# which their contracts run on both databases.
+# also files, and money has a model; the other stores are one SQL text, which their contracts run on
+# both databases.
 PLANS = [
     (RunSequence, "postgres", 18, 60),
     (RunSequence, "json", 30, 60),
-    (HeatSequence, "postgres", 6, 80),
     (TouchSequence, "postgres", 6, 80),
     (TouchSequence, "file", 6, 80),
     (MoneySequence, "sqlite", 30, 60),
@@ -57,23 +56,6 @@ class UnfencedRuns(Wrapped):
         if run is not None and run.key.fencing_token != key.fencing_token:
             key = run.key
         return await self._inner.insert_jobs(key, jobs)
-
-
-class OverwritingSweep(Wrapped):
-    """Writes swept heats also where they changed after they were read."""
-
-    async def update_heats(self, heats, *, expected):
-        now = {heat.account: heat for heat in await self._inner.list_heats()}
-        still = [heat for heat in heats if heat.account in now]
-        return await self._inner.update_heats(still, expected=[now[heat.account] for heat in still])
-
-
-class RepeatedLookups(Wrapped):
-    """Learns from a lookup again when its key comes twice."""
-
-    async def record_lookups(self, lookups, *, rule):
-        again = [replace(one, key=f"{n} {one.at}") for n, one in enumerate(lookups)]
-        return await self._inner.record_lookups(again, rule=rule)
 
 
 class EagerTouches(Wrapped):
@@ -125,8 +107,6 @@ class GenerousBudget(Wrapped):
     ("kind", "wrap", "sequences"),
     [
         (RunSequence, wrap_store("runs", UnfencedRuns), 24),
-        (HeatSequence, wrap_store("attention", OverwritingSweep), 2),
-        (HeatSequence, wrap_store("attention", RepeatedLookups), 2),
         (TouchSequence, wrap_store("touches", EagerTouches), 3),
         (TouchSequence, wrap_store("touches", ForgetfulTouches), 3),
         (TouchSequence, wrap_store("touches", LastPlanWins), 3),

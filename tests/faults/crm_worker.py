@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from faults.forks import Order, serve
+from kit.wrapped import Wrapped
 from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
@@ -24,21 +25,15 @@ COMPANIES_A_PAGE = 3  # few, so that there are many moments to die in
 FIRST, SECOND, THIRD, FOURTH = (f"202611{day}_180000" for day in (16, 17, 18, 19))
 
 
-class Forgetful:
-    """The wrong way: records are made without an id of ours, and found by what we remember."""
-
-    def __init__(self, crm: Odoo) -> None:
-        self._crm = crm
-
-    def __getattr__(self, name):
-        return getattr(self._crm, name)
+class Forgetful(Wrapped):
+    """The naive twin: records are made without an id of ours, and found by what we remember."""
 
     async def find_records(self, rows, *, known):
         there = {}
         for row in rows:
             if row.external_id in known:
                 term = [["id", "=", known[row.external_id]]]
-                for record in await self._crm.search(row.model, term, fields=list(row.values)):
+                for record in await self._inner.search(row.model, term, fields=list(row.values)):
                     there[row.external_id] = type(record)(
                         id=record.id, external_id=row.external_id, values=record.values
                     )
@@ -47,7 +42,7 @@ class Forgetful:
     async def upsert(self, writes):
         from stoker.crm.model import RowResult
 
-        calls, told = await self._crm._get_protocol(), {}
+        calls, told = await self._inner._get_protocol(), {}
         for write in writes:
             values = {column: value for column, value in write.cells.items() if "/" not in column}
             (id_,) = await calls.call(write.row.model, "create", {"vals_list": [values]})

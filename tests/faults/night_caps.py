@@ -14,6 +14,7 @@ from faults.night_trials import (
     some_companies,
 )
 from faults.tally import Tally
+from kit.wrapped import Wrapped, wrap_store
 from night_house import ANYBODY, entity_of, register
 from running_box import RunningBox
 from stoker.app import open_app, read_settings
@@ -38,38 +39,18 @@ LIMITS = {
 """What each vendor may have charged a tenant's key at most, in the vendor's own units."""
 
 
-class _Hasty:
-    """The wrong way: looks at what was spent, spends if there is room, and counts it then."""
-
-    def __init__(self, money):
-        self._money = money
-
-    def __getattr__(self, name):
-        return getattr(self._money, name)
+class _Hasty(Wrapped):
+    """The naive twin: reads what was spent, spends if there is room, and counts it then."""
 
     async def reserve(self, request, *, caps, **how):
-        spent = {each.cap: each.used.settled for each in await self._money.list_usage()}
+        spent = {each.cap: each.used.settled for each in await self._inner.list_usage()}
         full = any(
             spent.get(cap.id, 0) + request.amounts.get(cap.unit, 0) > cap.limit
             for cap in caps
             if cap.connector in ("", request.connector)
         )
         given = caps if full else [replace(cap, limit=PLENTY) for cap in caps]
-        return await self._money.reserve(request, caps=given, **how)
-
-
-class _HastyBackend:
-    """A backend in which money is counted the wrong way."""
-
-    def __init__(self, real):
-        self._real = real
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
-
-    def tenant(self, tenant):
-        stores = self._real.tenant(tenant)
-        return replace(stores, money=_Hasty(stores.money))
+        return await self._inner.reserve(request, caps=given, **how)
 
 
 def capped(room: Path, *, rounds: int, companies: int = 24, hasty: bool = False) -> Tally:
@@ -101,7 +82,7 @@ async def _had(where, world, companies, *, hasty):
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(open_app(own, observer=lambda _: None))
         if hasty:
-            app = replace(app, backend=_HastyBackend(app.backend))
+            app = replace(app, backend=wrap_store("money", _Hasty)(app.backend))
         await register(app, list(map(entity_of, some_companies(world, companies))))
         for tenant in TENANTS:
             await app.backend.tenant(tenant).accounts.save_rule(ANYBODY)

@@ -13,6 +13,7 @@ from pathlib import Path
 import stoker.crm.odoo
 import stoker.db.sqlite  # noqa: F401  # imported here, so that no night spends time on it
 from faults.forks import serve
+from kit.wrapped import Wrapped, wrap_store
 from stoker.app import open_app, read_settings
 from stoker.base.clock import SystemClock
 from stoker.base.types import Step, TenantId
@@ -53,29 +54,11 @@ def set_ahead(room: Path, seconds: int) -> None:
     os.utime(room / AHEAD, (seconds, seconds))
 
 
-class _Forgetful:
-    """The wrong way: what was answered and paid for is only remembered by who asked."""
-
-    def __init__(self, kept):
-        self._kept = kept
-
-    def __getattr__(self, name):
-        return getattr(self._kept, name)
+class _Forgetful(Wrapped):
+    """The naive twin: a paid answer is not stored."""
 
     async def save_answers(self, answers):
         pass
-
-
-class _ForgetfulBackend:
-    def __init__(self, backend):
-        self._backend = backend
-
-    def __getattr__(self, name):
-        return getattr(self._backend, name)
-
-    def tenant(self, tenant):
-        store = self._backend.tenant(tenant)
-        return replace(store, answers=_Forgetful(store.answers))
 
 
 @asynccontextmanager
@@ -86,7 +69,7 @@ async def installation(order):
     clock = TrialClock(room, order["began"])
     async with open_app(own, clock=clock, observer=lambda _: None) as app:
         if order.get("way") == "forgetful":
-            app = replace(app, backend=_ForgetfulBackend(app.backend))
+            app = replace(app, backend=wrap_store("answers", _Forgetful)(app.backend))
         yield app
 
 
