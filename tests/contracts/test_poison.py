@@ -8,7 +8,7 @@ from faults.poison import POISON, made_up
 pytestmark = pytest.mark.faults
 
 UNSTORABLE = [POISON[name] for name in ("NUL", "half a surrogate", "two megabytes")]
-TEXTS = [*POISON.values(), "", "e\u0301", "x" * 100_000]
+TEXTS = [*POISON.values(), "", "e\u0301", "x" * 100_000, "\ud800" * 200]
 
 
 @pytest.mark.parametrize("field", FIELDS)
