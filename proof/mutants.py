@@ -133,9 +133,9 @@ def _try(module: str, tree: ast.Module, *, limit: int) -> int:
         # In seconds of computing, not of waiting: a busy machine must not notice what tests do not.
         resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         _load(module, tree)
-        test = HOME / "tests" / "core" / f"test_{module}.py"
+        tests = [str(HOME / "tests" / test) for test in MODULES[module]]
         quiet = ["-x", "-n", "0", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:randomly"]
-        verdict = int(pytest.main([*quiet, str(test)], plugins=[_Hurry()]))
+        verdict = int(pytest.main([*quiet, *tests], plugins=[_Hurry()]))
     finally:
         os._exit(verdict)
 

@@ -294,3 +294,20 @@ def test_every_total_that_is_not_what_the_entries_add_up_to_is_told_in_order():
         f"{CAP} in w1: its entries add up to 0 settled and 0 reserved, the total is 0 and 1",
         f"{CAP} in w2: its entries add up to 4 settled and 5 reserved, the total is 5 and 4",
     ]
+
+
+@pytest.mark.parametrize(
+    ("stored", "differs"),
+    [
+        (Totals(), False),
+        (Totals(settled=3), False),
+        (Totals(settled=4), False),
+        (Totals(settled=5), True),
+        (Totals(reserved=1), True),
+    ],
+)
+def test_of_an_old_window_less_may_be_left_and_never_more(stored, differs):
+    place, settled = (CAP, "day 2026-11-16T00:00:00+00:00"), Totals(settled=4)
+    later = NOW + RETENTION
+    assert bool(find_differences({place: settled}, {place: stored}, now=later)) is differs
+    assert bool(find_differences({place: settled}, {place: stored}, now=NOW)) is (settled != stored)

@@ -9,11 +9,14 @@ from stoker.base.clock import CLOCK_TOLERANCE
 from stoker.base.errors import ConfigError
 from stoker.budgets.windows import (
     FAR_FUTURE,
+    RETENTION,
     BudgetWindow,
     ResetRule,
     WindowKind,
     compute_name_range,
     compute_window,
+    find_window_start,
+    is_old_window,
     parse_window,
 )
 from stoker.budgets.windows import format_reset as resets
@@ -375,3 +378,25 @@ def test_windows_overlap_when_some_moment_lies_in_both(start, end, overlaps):
 def test_a_budget_resets_at_midnight_utc_unless_told_otherwise():
     assert ResetRule() == ResetRule("UTC", time(0, 0))
     assert [kind.value for kind in WindowKind] == ["hour", "day", "week", "run"]
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("day 2026-02-07T00:00:00+00:00", datetime(2026, 2, 7, tzinfo=UTC)),
+        (
+            "hour 2026-02-07T01:30:00+00:00 to 2026-02-07T02:00:00+00:00",
+            datetime(2026, 2, 7, 1, 30, tzinfo=UTC),
+        ),
+        ("run 20260207_013000", datetime(2026, 2, 7, 1, 30, tzinfo=UTC)),
+        ("run tonight", None),
+        ("run", None),
+        ("", None),
+        ("month 2026-02-07T00:00:00+00:00", None),
+    ],
+)
+def test_a_window_is_old_once_it_began_before_everything_that_could_count_in_it(name, start):
+    assert find_window_start(name) == start
+    began = start or datetime(2026, 2, 7, tzinfo=UTC)
+    assert not is_old_window(name, now=began + RETENTION)
+    assert is_old_window(name, now=began + RETENTION + timedelta.resolution) is (start is not None)

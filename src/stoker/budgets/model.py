@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from stoker.base.retry import Quota
 from stoker.base.types import TenantId
 from stoker.budgets.charges import Totals
-
-if TYPE_CHECKING:
-    pass
 
 Answer = TypeVar("Answer")
 

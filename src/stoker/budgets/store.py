@@ -15,7 +15,7 @@ from functools import partial
 from stoker.base.errors import ConflictError, TransientError
 from stoker.base.jsontools import compact_json
 from stoker.base.types import Json, to_utc
-from stoker.budgets import reservations as phases_of
+from stoker.budgets import reservations
 from stoker.budgets.caps import Cap
 from stoker.budgets.charges import (
     BudgetState,
@@ -247,7 +247,7 @@ class BudgetStore(LimitStore):
                 append_checked(tx, [build_refused_entry(request, wanted, now=moment)])
                 return wanted
             end = state.compute_lease_end(until, now=now)
-            reservation = phases_of.build_reservation(
+            reservation = reservations.build_reservation(
                 request, wanted, owner=owner, until=end, now=moment
             )
             note = build_reserved_entry(reservation, now=moment)
@@ -259,7 +259,7 @@ class BudgetStore(LimitStore):
     async def mark_sent(self, key: str, *, now: datetime) -> Reservation:
         """Mark a HELD reservation as sent, as `reservations.mark_sent`."""
         return await self._change_status(
-            key, now, lambda reservation, _: phases_of.mark_sent(reservation)
+            key, now, lambda reservation, _: reservations.mark_sent(reservation)
         )
 
     async def settle(self, key: str, actual: Mapping[str, int], *, now: datetime) -> Reservation:
@@ -271,7 +271,7 @@ class BudgetStore(LimitStore):
         return await self._change_status(
             key,
             now,
-            lambda reservation, moment: phases_of.settle_reservation(
+            lambda reservation, moment: reservations.settle_reservation(
                 reservation, actual, now=moment
             ),
         )
@@ -282,7 +282,7 @@ class BudgetStore(LimitStore):
         return await self._change_status(
             key,
             now,
-            lambda reservation, moment: phases_of.release_reservation(
+            lambda reservation, moment: reservations.release_reservation(
                 reservation, now=moment, reason=reason
             ),
         )
@@ -291,7 +291,7 @@ class BudgetStore(LimitStore):
         """Mark a reservation's outcome as unknown, as `reservations.mark_uncertain`."""
         validate_text(reason, what="a reason")
         return await self._change_status(
-            key, now, lambda reservation, _: phases_of.mark_uncertain(reservation, reason=reason)
+            key, now, lambda reservation, _: reservations.mark_uncertain(reservation, reason=reason)
         )
 
     async def renew_leases(self, owner: str, *, until: datetime, now: datetime) -> int:
@@ -325,7 +325,7 @@ class BudgetStore(LimitStore):
                     before = RESERVATIONS.read(row)
                 except TransientError:
                     continue  # it still counts, and must not keep the others from coming back
-                after = phases_of.expire_reservation(before, now=moment)
+                after = reservations.expire_reservation(before, now=moment)
                 note = build_status_entry(before, after, now=moment)
                 moves.append(ReservationChange(before=before, after=after, entry=note))
             self._write(tx, moves)

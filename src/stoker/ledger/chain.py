@@ -31,15 +31,10 @@ class NewEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerEntry:
+class LedgerEntry(NewEntry):
     """One entry of a ledger."""
 
     seq: int
-    at: datetime
-    kind: str
-    subject: str
-    reason: str
-    data: Mapping[str, Json]
     previous: str
     digest: str
 
@@ -105,14 +100,7 @@ def find_first_break(
     seq, previous = (after.seq, after.digest) if after else (0, FIRST_DIGEST)
     for entry in entries:
         seq += 1
-        note = NewEntry(
-            at=entry.at,
-            kind=entry.kind,
-            subject=entry.subject,
-            reason=entry.reason,
-            data=entry.data,
-        )
-        sound = entry.previous == previous and entry.digest == _compute_digest(seq, note, previous)
+        sound = entry.previous == previous and entry.digest == _compute_digest(seq, entry, previous)
         if entry.seq != seq or not sound:
             return seq
         previous = entry.digest

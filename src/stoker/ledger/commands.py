@@ -375,12 +375,13 @@ def export_entries(
 def to_export_row(tenant: str, entry: LedgerEntry) -> Row:
     """Return an entry as a row: what it says most often has a column of its own."""
     about = {name: get_data_text(entry, name) for name in ("code", "connector", "account", "run")}
-    return {"tenant": tenant, **asdict(entry), **about}
+    return {"tenant": tenant, "seq": entry.seq, **asdict(entry), **about}
 
 
 def to_entry_json(tenant: str, entry: LedgerEntry) -> Json:
     """Return an entry for programs."""
-    return {"tenant": tenant, **asdict(entry), "at": entry.at.isoformat()}
+    at = entry.at.isoformat()
+    return {"tenant": tenant, "seq": entry.seq, **asdict(entry), "at": at}
 
 
 def _build_filter(*, since: str | None, until: str | None, **rest: str | None) -> LedgerFilter:
