@@ -62,19 +62,19 @@ def set_rule(
 ) -> None:
     """Say which companies to look for. What is left out stays as it was.
 
-    A new rule starts from technology, 2–100 employees, incorporated 2000–2025. A size nobody knows
+    A new rule starts from technology, 2–100 employees, incorporated 2000–2025. An unknown size
     is no reason to refuse a company. `stoker registry ssic show INDUSTRY` says which codes are
     meant.
     """
-    said: dict[str, tuple[str, ...] | tuple[int, int]] = {}
+    changes: dict[str, tuple[str, ...] | tuple[int, int]] = {}
     if industries:
-        said["industries"] = _parse_industries(industries)
+        changes["industries"] = _parse_industries(industries)
     if employees is not None:
-        said["employees"] = _parse_span(employees, what="--employees", example="2-100")
+        changes["employees"] = _parse_span(employees, what="--employees", example="2-100")
     if years is not None:
-        said["years"] = _parse_span(years, what="--years", example="2000-2025")
-    whose, rule = run_async(_update_rule(asked, tenant, name, said))
-    _print_rule(whose, rule, as_json=as_json)
+        changes["years"] = _parse_span(years, what="--years", example="2000-2025")
+    chosen, rule = run_async(_update_rule(asked, tenant, name, changes))
+    _print_rule(chosen, rule, as_json=as_json)
 
 
 @icp.command("show")
@@ -84,30 +84,30 @@ def set_rule(
 @pass_context
 def show_rule(asked: CommandContext, tenant: str | None, name: str | None, as_json: bool) -> None:
     """Show which companies a tenant looks for."""
-    whose, rule = run_async(_load_rule(asked, tenant, name))
-    _print_rule(whose, rule, as_json=as_json)
+    chosen, rule = run_async(_load_rule(asked, tenant, name))
+    _print_rule(chosen, rule, as_json=as_json)
 
 
 async def _update_rule(
     asked: CommandContext,
     tenant: str | None,
     name: str | None,
-    said: dict[str, tuple[str, ...] | tuple[int, int]],
+    changes: dict[str, tuple[str, ...] | tuple[int, int]],
 ) -> tuple[TenantId, IcpRule]:
     from dataclasses import replace
 
     from stoker.accounts.icp import IcpRule
 
     async with asked.open_app() as app:
-        whose = choose_tenant(app.settings, tenant)
-        await _check_codes(app.backend.registry(), said.get("industries", ()))
-        wanted = name or app.settings.for_tenant(whose).icp.rule_name
-        accounts = app.backend.tenant(whose).accounts
+        chosen = choose_tenant(app.settings, tenant)
+        await _check_codes(app.backend.registry(), changes.get("industries", ()))
+        wanted = name or app.settings.for_tenant(chosen).icp.rule_name
+        accounts = app.backend.tenant(chosen).accounts
         before = await accounts.find_rule(wanted) or IcpRule(name=wanted)
-        rule = replace(before, **said)  # type: ignore[arg-type]  # each under its own name
+        rule = replace(before, **changes)  # type: ignore[arg-type]  # each under its own name
         await accounts.save_rule(rule)
-        await app.backend.tenant(whose).setup.complete_setup_step("rule", at=app.clock.now())
-    return whose, rule
+        await app.backend.tenant(chosen).setup.complete_setup_step("rule", at=app.clock.now())
+    return chosen, rule
 
 
 async def _check_codes(registry: RegistryStore, industries: tuple[str | int, ...]) -> None:
@@ -128,15 +128,15 @@ async def _load_rule(
     asked: CommandContext, tenant: str | None, name: str | None
 ) -> tuple[TenantId, IcpRule]:
     async with asked.open_app(only_to_read=True) as app:
-        whose = choose_tenant(app.settings, tenant)
-        wanted = name or app.settings.for_tenant(whose).icp.rule_name
-        rule = await app.backend.tenant(whose).accounts.find_rule(wanted)
+        chosen = choose_tenant(app.settings, tenant)
+        wanted = name or app.settings.for_tenant(chosen).icp.rule_name
+        rule = await app.backend.tenant(chosen).accounts.find_rule(wanted)
     if rule is None:
         raise ConfigError(
-            f"{whose} has no rule {wanted!r}; set it with: "
-            f"stoker icp set --tenant {whose} --industry technology"
+            f"{chosen} has no rule {wanted!r}; set it with: "
+            f"stoker icp set --tenant {chosen} --industry technology"
         )
-    return whose, rule
+    return chosen, rule
 
 
 def _parse_industries(industries: tuple[str, ...]) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def discover(
 
     Without --tenant, every active tenant that has sources (discovery.sources). Writes
     jobs_discovered_RUN.csv, and with --enrich jobs_enriched_RUN.json and jobs_scored_RUN.csv too.
-    A source that fails is told of and the others go on; the exit code says how the runs ended.
+    A source that fails is reported and the others go on; the exit code says how the runs ended.
     """
     if summary_only and out is not None:
         raise ConfigError(

@@ -116,8 +116,8 @@ def _enriched_to_row(enriched: EnrichedJob) -> Row:
 
 def _score_to_row(score: JobScore, job: Job) -> Row:
     parts = {name: score.components.get(name) for name in SCORE_PARTS}
-    told = {"title": job.title, "company": job.company, "url": job.url}
-    return {"id": score.job, "score": score.score, "bucket": score.bucket, **parts, **told}
+    shown = {"title": job.title, "company": job.company, "url": job.url}
+    return {"id": score.job, "score": score.score, "bucket": score.bucket, **parts, **shown}
 
 
 def _delete_files(directory: Path, is_forgotten: Callable[[str], bool]) -> tuple[int, str]:

@@ -21,7 +21,7 @@ NAME = "file"
 BATCH_SIZE = 2_000  # rows
 MAX_LINE_BYTES = 1_000_000
 FILE_SUFFIXES = (".csv", *JSON_LINES_SUFFIXES)
-# A description goes over many lines, and whoever exports one cares little for cells and bytes.
+# A description goes over many lines, and exports of them care little for cells and bytes.
 _LIMITS = TableLimits(line_bytes=MAX_LINE_BYTES, record_lines=500, strict=False)
 _TRUE_WORDS = ("true", "yes", "1", "remote")
 

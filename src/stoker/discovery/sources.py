@@ -54,7 +54,7 @@ class SourceSpec:
 
     @property
     def display_name(self) -> str:
-        """Its name as anybody may read it: without the values a feed is asked with."""
+        """Its name without the secrets that a feed's address may hold."""
         feed = self.kind is SourceKind.FEED
         return _QUERY_PART.sub(_hide_values, self.name) if feed else self.name
 

@@ -38,14 +38,14 @@ class ScoreRule(Section):
         _WEIGHT, 0.25, "How much an address that works counts."
     )
     decision_maker_weight: float = tenant_setting(
-        _WEIGHT, 0.15, "How much somebody who decides counts."
+        _WEIGHT, 0.15, "How much a known decision maker counts."
     )
     presence_weight: float = tenant_setting(
         _WEIGHT, 0.15, "How much a site that says a lot counts."
     )
     momentum_weight: float = tenant_setting(_WEIGHT, 0.10, "How much hiring and growing count.")
     llm_rationale: bool = tenant_setting(
-        BOOLEAN, False, "Whether OpenAI words rationales anew; it is paid once for equal features."
+        BOOLEAN, False, "Whether OpenAI rewords rationales; it is paid once for equal features."
     )
 
     def __post_init__(self) -> None:

@@ -105,18 +105,18 @@ class DataGov:
     async def list_files(self) -> list[PublishedFile]:
         """Return the register's files as published now, by part."""
         path = f"/v2/public/api/collections/{COLLECTION}/metadata"
-        said = await self._call_with_retry(
+        metadata = await self._call_with_retry(
             self._list, self._lists, path, {"withDatasetMetadata": "true"}, within="data"
         )
         # One release for all: files that are put there minutes apart belong together.
         release = find_release_in_name(
-            get_line(get_object(said, "collectionMetadata"), "lastUpdatedAt")
+            get_line(get_object(metadata, "collectionMetadata"), "lastUpdatedAt")
         )
         if release is None:
             raise PermanentError(f"{NAME} does not say when the register was last published")
         found = {
             part: PublishedFile(id=id_, part=part, release=release)
-            for each in get_list(said, "datasetMetadata", most=500)
+            for each in get_list(metadata, "datasetMetadata", most=500)
             if (part := find_part_in_name(get_line(each, "name")))
             and _ID.fullmatch(id_ := get_line(each, "datasetId"))
         }
@@ -240,7 +240,7 @@ async def _stream_to_file(http: HttpClient, url: str, file: BinaryIO, *, most: i
 
 
 def _require_https(url: str) -> Url:
-    """Return an address whose files nobody on the way can have changed."""
+    """Return an address whose files cannot be changed on the way."""
     address = parse_url(url)
     if not address.is_private:
         raise PermanentError(f"{address.netloc} offers the file without https; it is not taken")

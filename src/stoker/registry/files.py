@@ -153,7 +153,7 @@ class _HashingReader:
         return self._count(piece)
 
     def finish(self) -> None:
-        """Read what nobody has, so that the digest is of everything."""
+        """Read the rest, so that the digest is of everything."""
         more = True
         while more:
             with _ReadableErrors(self._name):
@@ -242,7 +242,7 @@ def _read_columns(found: Iterator[CsvRow], name: str) -> AcraColumns:
 def _is_truncated(unended: bytes, width: int) -> bool:
     """Say whether a file's last row, without an end, has fewer cells than the others."""
     # With quotes it may be the end of a cell that goes over several lines, and a line without end
-    # is no row: what is wrong with them is told when they are read.
+    # is no row: what is wrong with them shows when they are read.
     if not unended.strip() or b'"' in unended or len(unended) >= MAX_LINE_BYTES:
         return False
     return unended.count(b",") + 1 < width

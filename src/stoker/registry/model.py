@@ -34,7 +34,7 @@ class Entity:
     former_names: tuple[str, ...] = ()
     raw: Mapping[str, str] = field(default_factory=dict)  # every column that says something
     digest: str  # of raw: the same row has the same digest
-    changed_at: datetime | None = None  # when it was last seen to differ; told by the store
+    changed_at: datetime | None = None  # when it was last seen to differ; set by the store
     gone_at: datetime | None = None  # when a whole register was read without it
 
 

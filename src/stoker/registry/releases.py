@@ -47,7 +47,7 @@ def find_release_in_name(name: str) -> str | None:
 
 
 def parse_release(text: str) -> str:
-    """Return a release as told by a person: a date, so that a later one sorts later."""
+    """Return the release a person named: a date, so that a later one sorts later."""
     try:
         return date.fromisoformat(text.strip()).isoformat()
     except ValueError:
@@ -71,7 +71,7 @@ class RegistryFile:
 
     @property
     def load_id(self) -> str:
-        """What its load goes by. Two letters nobody begins with have the same, empty file."""
+        """The id of its load. Two letters that no name begins with have the same, empty file."""
         return f"{self.digest}/{self.part}" if self.part in PARTS else self.digest
 
 

@@ -2,7 +2,7 @@
 
 Codes are matched by how they begin, because both editions of the classification share most of
 them. The words are our own and speak of whole divisions, two digits each; a full classification
-with its titles is read from a file by whoever has one.
+with its titles is read from a file that a person has.
 """
 
 from __future__ import annotations
@@ -113,26 +113,26 @@ def list_prefixes(wanted: str, *, version: str = "2020") -> tuple[str, ...]:
     Raises ConfigError for a word that is none of ours, naming what comes near, and for digits that
     no edition's codes begin with.
     """
-    said = " ".join(wanted.split()).casefold()
-    if _CODE.fullmatch(said):
-        if len(said) > 1 and not any(find_section(said, version=each) for each in VERSIONS):
+    name = " ".join(wanted.split()).casefold()
+    if _CODE.fullmatch(name):
+        if len(name) > 1 and not any(find_section(name, version=each) for each in VERSIONS):
             raise ConfigError(
-                f"no industry's code begins with {said[:2]}; stoker registry ssic show INDUSTRY "
+                f"no industry's code begins with {name[:2]}; stoker registry ssic show INDUSTRY "
                 "says which codes a word means"
             )
-        return (said,)
-    if said.upper() in (sections := SECTIONS[_validate_version(version)]):
-        first, last = sections[said.upper()]
+        return (name,)
+    if name.upper() in (sections := SECTIONS[_validate_version(version)]):
+        first, last = sections[name.upper()]
         return tuple(f"{number:02d}" for number in range(first, last + 1))
-    if said not in INDUSTRIES:
+    if name not in INDUSTRIES:
         from difflib import get_close_matches
 
-        near = get_close_matches(said, INDUSTRIES, n=3) or sorted(INDUSTRIES)
+        near = get_close_matches(name, INDUSTRIES, n=3) or sorted(INDUSTRIES)
         raise ConfigError(
             f"{wanted[:60]!r} is no industry we know; give digits of its code, a section's letter, "
             f"or a word such as {', '.join(near[:6])}"
         )
-    return INDUSTRIES[said]
+    return INDUSTRIES[name]
 
 
 def has_prefix(code: str, wanted: Sequence[str]) -> bool:
