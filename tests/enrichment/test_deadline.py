@@ -9,8 +9,9 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.events import NightProgress, UnitsShed
 from stoker.base.types import Depth, TenantId
-from stoker.enrichment.deadline import PAGE_SIZE, DeadlineMonitor, RunTimes
+from stoker.enrichment.deadline import DeadlineMonitor, RunTimes
 from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.store import PAGE_SIZE
 from stoker.enrichment.workers import WorkQueue
 from stoker.testing import EventRecorder, FakeClock
 from vendor_desk import Failing

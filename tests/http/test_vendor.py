@@ -69,8 +69,6 @@ async def test_parameters_and_headers_of_one_call_go_along():
         (422, PermanentError),
         (425, TransientError),
         (429, TransientError),
-        (432, ConfigError),
-        (433, ConfigError),
         (500, UncertainError),
         (502, UncertainError),
         (503, TransientError),

@@ -11,7 +11,8 @@ from stoker.base.types import Depth, TenantId
 from stoker.budgets.windows import ResetRule
 from stoker.enrichment.model import KIND, WorkItem, WorkState
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
-from stoker.nightly.resume import PAGE_SIZE, find_unfinished_work, get_selection, limit_to_daily_cap
+from stoker.enrichment.store import PAGE_SIZE
+from stoker.nightly.resume import find_unfinished_work, get_selection, limit_to_daily_cap
 from stoker.runs.model import Run, RunKey, RunState, format_run_name
 from stoker.runs.service import RunHandle
 from stoker.testing import EventRecorder, FakeClock

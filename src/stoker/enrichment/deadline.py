@@ -26,8 +26,6 @@ GRACE_PERIOD = timedelta(minutes=10)  # after the deadline, for companies that w
 
 MIN_ENDED_FOR_PACE = 10  # items that must have ended before their pace is believed
 
-PAGE_SIZE = 200  # items in memory, however many are left out
-
 ReadBackoffs = Callable[[], Awaitable[Mapping[str, datetime]]]
 """Says which vendors want to be left alone that work waits for, and until when."""
 
@@ -111,11 +109,7 @@ class DeadlineMonitor:
 
     async def _drop_items(self, now: datetime, *, per_unit: timedelta) -> int:
         shed = before = 0
-        after = -1
-        while page := await self._store.nights.list_items(
-            self._run, states=(WorkState.WAITING,), after=after, limit=PAGE_SIZE
-        ):
-            after = page[-1].rank
+        async for page in self._store.nights.iter_items(self._run, states=(WorkState.WAITING,)):
             for item in choose_items_to_drop(
                 page,
                 now=now + per_unit * self._pool.in_progress,
@@ -144,10 +138,8 @@ async def find_late_items(
     store: TenantStores, run: str, *, times: RunTimes, now: datetime
 ) -> LateItems:
     """Return who of a run was still under way at its deadline, if that has passed by now."""
-    found, after = LateItems(times.deadline), -1
-    while now > times.deadline and (
-        page := await store.nights.list_items(run, after=after, limit=PAGE_SIZE)
-    ):
-        found.add(page)
-        after = page[-1].rank
+    found = LateItems(times.deadline)
+    if now > times.deadline:
+        async for page in store.nights.iter_items(run):
+            found.add(page)
     return found

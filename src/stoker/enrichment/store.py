@@ -6,7 +6,7 @@ writer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,11 +14,20 @@ from stoker.accounts.model import CompanyId, CompanyRecord
 from stoker.accounts.store import save_company_record
 from stoker.base.errors import ConflictError, PermanentError
 from stoker.db.codec import validate_key
-from stoker.db.database import Database, Transaction, Value, split_into_batches, to_db_time
+from stoker.db.database import (
+    Database,
+    Transaction,
+    Value,
+    iter_pages,
+    split_into_batches,
+    to_db_time,
+)
 from stoker.enrichment.model import END_STATES, WorkItem, WorkState
 from stoker.enrichment.schema import ITEMS
 
 SKIP_LOCKED = "FOR UPDATE SKIP LOCKED"
+
+PAGE_SIZE = 500  # items in memory
 
 COUNT_PLANNED = """
 SELECT count(*) FROM asked JOIN company_enrichment_runs u
@@ -174,6 +183,16 @@ class WorkStore:
             where, values = f"{where} AND state IN (:{', :'.join(named)})", values | named
         return await self._database.read(
             lambda tx: ITEMS.find(tx, f"{where} ORDER BY place LIMIT :limit", **values)
+        )
+
+    def iter_items(
+        self, run: str, *, states: Sequence[WorkState] = (), page: int = PAGE_SIZE
+    ) -> AsyncIterator[Sequence[WorkItem]]:
+        """Yield a run's items in their order, page by page."""
+        return iter_pages(
+            lambda after: self.list_items(run, states=states, after=after, limit=page),
+            lambda item: item.rank,
+            after=-1,
         )
 
     async def count_items(self, run: str) -> dict[WorkState, int]:

@@ -158,10 +158,9 @@ async def summarize_run(store: TenantStores, run: str) -> RunSummary:
     A kind of run that has no items comes to its cost alone. What an item paid for before it was
     released is in it too.
     """
-    tally, after = SummaryBuilder(), -1
-    while page := await store.nights.list_items(run, after=after, limit=PAGE_SIZE):
+    tally = SummaryBuilder()
+    async for page in store.nights.iter_items(run):
         tally.add(page)
-        after = page[-1].rank
     spent = await compute_run_cost(store, run)
     return replace(tally.build(), cost=spent.settled, unknown=spent.unknown)
 

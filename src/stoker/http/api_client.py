@@ -94,10 +94,6 @@ DEFAULT_STATUSES: Mapping[int, StatusMeaning] = {
     422: StatusMeaning(PermanentError, "cannot work with this question"),
     425: StatusMeaning(TransientError, _COME_BACK_LATER),
     429: StatusMeaning(TransientError, _COME_BACK_LATER),
-    432: StatusMeaning(
-        ConfigError, "says the plan's limit is reached; raise it or wait for its renewal"
-    ),
-    433: StatusMeaning(ConfigError, "says the pay-as-you-go limit is reached; raise it"),
     503: StatusMeaning(TransientError, _COME_BACK_LATER),
 }
 

@@ -22,12 +22,12 @@ from stoker.budgets.model import Health, Paid
 from stoker.context import TenantContext
 from stoker.http.api_client import VendorApi
 from stoker.leads.settings import ScoreRule
+from stoker.vendors.llm_facts import Prompt
 from stoker.vendors.openai import (
     NAME,
     Completion,
     OpenAiModel,
     Prices,
-    Prompt,
     build_api,
     build_prices,
 )

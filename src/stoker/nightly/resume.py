@@ -6,7 +6,7 @@ of the day are tried again. Paid answers are cached elsewhere; nothing here spen
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -26,8 +26,6 @@ from stoker.nightly.targets import (
 )
 from stoker.runs.model import Run, RunState, parse_run_name
 from stoker.runs.service import RunHandle
-
-PAGE_SIZE = 1000
 
 _RUNS_READ_FIRST = 20  # runs at first; a day has few
 
@@ -63,7 +61,7 @@ async def find_unfinished_work(
         latest = latest or earlier
         if killed_only and latest.state in _FINISHED_STATES:
             return None
-        async for page in _read_pages(run.store, earlier.name):
+        async for page in run.store.nights.iter_items(earlier.name):
             leftovers.add(earlier.name, page)
         if killed_only:
             break
@@ -94,7 +92,8 @@ async def get_selection(store: TenantStores, name: str, *, again: bool) -> Resum
     if not await store.nights.count_items(name):
         raise ConfigError(f"run {name} selected no companies; choose a nightly run that did")
     states = tuple(WorkState) if again else tuple(set(WorkState) - {WorkState.DONE})
-    items = [item async for page in _read_pages(store, name, states) for item in page]
+    pages = store.nights.iter_items(name, states=states)
+    items = [item async for page in pages for item in page]
     return ResumedWork(run=name, items=_renumber_items((item, name) for item in items))
 
 
@@ -129,17 +128,6 @@ async def _list_runs_of_day(run: RunHandle, *, kind: str, began_at: datetime) ->
         many *= 2
         found = await run.store.runs.list_runs(kind=kind, limit=many)
     return [each for each in found if began_at <= each.at < run.key.at]
-
-
-async def _read_pages(
-    store: TenantStores, name: str, states: Collection[WorkState] = ()
-) -> AsyncIterator[list[WorkItem]]:
-    after = -1
-    while page := await store.nights.list_items(
-        name, states=tuple(states), after=after, limit=PAGE_SIZE
-    ):
-        after = page[-1].rank
-        yield page
 
 
 def _renumber_items(found: Iterable[tuple[WorkItem, str]]) -> tuple[WorkItem, ...]:

@@ -277,15 +277,17 @@ SCHEMA: Json = {
 SCHEMA_NAME = "company_facts"
 
 
-@dataclass(frozen=True, slots=True)
-class ExtractionPrompt:
-    """What a model reads: our instructions, and a block of strangers' text."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What a model reads: our instructions, and a block of strangers' text; and its schema."""
 
     instructions: str
     data: str
+    schema_name: str
+    schema: Json
 
 
-def build_extraction_prompt(question: ExtractionQuery) -> ExtractionPrompt:
+def build_extraction_prompt(question: ExtractionQuery) -> Prompt:
     """Return what the model reads; equal queries give equal prompts."""
     text = "\n".join(
         strip_invisible(f"[{excerpt.kind}] {excerpt.url}\n{excerpt.text}")
@@ -294,7 +296,7 @@ def build_extraction_prompt(question: ExtractionQuery) -> ExtractionPrompt:
     mark = find_unused_delimiter(text, _generate_delimiters(text))
     domain = question.domain if _DOMAIN.fullmatch(question.domain) else "not known"
     block = f"[{mark}]\n{text}\n[{mark}]\nThe company's website: {domain}"
-    return ExtractionPrompt(instructions=INSTRUCTIONS, data=block)
+    return Prompt(instructions=INSTRUCTIONS, data=block, schema_name=SCHEMA_NAME, schema=SCHEMA)
 
 
 def find_unused_delimiter(text: str, marks: Iterable[str]) -> str:

@@ -223,11 +223,9 @@ DEADLINE = timedelta(seconds=60)
 RESULTS_PER_CREDIT = 25
 
 STATUSES: Mapping[int, StatusMeaning] = {
-    400: StatusMeaning(PermanentError, "does not understand this question"),
     401: StatusMeaning(ConfigError, "refuses our key; check keys.lusha in the settings"),
     402: StatusMeaning(ConfigError, "says the account has no credits left; buy some"),
     403: StatusMeaning(ConfigError, "has this feature switched off for our plan; look at the plan"),
-    404: StatusMeaning(PermanentError, "knows nothing under this address"),
     412: StatusMeaning(PermanentError, "cannot answer this question"),
     451: StatusMeaning(PermanentError, "may not tell, for legal reasons"),
     499: StatusMeaning(UncertainError, "saw us go before it had answered"),

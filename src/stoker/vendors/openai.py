@@ -38,12 +38,7 @@ from stoker.http.api_client import (
 )
 from stoker.http.client import HttpClient, build_http_client
 from stoker.vendors.extraction import ExtractionQuery
-from stoker.vendors.llm_facts import (
-    SCHEMA,
-    SCHEMA_NAME,
-    build_extraction_prompt,
-    parse_model_answer,
-)
+from stoker.vendors.llm_facts import Prompt, build_extraction_prompt, parse_model_answer
 from stoker.vendors.settings import EFFORTS, OpenAiSettings
 from stoker.vendors.table import get_key
 
@@ -104,16 +99,6 @@ class Prices:
         for price in (self.input, self.cached, self.output):
             if not price.is_finite() or price < 0:
                 raise ConfigError("a price of tokens is an amount of dollars from 0 on")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
-    """What a model reads, and the schema of its answer."""
-
-    instructions: str
-    data: str
-    schema_name: str
-    schema: Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,21 +308,14 @@ class OpenAiExtraction:
         )
 
     def price(self, question: ExtractionQuery) -> Mapping[str, int]:
-        return self._model.price(_build_prompt(question))
+        return self._model.price(build_extraction_prompt(question))
 
     async def ask(self, question: ExtractionQuery, *, key: str) -> Paid[ExtractedFacts]:
-        done = await self._model.ask(_build_prompt(question))
+        done = await self._model.ask(build_extraction_prompt(question))
         return Paid(answer=_to_facts(done.answer, question), cost=done.cost, quota=done.quota)
 
     async def check(self) -> Health:
         return await self._model.check()
-
-
-def _build_prompt(question: ExtractionQuery) -> Prompt:
-    asked = build_extraction_prompt(question)
-    return Prompt(
-        instructions=asked.instructions, data=asked.data, schema_name=SCHEMA_NAME, schema=SCHEMA
-    )
 
 
 def _to_facts(completion: Completion, question: ExtractionQuery) -> ExtractedFacts:

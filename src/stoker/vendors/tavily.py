@@ -13,7 +13,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from stoker.accounts.websites import SearchHit
-from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
+from stoker.base.errors import ConfigError, PermanentError, UncertainError
 from stoker.base.jsontools import get_count, get_line, get_list, get_object, get_text, has_list
 from stoker.base.types import Json, clean_text
 from stoker.budgets.model import Health, Paid
@@ -187,10 +187,8 @@ DEADLINE = timedelta(seconds=60)
 URLS_PER_CREDIT = 5
 
 STATUSES: Mapping[int, StatusMeaning] = {
-    400: StatusMeaning(PermanentError, "does not understand this question"),
     401: StatusMeaning(ConfigError, "refuses our key; check keys.tavily in the settings"),
     403: StatusMeaning(ConfigError, "does not offer this to our account; look at its plan"),
-    429: StatusMeaning(TransientError, "asks us to come back later"),
     432: StatusMeaning(
         ConfigError, "says the plan's limit is reached; raise it or wait for its renewal"
     ),
