@@ -121,13 +121,12 @@ def test_a_night_stopped_from_another_process_and_done_again_pays_once(
         run = desk.told("runs", "show", asked["run"])[1]
         manifest = run["manifest"]
         assert (code, run["state"]) == (5, "CANCELLED")
-        assert run["reason"] == f"cancelled by {asked['asked_by']} with: stoker runs cancel"
+        assert asked["asked_by"] in run["reason"]
         assert run["cancel_request"] == {"by": asked["asked_by"], "at": asked["asked_at"]}
         assert len(manifest["selected"]) == 16
         assert 0 < len(manifest["remaining"]) < 16
         assert manifest["counts"]["units_waiting"] == len(manifest["remaining"])
         assert "units_taken" not in manifest["counts"]
-        assert any("of them were under way" in reason for reason in manifest["reasons"])
         assert desk.told("holds")[1]["holds"] == []
         assert desk("ledger", "verify")[0] == 0
 

@@ -51,6 +51,12 @@ def told(pulls, row):
     )
 
 
+def numbers_of(explained):
+    """Return which cap was in the way, what it had left and its limit."""
+    constraint = explained.constraint
+    return constraint.cap, constraint.had, constraint.limit
+
+
 async def kept_alike(house, run):
     """Say whether a kept plan is made again as it was, with what stood in its way."""
     found = await load_plan(house.store(), run.name)
@@ -86,7 +92,7 @@ async def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_r
     assert found.inputs.limits.deep_cap == 3
     spent = [row for row, why in enumerate(whys(after)) if why is Decision.CAP_CONNECTOR_DAY]
     assert len(spent) == 5  # the day has none left for them
-    assert f"{CALLS} has 0 of 3 left until" in told(after, spent[0]).message
+    assert numbers_of(told(after, spent[0])) == (CALLS, 0, 3)
 
 
 async def test_a_stopped_vendor_leaves_shallow_looks_and_the_reason_they_are_not_deep(anywhere):
@@ -110,7 +116,7 @@ async def test_a_stopped_vendor_leaves_shallow_looks_and_the_reason_they_are_not
     assert {Decision(int(found.decisions.why[row])) for row in never} == {Decision.PAUSED}
     assert same
     assert after.get("lusha") == before.get("lusha")
-    assert all("not deep: somebody stopped it" in unit.reason for unit in units)
+    assert {unit.depth for unit in units} == {Depth.SHALLOW}
     assert run.manifest.counts["selected"] == 3
     [because] = list_active_constraints(stopped)
     assert (because.why, because.connector, because.stop_text) == (
@@ -148,7 +154,6 @@ async def test_a_vendor_that_answers_later_is_left_alone_by_every_process(anywhe
     found = told(pulls, refused[0])
     assert found.constraint.connector == "tavily"
     assert timedelta(minutes=25) < found.constraint.until - pulls.at <= timedelta(minutes=30)
-    assert "tavily asked to be left alone until" in found.message
 
 
 async def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time_is_over(anywhere):
@@ -170,7 +175,6 @@ async def test_a_rate_too_slow_for_so_many_looks_refuses_the_rest_until_the_time
     explained = told(pulls, whys(pulls).index(Decision.RATE_LIMIT))
     assert (explained.constraint.had, explained.constraint.looks) == (3, 3)
     assert explained.constraint.until - pulls.at == timedelta(minutes=125)
-    assert "openai may be called 3 times until" in explained.message
     assert found.inputs.constraints == pulls.inputs.constraints
 
 
@@ -181,7 +185,7 @@ async def test_a_connectors_own_cap_is_reported_apart_from_the_tenants(here):
         pulls = await planned(house.app)
     assert whys(pulls).count(Decision.CAP_CONNECTOR_DAY) == 2
     row = whys(pulls).index(Decision.CAP_CONNECTOR_DAY)
-    assert f"{LOOKS} has 7 of 7 left until" in told(pulls, row).message
+    assert numbers_of(told(pulls, row)) == (LOOKS, 7, 7)
     assert pulls.plan.spent == 6
     assert pulls.inputs.limits.budget > 7
 
@@ -197,6 +201,7 @@ async def test_money_of_the_tenant_is_the_tenants_cap_and_a_cap_of_nothing_means
         await house.limit(CALLS, 0)
         without = await planned(house.app)
     assert whys(money).count(Decision.CAP_TENANT_DAY) == 3  # a cent is one reading, and 0.8 a look
-    assert f"{MONEY} has 1 of 1 left until" in told(money, whys(money).index(12)).message
+    row = whys(money).index(Decision.CAP_TENANT_DAY)
+    assert numbers_of(told(money, row)) == (MONEY, 1, 1)
     assert set(whys(without)) <= set(CHOSEN)
     assert not any(each.connector == "tavily" for each in without.inputs.constraints)
