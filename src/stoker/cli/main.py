@@ -39,7 +39,9 @@ SECTIONS = {
     "First steps": {
         "init": LazyCommand("stoker.settings.commands:init", "Write a stoker.toml with small caps"),
         "doctor": LazyCommand("stoker.cli.doctor:doctor", "Check settings, keys, database, clock"),
-        "demo": LazyCommand("stoker.sandbox.demo:demo", "Watch a night of two tenants; no keys"),
+        "demo": LazyCommand(
+            "stoker.sandbox.commands_demo:demo", "Watch a night of two tenants; no keys"
+        ),
     },
     "Set up": {
         "tenants": LazyCommand("stoker.tenants.commands:tenant", "add list show enable disable"),

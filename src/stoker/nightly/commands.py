@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stoker.base.types import Json, Step, TenantId
     from stoker.cli.output import CommandContext
     from stoker.context import Context
-    from stoker.nightly.report import NightReport, PlanReport
+    from stoker.nightly.commands_report import NightReport, PlanReport
     from stoker.nightly.service import NightlyRun
 
 _STEP = "STEP"
@@ -130,7 +130,7 @@ async def _print_plans(
     whole: bool,
     as_json: bool,
 ) -> Exit:
-    from stoker.nightly.report import print_plan, to_plan_json
+    from stoker.nightly.commands_report import print_plan, to_plan_json
 
     async with asked.open_app() as app:
         with app.redirect_events(_ignore_event) as quiet:
@@ -147,7 +147,7 @@ async def _print_plans(
 async def _build_plan(
     app: Context, tenant: TenantId, wish: NightlyWish, *, names: bool
 ) -> PlanReport:
-    from stoker.nightly.report import MAX_LEADS_SHOWN, PlanReport
+    from stoker.nightly.commands_report import MAX_LEADS_SHOWN, PlanReport
 
     store = app.backend.tenant(tenant)
     plan = await wish.build_night(app, tenant).plan(store, clock=app.clock, observer=app.observer)
@@ -161,8 +161,8 @@ async def _build_plan(
 async def _run_tenants(
     asked: CommandContext, tenants: tuple[str, ...], wish: NightlyWish, *, go_on: str, as_json: bool
 ) -> Exit:
+    from stoker.nightly.commands_report import format_stopped
     from stoker.nightly.progress import ProgressDisplay
-    from stoker.nightly.report import format_stopped
 
     async with asked.open_app() as app:
         live = ProgressDisplay(sys.stderr, otherwise=app.observer)
@@ -183,7 +183,7 @@ def print_nights(
     done: list[NightReport], failed: list[tuple[TenantId, StokerError]], *, as_json: bool
 ) -> Exit:
     """Print how tenants' runs went, and which did not begin; return the exit code."""
-    from stoker.nightly.report import print_night, to_night_json
+    from stoker.nightly.commands_report import print_night, to_night_json
 
     if as_json:
         rows: list[Json] = [to_night_json(each) for each in done]
@@ -205,7 +205,7 @@ async def run_nights(
 ) -> tuple[list[NightReport], list[tuple[TenantId, StokerError]]]:
     """Carry out tenants' nights side by side; return how they went, and whose did not begin."""
     from stoker.enrichment.runner import run_now
-    from stoker.nightly.report import read_night_report
+    from stoker.nightly.commands_report import read_night_report
     from stoker.runs.service import run_for_tenants
 
     with app.redirect_events(observer) as seen:

@@ -106,7 +106,7 @@ def _print_plans(plans: list[PlannedPulls], *, as_json: bool) -> None:
 
 
 def _print_plan(planned: PlannedPulls) -> None:
-    from stoker.nightly.report import format_amount, format_history
+    from stoker.nightly.commands_report import format_amount, format_history
     from stoker.pulls.saved_plans import list_active_constraints
     from stoker.pulls.service import NO_ACCOUNTS
     from stoker.pulls.settings import Policy

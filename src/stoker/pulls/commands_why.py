@@ -119,7 +119,7 @@ def _print_report(tenant: TenantId, report: CompanyReport, *, least: float) -> N
 
 def _print_work_item(tenant: TenantId, report: CompanyReport, item: WorkItem) -> None:
     from stoker.base.types import Step
-    from stoker.nightly.report import format_cost
+    from stoker.nightly.commands_report import format_cost
 
     run, unfinished = report.run, report.unfinished
     print_text(f"\nRun {run} had it at place {item.rank + 1}, {item.depth.lower()}: {item.reason}.")
@@ -155,7 +155,7 @@ def _format_cause(unfinished: UnfinishedReport, item: WorkItem) -> str:
 def _print_unfinished(unfinished: UnfinishedReport, tenant: TenantId) -> None:
     """Print what was paid for it so far, and how to have it looked up all the same."""
     from stoker.budgets.operator import format_resume_command
-    from stoker.nightly.report import format_cost
+    from stoker.nightly.commands_report import format_cost
 
     settled, unknown = format_cost(unfinished.spent.settled), format_cost(unfinished.spent.unknown)
     counts = ", which counts when it is resumed" if settled and unfinished.is_over else ""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stoker.base.types import Json
     from stoker.context import Context
     from stoker.discovery.service import DiscoveryReport
-    from stoker.nightly.report import NightReport
+    from stoker.nightly.commands_report import NightReport
     from stoker.settings import Settings
 
 COMPANIES, SEED = 1000, 45  # of a world without sites that ask for half a minute between pages
@@ -255,7 +255,7 @@ def _print_start(settings: Settings, registered: int) -> None:
 def _print_result(
     done: list[NightReport], charged: Mapping[str, Mapping[str, int]], *, took: float
 ) -> None:
-    from stoker.nightly.report import print_night
+    from stoker.nightly.commands_report import print_night
 
     for report in done:
         print_night(report)
@@ -340,7 +340,7 @@ def _to_demo_json(
     took: float,
 ) -> Json:
     from stoker.discovery.commands import to_discovery_json as discovered_json
-    from stoker.nightly.report import to_night_json
+    from stoker.nightly.commands_report import to_night_json
 
     return {
         "seconds": round(took, 1),
