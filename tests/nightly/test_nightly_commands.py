@@ -17,8 +17,8 @@ from stoker.app import system_clock
 from stoker.base.events import CompanyEnded, ConnectorRests, NightPlanned, NightProgress, UnitsShed
 from stoker.base.types import TenantId
 from stoker.enrichment.model import KIND
+from stoker.nightly.commands_report import NightReport, print_night
 from stoker.nightly.progress import ProgressDisplay
-from stoker.nightly.report import NightReport, print_night
 from stoker.runs.model import Manifest, Run, RunKey, RunState
 from stoker.testing import EventRecorder
 
