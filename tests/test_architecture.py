@@ -28,7 +28,7 @@ ACTS = re.compile(  # modules that may do I/O; every other module is a decision 
 )
 ACT_TOO = {
     "app", "backends/json", "base/cancellation", "base/clock", "base/telemetry", "base/heartbeat",
-    "cli/main", "cli/options", "cli/output", "cli/reference", "config/fields",
+    "cli/main", "cli/output", "cli/reference", "config/fields",
     "config/sources", "crawl/fetch", "rate_limits/host_delays",
     "crm/export", "crm/odoo", "db/settings",
     "discovery/boards", "discovery/export", "discovery/job_files",
@@ -43,6 +43,13 @@ ACT_TOO = {
     "touches/profiles",
     "touches/settings", "vendors/client", "vendors/email_batches",
 }  # fmt: skip
+NOT_BELOW = {  # what a module of this name may not import of its own room
+    "model": {"store", "service", "setup", "commands"},
+    "settings": {"store", "service", "setup", "commands"},
+    "store": {"service", "setup", "commands"},
+    "service": {"commands"},
+    "setup": {"commands"},
+}
 READ_THE_CLOCK = {"base/clock", "cli/output"}
 MEANINGLESS = {"utils", "helpers", "common", "manager", "misc"}
 
@@ -89,6 +96,16 @@ def find_environment_reads(tree):
             yield f"line {node.lineno} reads the environment"
 
 
+def find_imports_upwards(path, tree):
+    room, _, name = path.rpartition("/")
+    above = NOT_BELOW.get(name, set())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"stoker.{room}."):
+            other = node.module.rpartition(".")[2].partition("_")[0]
+            if other in above:
+                yield f"{path} imports {node.module}"
+
+
 def find_faults(modules, find):
     return {path: faults for path, tree in modules.items() if (faults := list(find(tree)))}
 
@@ -104,6 +121,13 @@ def test_the_time_is_an_argument(modules):
 
 def test_only_the_assembly_and_the_command_line_read_the_environment(modules):
     assert find_faults(modules, find_environment_reads).keys() <= READ_THE_ENVIRONMENT
+
+
+def test_in_a_room_commands_call_services_and_services_call_stores(modules):
+    assert [
+        fault for path, tree in modules.items() for fault in find_imports_upwards(path, tree)
+    ] == []
+    assert list(find_imports_upwards("runs/store", ast.parse("from stoker.runs.service import x")))
 
 
 def test_every_module_has_a_docstring_and_a_name_that_means_something(modules):
