@@ -72,16 +72,3 @@ def test_they_are_found_as_a_plain_set_would_find_them(sources):
             own |= {key for pair in keys for key in pair}
         twins.finish_source()
         before |= own
-
-
-def test_one_that_forgets_the_first_source_is_caught():
-    class Forgetful(DuplicateIndex):
-        def finish_source(self):
-            super().finish_source()
-            self._earlier_keys = self._earlier_keys[-1:]
-
-    forgetful = Forgetful()
-    for keys in ([(number, number) for number in range(100)], [(1000, 1000)]):
-        forgetful.mark_duplicates(keys)
-        forgetful.finish_source()
-    assert forgetful.mark_duplicates([(1, 1)]) != [True]

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.backends.sqlite import MemoryBackend
-from stoker.base.errors import ConfigError, TransientError
+from stoker.base.errors import TransientError
 from stoker.base.types import Job, TenantId
 from stoker.discovery.enrichment import enrich_job, score_job
-from stoker.discovery.export import JOB_COLUMNS, SCORE_COLUMNS, PostingFiles, list_file_names
+from stoker.discovery.export import JOB_COLUMNS, SCORE_COLUMNS, PostingFiles
 from stoker.discovery.settings import DiscoverySettings
 from stoker.runs.model import Run, RunKey
 
@@ -39,14 +39,6 @@ async def kept(jobs):
 async def written(place, jobs, *, more=True):
     rows = await PostingFiles(place).write(await kept(jobs), RUN, enriched=more)
     return rows, {path.name: path.read_bytes() for path in place.iterdir()}
-
-
-def test_files_are_named_by_the_run():
-    assert list_file_names("20261116_013000", enriched=True) == (
-        "jobs_discovered_20261116_013000.csv",
-        "jobs_enriched_20261116_013000.json",
-        "jobs_scored_20261116_013000.csv",
-    )
 
 
 async def test_a_run_without_postings_has_files_that_say_so(tmp_path):
@@ -108,9 +100,3 @@ async def test_a_file_that_cannot_be_finished_is_not_there_at_all(tmp_path):
     with pytest.raises(TransientError):
         await PostingFiles(tmp_path).write(Breaking(), RUN, enriched=False)
     assert list(tmp_path.iterdir()) == []
-
-
-async def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ConfigError, match="cannot be written"):
-        await PostingFiles(tmp_path / "file").write(await kept([]), RUN, enriched=False)

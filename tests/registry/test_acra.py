@@ -5,6 +5,7 @@ from datetime import date
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stdnum.sg import uen as numbers
 
 from register_rows import number, row
 from stoker.base.errors import PermanentError
@@ -14,6 +15,7 @@ from stoker.registry.acra import (
     REQUIRED_COLUMNS,
     AcraColumns,
     ParsedRow,
+    find_uen_problem,
     is_live_status,
 )
 from stoker.sandbox.world.register import COLUMNS
@@ -187,3 +189,25 @@ def test_two_rows_have_the_same_digest_only_if_they_say_the_same(column, value):
     one, other = entity(), read(**{column: value})
     if isinstance(other, ParsedRow):
         assert (one.digest == other.entity.digest) == (one.raw == other.entity.raw)
+
+
+@given(st.integers(0, 99_999), st.integers(1900, 2026))
+def test_a_number_as_the_register_gives_them_is_no_doubt(index, year):
+    assert find_uen_problem(number(index, year=year)) == ""
+
+
+@given(st.integers(0, 99_999), st.sampled_from("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+def test_another_check_letter_is_a_doubt(index, letter):
+    right = number(index)
+    assert bool(find_uen_problem(right[:-1] + letter)) == (letter != right[-1])
+
+
+@pytest.mark.parametrize("uen", ["00192200M", "197401143C", "S16FC0121D", "T01FC6132D"])
+def test_numbers_of_every_kind_are_known(uen):
+    assert numbers.is_valid(uen)
+    assert find_uen_problem(uen) == ""
+
+
+@pytest.mark.parametrize("uen", ["T23VC0219C", "T23YY0219C", "ABCDEFGH", "1234567890"])
+def test_a_kind_or_a_shape_not_known_is_a_doubt_and_no_more(uen):
+    assert "not known" in find_uen_problem(uen)

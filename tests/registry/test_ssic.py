@@ -38,7 +38,8 @@ def test_digits_and_letters_are_taken_as_they_are():
 
 @pytest.mark.parametrize("word", ["tecnology", "", "624444", "62-", "²"])
 def test_a_word_that_is_no_industry_is_refused_with_words_that_are(word):
-    with pytest.raises(ConfigError, match="such as"):
+    near = "technology" if word == "tecnology" else ""
+    with pytest.raises(ConfigError, match=f"such as .*{near}"):
         list_prefixes(word)
 
 
@@ -46,11 +47,6 @@ def test_a_word_that_is_no_industry_is_refused_with_words_that_are(word):
 def test_digits_no_code_begins_with_are_refused(code):
     with pytest.raises(ConfigError, match=f"no industry's code begins with {code[:2]}"):
         list_prefixes(code)
-
-
-def test_a_word_misspelt_is_told_the_right_one():
-    with pytest.raises(ConfigError, match="technology"):
-        list_prefixes("tecnology")
 
 
 def test_an_edition_there_never_was_is_refused():

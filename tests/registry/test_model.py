@@ -20,12 +20,6 @@ def test_only_all_letters_and_the_others_are_the_whole_register(parts):
     )
 
 
-@given(st.sampled_from(sorted(PARTS)))
-def test_no_part_can_be_left_out(part):
-    assert is_whole_register(PARTS)
-    assert not is_whole_register(PARTS - {part})
-
-
 @given(st.lists(moments, min_size=1))
 def test_every_change_is_dated_later_than_all_before_it(clock):
     dates = []

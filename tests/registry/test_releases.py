@@ -2,9 +2,11 @@
 
 from datetime import UTC, date, datetime, timedelta
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stoker.base.errors import ConfigError
 from stoker.base.reasons import Reason
 from stoker.registry.model import PARTS, Load, LoadCount
 from stoker.registry.releases import (
@@ -14,9 +16,13 @@ from stoker.registry.releases import (
     choose_downloads,
     find_earlier_load,
     find_load_refusal,
+    find_part,
+    find_part_in_name,
+    find_release_in_name,
     format_loaded_part,
     get_part,
     get_release_and_part,
+    parse_release,
     sort_oldest_first,
 )
 
@@ -157,3 +163,37 @@ def test_what_a_person_says_of_a_file_counts_before_its_name(name, release, part
 def test_older_files_are_read_before_newer_ones_and_those_that_do_not_say_first(dates):
     names = [f"acra_{each}.csv" for each in dates] + ["register.csv"]
     assert sort_oldest_first(names) == ["register.csv", *sorted(names[:-1])]
+
+
+@pytest.mark.parametrize("part", sorted(PARTS))
+def test_a_part_is_told_by_the_names_its_publisher_gives(part):
+    assert find_part_in_name(f"ACRA Information on Corporate Entities ('{part}')") == part
+    assert find_part_in_name(f"ACRAInformationonCorporateEntities{part}.csv") == part
+    assert find_part(f" {part.lower()} ") == part
+
+
+@pytest.mark.parametrize(
+    "name", ["acra_q_2025-12-31.csv.gz", "Q.csv", "ACRA Information on Corporate Entities.csv", ""]
+)
+def test_no_other_name_tells_a_part(name):
+    assert find_part_in_name(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "release"),
+    [
+        ("acra_q_2025-12-31.csv.gz", "2025-12-31"),
+        ("register20250930.csv", "2025-09-30"),
+        ("acra_2025-02-31.csv", None),
+        ("acra_120251231.csv", None),
+        ("acra.csv", None),
+    ],
+)
+def test_a_release_is_told_by_a_date_in_a_name(name, release):
+    assert find_release_in_name(name) == release
+
+
+def test_a_release_is_a_date():
+    assert parse_release(" 2025-12-31 ") == "2025-12-31"
+    with pytest.raises(ConfigError, match="2025-12-31"):
+        parse_release("latest")
