@@ -13,16 +13,15 @@ from stoker.base.errors import ConfigError
 from stoker.cli.options import aliased_option, choose_tenant, tenant_option
 from stoker.cli.output import (
     Exit,
+    async_command,
     json_option,
     pass_context,
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 
 if TYPE_CHECKING:
-    from datetime import datetime
 
     from stoker.base.types import TenantId
     from stoker.budgets.model import Health
@@ -56,7 +55,8 @@ def crm() -> None:
 )
 @json_option
 @pass_context
-def connect(
+@async_command
+async def connect(
     ctx: CommandContext,
     tenant: str | None,
     system: str,
@@ -70,46 +70,12 @@ def connect(
     The key is ODOO_API_KEY, or keys.odoo in `[tenants.ID]`; it is not kept in the store. Exit code
     1 when the CRM does not answer as it should; the connection is kept all the same.
     """
-    from stoker.cli.options import parse_time
-
-    at = None if expires is None else parse_time(expires, what="--expires")
-    tenant_id, connection, health = run_async(_connect_crm(ctx, tenant, system, url, database, at))
-    _print_connection(tenant_id, connection, health, as_json=as_json)
-    return Exit.OK if health.ok else Exit.PROBLEMS
-
-
-@crm.command("disconnect")
-@tenant_option
-@json_option
-@pass_context
-def disconnect(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
-    """Send a tenant's results nowhere. They are kept, and sent once it is connected again."""
-    tenant_id, connection = run_async(_disconnect_crm(ctx, tenant))
-    _print_connection(tenant_id, connection, None, as_json=as_json)
-
-
-@crm.command("show")
-@tenant_option
-@json_option
-@pass_context
-def show_crm(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
-    """Show where a tenant's results go. Nobody is asked; see `stoker connector test odoo`."""
-    tenant_id, connection = run_async(_load_connection(ctx, tenant))
-    _print_connection(tenant_id, connection, None, as_json=as_json)
-
-
-async def _connect_crm(
-    ctx: CommandContext,
-    tenant: str | None,
-    kind: str,
-    url: str | None,
-    database: str | None,
-    expires: datetime | None,
-) -> tuple[TenantId, CrmConnection, Health]:
     from stoker.budgets.model import Health
+    from stoker.cli.options import parse_time
     from stoker.crm.odoo import open_crm
     from stoker.tenants.model import CrmConnection
 
+    expires_at = None if expires is None else parse_time(expires, what="--expires")
     async with ctx.open_app() as app:
         tenant_id = choose_tenant(app.settings, tenant)
         own, setup = (
@@ -125,7 +91,7 @@ async def _connect_crm(
                 "--url https://your.odoo.com --database NAME"
             )
         connection = CrmConnection(
-            kind=kind, url=_normalize_url(place), database=data, key_expires_at=expires
+            kind=system, url=_normalize_url(place), database=data, key_expires_at=expires_at
         )
         await setup.save_connection(connection)
         await setup.complete_setup_step("crm", at=app.clock.now())
@@ -135,21 +101,17 @@ async def _connect_crm(
             ).check()
         except ConfigError as error:  # its key is missing, or must not go there
             health = Health(ok=False, detail=str(error))
-    return tenant_id, connection, health
+    _print_connection(tenant_id, connection, health, as_json=as_json)
+    return Exit.OK if health.ok else Exit.PROBLEMS
 
 
-def _normalize_url(url: str) -> str:
-    from stoker.http.fields import BASE_URL
-
-    try:
-        return str(BASE_URL.read(url, True))
-    except ValueError:
-        raise ConfigError(f"--url is {url[:80]!r}; allowed: {BASE_URL.allowed}") from None
-
-
-async def _disconnect_crm(
-    ctx: CommandContext, tenant: str | None
-) -> tuple[TenantId, CrmConnection]:
+@crm.command("disconnect")
+@tenant_option
+@json_option
+@pass_context
+@async_command
+async def disconnect(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
+    """Send a tenant's results nowhere. They are kept, and sent once it is connected again."""
     from dataclasses import replace
 
     async with ctx.open_app() as app:
@@ -160,12 +122,16 @@ async def _disconnect_crm(
             raise ConfigError(f"{tenant_id} is connected by settings alone; unset odoo.url there")
         connection = replace(before, active=False)
         await setup.save_connection(connection)
-    return tenant_id, connection
+    _print_connection(tenant_id, connection, None, as_json=as_json)
 
 
-async def _load_connection(
-    ctx: CommandContext, tenant: str | None
-) -> tuple[TenantId, CrmConnection | None]:
+@crm.command("show")
+@tenant_option
+@json_option
+@pass_context
+@async_command
+async def show_crm(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
+    """Show where a tenant's results go. Nobody is asked; see `stoker connector test odoo`."""
     from stoker.tenants.model import CrmConnection
 
     async with ctx.open_app(only_to_read=True) as app:
@@ -174,7 +140,16 @@ async def _load_connection(
         own = app.settings.for_tenant(tenant_id).odoo
         if connection is None and own.url and own.database:
             connection = CrmConnection(kind="odoo", url=own.url, database=own.database)
-    return tenant_id, connection
+    _print_connection(tenant_id, connection, None, as_json=as_json)
+
+
+def _normalize_url(url: str) -> str:
+    from stoker.http.fields import BASE_URL
+
+    try:
+        return str(BASE_URL.read(url, True))
+    except ValueError:
+        raise ConfigError(f"--url is {url[:80]!r}; allowed: {BASE_URL.allowed}") from None
 
 
 def _print_connection(
@@ -216,7 +191,10 @@ def _print_connection(
 @click.option("--dry-run", is_flag=True, help="Say what would be taken back; change nothing.")
 @json_option
 @pass_context
-def undo(ctx: CommandContext, run: str, tenant: str | None, dry_run: bool, as_json: bool) -> None:
+@async_command
+async def undo(
+    ctx: CommandContext, run: str, tenant: str | None, dry_run: bool, as_json: bool
+) -> None:
     """Take back what a run wrote into the CRM. RUN looks like 20260207_013000, or is `latest`.
 
     The latest is the newest run of the tenant that wrote anything into it.
@@ -224,7 +202,17 @@ def undo(ctx: CommandContext, run: str, tenant: str | None, dry_run: bool, as_js
     are archived, unless somebody has worked on them; nothing is ever deleted. What a later run has
     written is taken back by undoing that run first. Twice is once.
     """
-    tenant_id, name, result = run_async(_undo_writes(ctx, run, tenant=tenant, dry_run=dry_run))
+    from stoker.crm.odoo import open_crm
+    from stoker.crm.undo import find_run_to_undo, undo_run
+
+    async with ctx.open_app(only_to_read=dry_run) as app:
+        tenant_id = choose_tenant(app.settings, tenant)
+        store = app.backend.tenant(tenant_id)
+        name = await find_run_to_undo(store, run)
+        odoo = open_crm(
+            app.for_tenant(tenant_id), await store.setup.find_connection(), despite_stops=True
+        )
+        result = await undo_run(name, crm=odoo, store=store.crm, now=app.clock.now(), dry=dry_run)
     if as_json:
         print_json(
             {
@@ -240,23 +228,6 @@ def undo(ctx: CommandContext, run: str, tenant: str | None, dry_run: bool, as_js
         )
         return
     _print_undo(tenant_id, name, result, would="would be " if dry_run else "")
-
-
-async def _undo_writes(
-    ctx: CommandContext, name: str, *, tenant: str | None, dry_run: bool
-) -> tuple[TenantId, str, UndoResult]:
-    from stoker.crm.odoo import open_crm
-    from stoker.crm.undo import find_run_to_undo, undo_run
-
-    async with ctx.open_app(only_to_read=dry_run) as app:
-        tenant_id = choose_tenant(app.settings, tenant)
-        store = app.backend.tenant(tenant_id)
-        run = await find_run_to_undo(store, name)
-        odoo = open_crm(
-            app.for_tenant(tenant_id), await store.setup.find_connection(), despite_stops=True
-        )
-        result = await undo_run(run, crm=odoo, store=store.crm, now=app.clock.now(), dry=dry_run)
-    return tenant_id, run, result
 
 
 def _print_undo(tenant: TenantId, run: str, result: UndoResult, *, would: str) -> None:

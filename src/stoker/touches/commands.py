@@ -13,13 +13,13 @@ from stoker.base.errors import ConfigError
 from stoker.cli.options import choose_active_tenant, choose_tenant, tenant_option
 from stoker.cli.output import (
     Exit,
+    async_command,
     json_option,
     pass_context,
     print_error,
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def touches() -> None:
 @tenant_option
 @json_option
 @pass_context
-def import_profiles(
+@async_command
+async def import_profiles(
     ctx: CommandContext, source: str | None, leads: bool, tenant: str | None, as_json: bool
 ) -> Exit | None:
     """Read profiles from a CSV file, a shared sheet, or the tenant's leads.
@@ -93,12 +94,6 @@ def import_profiles(
     """
     if (source is None) == (not leads):
         raise ConfigError("say one of: a CSV file, a sheet's address, or --leads")
-    return run_async(_import_profiles(ctx, source, tenant=tenant, as_json=as_json))
-
-
-async def _import_profiles(
-    ctx: CommandContext, source: str | None, *, tenant: str | None, as_json: bool
-) -> Exit | None:
     from stoker.touches.setup import read_profiles
 
     async with open_touches(ctx, tenant) as opened:
@@ -145,7 +140,8 @@ def _print_more(values: Sequence[Any], shown: int) -> None:
 @tenant_option
 @json_option
 @pass_context
-def plan(
+@async_command
+async def plan(
     ctx: CommandContext,
     week: str | None,
     seed: int | None,
@@ -160,41 +156,24 @@ def plan(
     """
     if dry_run and profiles:
         raise ConfigError("--dry-run keeps nothing, and --profiles would be kept; say one of them")
-    return run_async(
-        _plan_week(
-            ctx, week, seed=seed, profiles=profiles, dry=dry_run, tenant=tenant, as_json=as_json
-        )
-    )
-
-
-async def _plan_week(
-    ctx: CommandContext,
-    week: str | None,
-    *,
-    seed: int | None,
-    profiles: str | None,
-    dry: bool,
-    tenant: str | None,
-    as_json: bool,
-) -> Exit | None:
     from stoker.touches.setup import read_profiles
 
-    async with open_touches(ctx, tenant, only_to_read=dry, to_work=not dry) as opened:
+    async with open_touches(ctx, tenant, only_to_read=dry_run, to_work=not dry_run) as opened:
         service = opened.service
         parsed = await read_profiles(opened.tenant, profiles) if profiles else None
         if parsed is not None:
             await service.store.save_profiles(parsed.profiles)
         before = await service.find_plan(week)
-        make = service.preview_week if dry else service.generate_weekly_plan
+        make = service.preview_week if dry_run else service.generate_weekly_plan
         after = await make(week, seed=seed)
     old = before.keys if before else frozenset()
     added, dropped = len(after.keys - old), len(old - after.keys)
     if as_json:
-        changes = {"dry_run": dry, "added": added, "dropped": dropped}
+        changes = {"dry_run": dry_run, "added": added, "dropped": dropped}
         print_json({**_week_to_json(opened, after), **changes})
     else:
         _print_week(after)
-        print_text(f"{added} touches {'would be' if dry else 'are'} new, {dropped} gone")
+        print_text(f"{added} touches {'would be' if dry_run else 'are'} new, {dropped} gone")
         if parsed is not None:
             _print_bad_rows(parsed)
     return Exit.PROBLEMS if parsed is not None and parsed.bad_rows else None
@@ -252,18 +231,13 @@ def _print_queue(queue: Sequence[Touch], *, zone: str) -> None:
 @tenant_option
 @json_option
 @pass_context
-def show(
+@async_command
+async def show(
     ctx: CommandContext, week: str | None, kind: str | None, tenant: str | None, as_json: bool
 ) -> None:
     """Show a week's plan and what came of it. Nothing is planned for it."""
     if as_json and kind:
         raise ConfigError(f"say one of --json and --{kind}")
-    run_async(_show_week(ctx, week, kind=kind, tenant=tenant, as_json=as_json))
-
-
-async def _show_week(
-    ctx: CommandContext, week: str | None, *, kind: str | None, tenant: str | None, as_json: bool
-) -> None:
     from stoker.touches.export import plan_to_csv, plan_to_ics
 
     async with open_touches(ctx, tenant, only_to_read=True) as opened:
@@ -285,12 +259,9 @@ async def _show_week(
 @tenant_option
 @json_option
 @pass_context
-def today(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
+@async_command
+async def today(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Show today's queue: planned, repaired from what happened, times fixed."""
-    run_async(_show_today(ctx, tenant=tenant, as_json=as_json))
-
-
-async def _show_today(ctx: CommandContext, *, tenant: str | None, as_json: bool) -> None:
     from stoker.touches.export import touch_to_json
 
     async with open_touches(ctx, tenant) as opened:
@@ -317,27 +288,24 @@ async def _show_today(ctx: CommandContext, *, tenant: str | None, as_json: bool)
 @tenant_option
 @json_option
 @pass_context
-def run(
+@async_command
+async def run(
     ctx: CommandContext, dry_run: bool, limit: int | None, tenant: str | None, as_json: bool
 ) -> Exit | None:
     """Hand over what is due, the way touches.way says: a file, a webhook, Odoo."""
-    return run_async(_deliver_due(ctx, dry=dry_run, limit=limit, tenant=tenant, as_json=as_json))
-
-
-async def _deliver_due(
-    ctx: CommandContext, *, dry: bool, limit: int | None, tenant: str | None, as_json: bool
-) -> Exit | None:
     from stoker.touches.setup import open_channel, run_delivery
 
-    async with open_touches(ctx, tenant, to_work=not dry) as opened:
+    async with open_touches(ctx, tenant, to_work=not dry_run) as opened:
         channel = await open_channel(opened.tenant)
-        result = await run_delivery(opened.tenant, opened.service, channel, limit=limit, dry=dry)
+        result = await run_delivery(
+            opened.tenant, opened.service, channel, limit=limit, dry=dry_run
+        )
     if as_json:
         print_json(
             {
                 "tenant": opened.tenant.id,
                 "way": channel.name,
-                "dry_run": dry,
+                "dry_run": dry_run,
                 "left": [touch.url for touch in result.delivered],
                 "refused": dict(result.refused),
                 "later": dict(result.postponed),
@@ -346,7 +314,7 @@ async def _deliver_due(
             }
         )
     else:
-        verb = "would leave" if dry else "left"
+        verb = "would leave" if dry_run else "left"
         print_text(f"{len(result.delivered)} touches {verb} by {channel.name}")
         reasons = [*result.refused.items(), *result.postponed.items()]
         if reasons:
@@ -362,17 +330,14 @@ async def _deliver_due(
 @tenant_option
 @json_option
 @pass_context
-def mark(ctx: CommandContext, url: str, outcome: str, tenant: str | None, as_json: bool) -> None:
+@async_command
+async def mark(
+    ctx: CommandContext, url: str, outcome: str, tenant: str | None, as_json: bool
+) -> None:
     """Record what came of a touch: done, skipped, failed, already_reacted, no_posts.
 
     Marking twice is marking once. Only done is counted, and starts the wait again.
     """
-    run_async(_mark_outcome(ctx, url, outcome, tenant=tenant, as_json=as_json))
-
-
-async def _mark_outcome(
-    ctx: CommandContext, url: str, outcome: str, *, tenant: str | None, as_json: bool
-) -> None:
     async with open_touches(ctx, tenant) as opened:
         changed = await opened.service.mark_outcome(url, outcome)
     if as_json:
@@ -386,29 +351,26 @@ async def _mark_outcome(
 @tenant_option
 @json_option
 @pass_context
-def status(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
+@async_command
+async def status(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Show what is used of each limit, and whether this week has a plan."""
-    run_async(_show_status(ctx, tenant=tenant, as_json=as_json))
-
-
-async def _show_status(ctx: CommandContext, *, tenant: str | None, as_json: bool) -> None:
     async with open_touches(ctx, tenant, only_to_read=True) as opened:
-        status = await opened.service.status()
+        found = await opened.service.status()
         allowed, reason = await opened.service.check_limits()
-    rows = [(str(kind), status.used[kind], limit) for kind, limit in status.limits.items()]
+    rows = [(str(kind), found.used[kind], limit) for kind, limit in found.limits.items()]
     if as_json:
         print_json(
             {
                 "tenant": opened.tenant.id,
-                "week": status.week,
-                "has_plan": status.has_plan,
+                "week": found.week,
+                "has_plan": found.has_plan,
                 "limits": reason,
                 "counters": {kind: {"used": used, "limit": limit} for kind, used, limit in rows},
             }
         )
         return
     print_table(["per", "used", "limit"], rows)
-    print_text(f"week {status.week} has {'a' if status.has_plan else 'no'} plan")
+    print_text(f"week {found.week} has {'a' if found.has_plan else 'no'} plan")
     print_text("one more may be made now" if allowed else f"no more may be made now: {reason}")
 
 
@@ -419,14 +381,9 @@ async def _show_status(ctx: CommandContext, *, tenant: str | None, as_json: bool
 @tenant_option
 @json_option
 @pass_context
-def certify(ctx: CommandContext, runs: int, tenant: str | None, as_json: bool) -> Exit | None:
+@async_command
+async def certify(ctx: CommandContext, runs: int, tenant: str | None, as_json: bool) -> Exit | None:
     """Say what can be promised: whether the budgets suffice, and how likely a longer wait is."""
-    return run_async(_certify_coverage(ctx, runs=runs, tenant=tenant, as_json=as_json))
-
-
-async def _certify_coverage(
-    ctx: CommandContext, *, runs: int, tenant: str | None, as_json: bool
-) -> Exit | None:
     async with open_touches(ctx, tenant, only_to_read=True) as opened:
         certificate = await opened.service.compute_certificate(runs=runs)
     if as_json:
