@@ -22,7 +22,6 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
-
     from stoker.base.types import TenantId
     from stoker.budgets.model import Health
     from stoker.cli.output import CommandContext
