@@ -1,7 +1,7 @@
 """A Postgres server for tests: real, private, on a unix socket, gone at the end of the session.
 
 The binaries come with a development dependency. One server serves every worker process of a test
-session; whoever needs it first starts it. Each test has a database and an app role of its own.
+session; the first that needs it starts it. Each test has a database and an app role of its own.
 """
 
 import fcntl
@@ -46,7 +46,7 @@ class Server:
         self.home = home
         self._install = {16: "pginstall", 18: "pginstall18"}[version]
         self.data = home / "data"
-        # Postgres refuses to run as root; somebody without rights is just right.
+        # Postgres refuses to run as root; a user without rights runs it.
         self._user = "nobody" if os.geteuid() == 0 else None
 
     @property

@@ -12,7 +12,7 @@ _AN_ADDRESS = re.compile(rb"[\w.+-]+@[\w.-]+")
 
 
 def reticent(maker):
-    """Return a search whose pages name no e-mail address: somebody else has to be asked for one."""
+    """Return a search whose pages name no e-mail address: another vendor is asked for one."""
 
     def made(*given):
         handler = maker(*given)

@@ -256,7 +256,7 @@ class HostileServer:
         return False
 
     async def _too_short(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        """Promise less than comes; the rest looks like the answer to somebody else."""
+        """Promise less than comes; the rest looks like the answer to another request."""
         rest = answer(b"poison")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" + rest)
         return True
@@ -301,7 +301,7 @@ class HostileServer:
         return True
 
     async def _wire(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        """Hand a bomb out as it is, for somebody to set off."""
+        """Send a bomb still compressed, for the caller to expand."""
         writer.write(answer(bomb(asked.path.rsplit("/", 1)[1])))
         return True
 

@@ -1,4 +1,4 @@
-"""Pages that give orders to whoever reads them: sixty of them, the same every time.
+"""Pages that give orders to the model that reads them: sixty of them, the same every time.
 
 Each is a one-page site of an honest company, with an order put somewhere into it: seen, unseen, in
 words for programs, in other languages, as a forged message, as the end of the block it stands in.

@@ -19,13 +19,13 @@ class Count(IntEnum):
     GAVE_WAY = 2  # verbs that the store declined, with nothing done
     GRANTED = 3
     REFUSED = 4
-    SETTLED = 5  # by whoever promised; others who find out may all be told yes
+    SETTLED = 5  # by the owner of the reservation; others that settle it later are not counted
     LOOKS = 6
     BREACHES = 7
 
 
 class Counts:
-    """One row of numbers for each worker, and one for whoever watches them."""
+    """One row of numbers for each worker, and one for the watcher."""
 
     def __init__(self, workers: int) -> None:
         self.watcher = workers

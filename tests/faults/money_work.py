@@ -30,7 +30,7 @@ CONNECTOR, UNIT, LARGEST = "lusha", "credits", 9
 LEASE = timedelta(seconds=2)
 RULE = ResetRule("Asia/Singapore")
 UNSURE = "no answer came"
-# Long enough that whoever let a lease lapse is dead, and not only slow.
+# Long enough that the owner of an expired lease is dead, and not only slow.
 SURELY_DEAD = timedelta(seconds=60)
 SHARE_OF_WATCHING = 0.04  # of one core: what looking at everything costs grows with everything
 
@@ -175,7 +175,7 @@ class _Deal:
         # Otherwise it is forgotten: its lease will end.
 
     async def _find_out(self) -> None:
-        """Settle what somebody was unsure about: its owner has said so, or is surely dead."""
+        """Settle uncertain reservations whose owner marked them so, or is surely dead."""
         somewhere = f"w{self.chance.randrange(self.counts.watcher)}"
         found = await self.money.list_reservations(
             phases=[ReservationStatus.UNCERTAIN], after=somewhere, limit=20

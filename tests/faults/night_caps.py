@@ -56,7 +56,7 @@ class _Hasty(Wrapped):
 def capped(room: Path, *, rounds: int, companies: int = 24, hasty: bool = False) -> Tally:
     """Have nights of three tenants, eight companies at once; tally what was charged above a cap.
 
-    `acked` is how many caps of a tenant refused somebody: without that, a zero says nothing.
+    `acked` is how many caps of a tenant refused a call: without that, a zero says nothing.
     """
     tally = Tally()
     with RunningBox(companies=50 * companies, seed=3, dials=dials(), vendors=RETICENT) as box:
@@ -77,7 +77,7 @@ def capped(room: Path, *, rounds: int, companies: int = 24, hasty: bool = False)
 
 
 async def _had(where, world, companies, *, hasty):
-    """Have the tenants' nights at once; return how many of their caps refused somebody."""
+    """Have the tenants' nights at once; return how many of their caps refused a call."""
     own = read_settings(directory=where, config=None, flags={}, environment={})
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(open_app(own, observer=lambda _: None))

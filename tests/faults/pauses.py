@@ -27,7 +27,7 @@ from stoker.ledger.chain import find_first_break
 from stoker.runs.model import Run, RunState, parse_run_name
 from stoker.scheduling.model import OccurrenceResult, OccurrenceState
 
-TAKEOVER = 1.5  # real seconds to wait for somebody else to step in
+TAKEOVER = 1.5  # real seconds to wait for the other scheduler to take over
 
 
 def paused(workers: Workers, *, n: int, rng: random.Random) -> Tally:
@@ -109,7 +109,7 @@ def _at_work(pair: list[Worker]) -> tuple[Worker, str]:
 
 
 async def _taken_over(store: TenantStores, at: datetime) -> Run | None:
-    """Wait until the run is closed by somebody else; return it as it was left."""
+    """Wait until the other scheduler has closed the run; return it as it was left."""
     deadline = time.monotonic() + TAKEOVER
     while time.monotonic() < deadline:
         lease, run = await store.schedule.find_lease("run/nightly"), await store.runs.find_run(at)

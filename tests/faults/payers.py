@@ -2,7 +2,7 @@
 
 Orders come as lines of JSON on standard input. A payer works through its share of the jobs from
 the beginning, as any process that was started again would, and calls the vendor for each of them
-in one of several ways: through the gate, or as somebody would who has not met it. Or it makes no
+in one of several ways: through the gate, or as naive code without it. Or it makes no
 call at all, and only takes turns under a rate that it shares with the others.
 """
 

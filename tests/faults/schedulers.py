@@ -96,7 +96,7 @@ async def schedule(order: dict[str, Any], say: Say) -> None:
 
 
 async def schedule_naively(order: dict[str, Any], say: Say) -> None:
-    """The twin: whoever has the lease does what is not done yet, and says so afterwards."""
+    """The twin: the holder of the lease does what is due, and records it afterwards."""
     db = sqlite3.connect(Path(order["path"]) / "twin.db", isolation_level=None, timeout=30)
     while True:
         now = time.monotonic()

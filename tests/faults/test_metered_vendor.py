@@ -1,4 +1,4 @@
-"""The vendor's own counter against our books, whoever dies and however the vendor lies."""
+"""The vendor's own counter against our books, whichever process dies, however the vendor lies."""
 
 from datetime import timedelta
 

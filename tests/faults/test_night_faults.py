@@ -48,7 +48,7 @@ def test_no_vendor_charges_more_than_a_cap_allows_when_three_tenants_meet_all_of
 ):
     tally = report("nights of tenants at every cap", capped(tmp_path, rounds=1))
 
-    assert tally.acked == len(TENANTS) * len(LIMITS), "every cap must have refused somebody"
+    assert tally.acked == len(TENANTS) * len(LIMITS), "every cap must have refused a call"
     assert tally.broken == []
 
 

@@ -106,7 +106,7 @@ def _killed_once(trial, rng, room, began, lives):
 
 
 def _ended(pid):
-    """Say whether a process is over, and waits only for somebody to ask how it ended."""
+    """Return whether a process has ended and only its parent's wait is missing."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 

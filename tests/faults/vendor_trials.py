@@ -230,7 +230,7 @@ def batched(home, *, count, seed=1):
                     for found in await each_of(parts, together.verify):
                         told.update(found)
             settled, reserved = await here.counted("zerobounce")
-            judge.holds("somebody paid twice", max(bill.by_question.values(), default=0) <= 1)
+            judge.holds("an address was paid twice", max(bill.by_question.values(), default=0) <= 1)
             judge.holds(
                 "charged more than was known", here.charged("zerobounce") <= settled + reserved
             )

@@ -26,7 +26,7 @@ calls = 1000
 
 @pytest.fixture(scope="module")
 def address():
-    """The address of a sandbox that somebody else started."""
+    """The address of a sandbox in another process."""
     command = [sys.executable, "-m", "stoker.cli.main", "sandbox", "serve"]
     with subprocess.Popen(
         [*command, "--port", "0", "--companies", "300", "--json"],
