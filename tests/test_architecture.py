@@ -39,7 +39,7 @@ ACT_TOO = {
     "rate_limits/rate_limit",
     "registry/download", "registry/files",
     "runs/cancel", "runs/leases", "settings/load", "settings/sandbox",
-    "simulation/chart", "simulation/world",
+    "simulation/chart", "simulation/world", "testing",
     "touches/profiles",
     "touches/settings", "vendors/client", "vendors/email_batches",
 }  # fmt: skip

@@ -15,7 +15,6 @@ import pytest
 import pg
 from stoker.backends.postgres import PostgresBackend
 from stoker.backends.sqlite import SqliteBackend
-from stoker.base.clock import VirtualClock
 from stoker.base.errors import StokerError, TransientError
 from stoker.base.reasons import Reason
 from stoker.base.types import TenantId
@@ -25,6 +24,7 @@ from stoker.budgets.reservations import OPEN_STATUSES, ReservationStatus
 from stoker.budgets.service import BudgetService
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.rate_limits.rate_limit import Rate
+from stoker.testing import FakeClock
 
 ACME = TenantId("acme")
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -189,7 +189,7 @@ async def the_promise_is_refused(backend):
         caps=[DAILY, SHARED],
         reset=ResetRule(),
         owner="me",
-        clock=VirtualClock(NOW),
+        clock=FakeClock(NOW),
         lease=timedelta(minutes=1),
     )
     refused = await budget.reserve(

@@ -10,14 +10,13 @@ from kit.old_files import make_file
 from stoker import app as wiring
 from stoker.app import build_scheduler
 from stoker.backends.schema import SCHEMA
-from stoker.base.clock import VirtualClock
 from stoker.base.events import Migrated
 from stoker.calendar.recurrence import compute_next_run
 from stoker.ledger.chain import find_first_break
 from stoker.maintenance.service import build_maintenance
 from stoker.runs.model import RunState
 from stoker.scheduling.service import read_audit
-from stoker.testing import EventRecorder
+from stoker.testing import EventRecorder, FakeClock
 
 TOML = """
 [scheduling]
@@ -38,7 +37,7 @@ START = datetime(2026, 2, 20, tzinfo=UTC)  # three weeks with a clock change in 
 
 async def weeks(settings, *, days=24, off=range(12, 15)):
     """Live through some days, the machine being off for some of them."""
-    clock, heard = VirtualClock(START), EventRecorder()
+    clock, heard = FakeClock(START), EventRecorder()
     async with wiring.open_app(settings, clock=clock, observer=heard) as app:
         tenants = settings.list_active_tenants()
         schedules = [settings.get_schedule(tenant) for tenant in tenants]

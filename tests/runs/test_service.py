@@ -154,25 +154,6 @@ def test_every_step_is_timed_also_the_one_that_failed(bench):
     assert [event.step for event in bench.heard.of_type(StepEnded)] == ["look", "leap"]
 
 
-def test_a_run_that_is_cancelled_says_so_in_the_store(bench):
-    async def scenario():
-        run = await bench.runner.start_run(bench.store, lease(), kind="work", manifest=Manifest())
-
-        async def waits(_):
-            await asyncio.sleep(60)
-
-        doing = asyncio.ensure_future(bench.runner.execute(bench.store, run, waits))
-        await asyncio.sleep(0)
-        doing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await doing
-        return run
-
-    run = asyncio.run(scenario())
-
-    assert bench.stored(run).state is RunState.CANCELLED
-
-
 def test_two_runs_in_one_second_get_names_of_their_own(bench):
     assert bench.start_run().name == "20300101_120000"
     assert bench.start_run().name == "20300101_120001"

@@ -1,4 +1,4 @@
-"""The clock: the machine's own, one for tests, and how far a clock is trusted.
+"""The clock, and how far it is trusted; `stoker.testing` has one for tests.
 
 Every other module is passed the time. A clock earlier than the newest ledger entry would start
 runs twice or reopen yesterday's budget; an operator can confirm that it is right nevertheless.
@@ -10,8 +10,6 @@ import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
-
-from stoker.base.types import to_utc
 
 
 class Clock(Protocol):
@@ -44,33 +42,6 @@ class SystemClock:
 
     async def sleep(self, duration: timedelta) -> None:
         await asyncio.sleep(max(0.0, duration.total_seconds()))
-
-
-class VirtualClock:
-    """A `Clock` for tests that moves only by `advance`, `jump` and `sleep`."""
-
-    def __init__(self, now: datetime) -> None:
-        self._now = to_utc(now)
-        self._elapsed = timedelta(0)
-
-    def now(self) -> datetime:
-        return self._now
-
-    def elapsed(self) -> timedelta:
-        return self._elapsed
-
-    async def sleep(self, duration: timedelta) -> None:
-        self.advance(duration)
-        await asyncio.sleep(0)  # let others have their turn, as a real wait would
-
-    def advance(self, duration: timedelta) -> None:
-        """Let time pass."""
-        self._now += duration
-        self._elapsed += duration
-
-    def jump(self, to: datetime) -> None:
-        """Set the wall clock, as an operator or a time server would; no time passes."""
-        self._now = to_utc(to)
 
 
 CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks of honest machines differ by less
