@@ -154,7 +154,7 @@ def test_the_auditor_counts_caps_looks_nights_waits_and_minutes_by_the_wall():
         found.record_spending("cap", 1, at=START)
     found.record_lookup("x", at=START)
     found.record_end(at=START + timedelta(minutes=100), deadline=START + timedelta(minutes=90))
-    found.check_waits({"x": START - timedelta(days=12)}, said=(), at=START)
+    found.check_waits({"x": START - timedelta(days=12)}, reported=(), at=START)
     found.finish(1)
     assert found.violations == []
     found.record_start(START + timedelta(hours=3))
@@ -162,9 +162,9 @@ def test_the_auditor_counts_caps_looks_nights_waits_and_minutes_by_the_wall():
     found.record_lookup("x", at=START + timedelta(hours=20))
     found.record_end(at=START + timedelta(minutes=101), deadline=START + timedelta(minutes=90))
     late = {"x": START - timedelta(days=12, minutes=1)}
-    found.check_waits(late, said=("x",), at=START)
+    found.check_waits(late, reported=("x",), at=START)
     assert len(found.violations) == 4
-    found.check_waits(late, said=(), at=START)
+    found.check_waits(late, reported=(), at=START)
     found.finish(2)
     assert {each.invariant for each in found.violations} == set(Invariant)
     assert [each.night for each in found.violations] == [1, 1, 1, 1, 1, 2]
@@ -173,9 +173,9 @@ def test_the_auditor_counts_caps_looks_nights_waits_and_minutes_by_the_wall():
 def test_a_wait_in_which_the_program_was_down_is_not_held_against_it():
     down = Interval(start=START - timedelta(days=5), end=START - timedelta(days=3))
     found = auditor(down=(down,))
-    found.check_waits({"x": START - timedelta(days=14)}, said=(), at=START)
+    found.check_waits({"x": START - timedelta(days=14)}, reported=(), at=START)
     assert found.violations == []
-    found.check_waits({"x": START - timedelta(days=14, minutes=1)}, said=(), at=START)
+    found.check_waits({"x": START - timedelta(days=14, minutes=1)}, reported=(), at=START)
     assert len(found.violations) == 1
 
 

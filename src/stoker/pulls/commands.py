@@ -58,7 +58,7 @@ def plan(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Decide about every account, and keep the decisions; nobody is looked at.
+    """Decide about every account, and save the decisions, without any lookup.
 
     `stoker why TENANT/ACCOUNT` explains one of them, `stoker replay RUN` makes the plan again.
     """
@@ -142,7 +142,7 @@ def _print_plan(planned: PlannedPulls) -> None:
             )
             for name, calls in quote.calls.items()
         ],
-        empty="nobody needs to be asked",
+        empty="no vendor needs to be asked",
     )
     print_text(
         f"  price of a unit {view['price']:.3g}; at most {view['gap']:.2%} from the best plan"
@@ -192,12 +192,11 @@ def _to_plan_json(planned: PlannedPulls) -> dict[str, Json]:
 
 def _count_reasons(planned: PlannedPulls) -> dict[str, int]:
     """Return how many accounts each reason has, the chosen first."""
-    import numpy as np
-
     from stoker.pulls.columns import Decision
+    from stoker.pulls.saved_plans import count_decisions
 
-    counts = np.bincount(planned.pulls.plan.why, minlength=1).tolist()
-    return {Decision(code).name: number for code, number in enumerate(counts) if number}
+    counts = count_decisions(planned.pulls.plan)
+    return {name: number for name, number in counts.items() if name in Decision.__members__}
 
 
 def _get_meaning(code: str) -> str:
@@ -212,10 +211,10 @@ def _get_meaning(code: str) -> str:
 @json_option
 @pass_context
 def run(asked: CommandContext, tenants: tuple[str, ...], policy: str | None, as_json: bool) -> Exit:
-    """Plan, then look: each pull is promised, claimed once, carried out and settled.
+    """Plan, then look up: each pull is reserved, claimed once, carried out and settled.
 
-    One that was stopped or killed goes on where it was, and pays for nothing twice. The exit code
-    tells how it ended.
+    A run that was stopped or killed is resumed, and pays for nothing twice. The exit code says how
+    it ended.
     """
     return run_async(_run_pulls(asked, tenants, policy=policy, as_json=as_json))
 

@@ -146,7 +146,7 @@ async def save_plan(store: TenantStores, run: str, pulls: PlanningResult) -> Non
     parts, input_parts = encode_columns(decisions), encode_columns(inputs)
     header: dict[str, Json] = {
         **summarize_plan(pulls),
-        "counts": count_decisions(pulls.plan),
+        "counts": dict(count_decisions(pulls.plan)),
         "digest": compute_columns_digest(decisions),
         "inputs_digest": compute_columns_digest(inputs),
         "decision_parts": len(parts),
@@ -264,15 +264,14 @@ def summarize_plan(pulls: PlanningResult) -> dict[str, Json]:
     }
 
 
-def count_decisions(plan: PullPlan) -> dict[str, Json]:
+def count_decisions(plan: PullPlan) -> dict[str, int]:
     """Return the number of accounts by decision, and of lookups by depth."""
-    by_code = np.bincount(plan.why, minlength=1)
-    counts: dict[str, Json] = {
-        Decision(code).name: number for code, number in enumerate(by_code.tolist()) if number
+    by_code = enumerate(np.bincount(plan.why, minlength=1).tolist())
+    return {
+        **{Decision(code).name: number for code, number in by_code if number},
+        "shallow": int((plan.depth == SHALLOW).sum()),
+        "deep": int((plan.depth == DEEP).sum()),
     }
-    counts["shallow"] = int((plan.depth == SHALLOW).sum())
-    counts["deep"] = int((plan.depth == DEEP).sum())
-    return counts
 
 
 def list_active_constraints(pulls: PlanningResult) -> list[Constraint]:

@@ -45,7 +45,7 @@ _SHORT_NAMES = {  # what a picture has room for
     "--accounts",
     type=click.IntRange(1, 200_000),
     metavar="N",
-    help=f"How many to make up; {_DEFAULT_ACCOUNTS:,} if nothing is said.",
+    help=f"How many to make up; default {_DEFAULT_ACCOUNTS:,}.",
 )
 @click.option(
     "--budget",

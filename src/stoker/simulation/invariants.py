@@ -96,7 +96,7 @@ class InvariantChecker:
             )
 
     def check_waits(
-        self, looked: Mapping[CompanyId, datetime], *, said: Collection[str], at: datetime
+        self, looked: Mapping[CompanyId, datetime], *, reported: Collection[str], at: datetime
     ) -> None:
         """Check every account's wait after a run, except those the plan reported as missed.
 
@@ -106,7 +106,7 @@ class InvariantChecker:
         late = []
         for account, last in looked.items():
             wait = at - last - self._floor - 2 * _DAY - self._compute_downtime(last, at)
-            if wait > timedelta(0) and account not in said:
+            if wait > timedelta(0) and account not in reported:
                 late.append(account)
         if late:
             named = ", ".join(late[:_MAX_NAMES])
@@ -129,13 +129,13 @@ class InvariantChecker:
             total += max(min(end, each.end) - max(start, each.start), timedelta(0))
         return total
 
-    def _add_violation(self, promise: Invariant, day: date, sentence: str) -> None:
+    def _add_violation(self, invariant: Invariant, day: date, message: str) -> None:
         self.violations.append(
             Violation(
-                invariant=promise,
+                invariant=invariant,
                 tenant=self._place.tenant,
                 night=(day - self._first).days + 1,
                 day=day,
-                message=sentence,
+                message=message,
             )
         )

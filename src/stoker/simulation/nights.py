@@ -188,7 +188,7 @@ class _TenantSimulation:
         self._changes, self._days = prior.changes.copy(), prior.days.copy()
         self._looked: list[datetime] = []
         self._deep_looked: list[datetime] = []
-        self._said: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
         self.checker = InvariantChecker(
             place, bad, first=first, floor=_get_floor(order.rule), limit=self._get_limit
         )
@@ -231,7 +231,7 @@ class _TenantSimulation:
             return now
         self.checker.record_end(at=now, deadline=deadline)
         looked = dict(zip(self._ids, self._looked, strict=True))
-        self.checker.check_waits(looked, said=self._said, at=now)
+        self.checker.check_waits(looked, reported=self._reported, at=now)
         return now
 
     def _select_companies(self, now: datetime) -> tuple[WorkItem, ...]:
@@ -264,8 +264,8 @@ class _TenantSimulation:
         accounts = self._build_accounts(now)
         limits = PullLimits(budget=self._compute_left(now))
         plan = self._practice.plan(accounts, limits, now=now, rule=self._order.rule)
-        self._said = frozenset(self._ids[row] for row in plan.floor_missed.tolist())
-        self._tally.said += len(self._said)
+        self._reported = frozenset(self._ids[row] for row in plan.floor_missed.tolist())
+        self._tally.said += len(self._reported)
         return tuple(
             WorkItem(
                 company=self._ids[row],
