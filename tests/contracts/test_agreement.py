@@ -14,10 +14,10 @@ from contracts.money_sequences import MoneySequence
 from contracts.sequences import RunSequence
 from contracts.touch_sequences import TouchSequence
 from contracts.touching import open_state_files
+from heat_cases import compute_heat
 from kit.wrapped import Wrapped, wrap_store
 from stoker.budgets.charges import Refusal
 from stoker.enrichment.model import WorkState
-from stoker.heat.heat import compute_heat
 from stoker.touches.model import Profile
 
 OPENERS = BACKENDS | {"file": open_state_files}

@@ -25,9 +25,10 @@ from contracts.attending import (
     sweep,
 )
 from contracts.backends import ACME, UMBRELLA, refused
+from heat_cases import compute_heat
 from stoker.base.errors import ConfigError, ConflictError
 from stoker.heat.beliefs import learn_change_rates
-from stoker.heat.heat import compute_heat, new_account_heat, score_heat
+from stoker.heat.heat import new_account_heat, score_heat
 from stoker.heat.model import AccountChangeRate, AddedSignals, DataLevel, SignalKind, Tier
 from stoker.ledger.chain import NewEntry
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from heat_cases import compute_heat
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.heat.heat import (
     add_signal,
     clamp_signal_date,
-    compute_heat,
     compute_heats,
     new_account_heat,
     score_heat,

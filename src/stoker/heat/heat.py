@@ -181,24 +181,3 @@ def compute_heats(
             after = set_posture(after, postures[heat.account])
         moved.append(after if after.state == heat.state else replace(after, updated_at=now))
     return score_heats(moved, now=now, rule=rule, tiers=tiers)
-
-
-def compute_heat(
-    heat: AccountHeat,
-    signals: Iterable[Signal] = (),
-    *,
-    posture: float | None = None,
-    now: datetime,
-    rule: HeatRule,
-    tiers: TierRule,
-) -> AccountHeat:
-    """Return `compute_heats` of one account."""
-    [after] = compute_heats(
-        [heat],
-        signals={heat.account: signals},
-        postures={} if posture is None else {heat.account: posture},
-        now=now,
-        rule=rule,
-        tiers=tiers,
-    )
-    return after

@@ -139,7 +139,7 @@ class HeatStore:
     async def add_signals(
         self, signals: Sequence[Signal], *, rule: HeatRule, tiers: TierRule, now: datetime
     ) -> AddedSignals:
-        """Insert signals and update their accounts' heat as `compute_heat` does.
+        """Insert signals and update their accounts' heat as `compute_heats` does.
 
         A known id changes nothing, whatever else the signal contains. Signals may come in any
         order; one dated after `now` is stored with `now`.
@@ -185,7 +185,7 @@ class HeatStore:
         tiers: TierRule,
         now: datetime,
     ) -> int:
-        """Set these postures as `compute_heat` does; return how many changed.
+        """Set these postures as `compute_heats` does; return how many changed.
 
         Adds accounts that have no heat yet. Leaves an account that already has its posture.
         """

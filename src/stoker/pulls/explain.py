@@ -15,7 +15,6 @@ from datetime import datetime
 
 import numpy as np
 
-from stoker.base.reasons import Reason
 from stoker.base.types import Json
 from stoker.heat.beliefs import Floats, compute_missed_changes, compute_stale_chance
 from stoker.heat.model import BY_RANK
@@ -64,11 +63,6 @@ class Explanation:
     depth_refusal: Decision | None = None  # it wanted depth, and why it gets none
     constraint: Constraint | None = None  # what refused it or its depth, with the numbers behind it
     message: str = ""
-
-    @property
-    def reason(self) -> Reason | None:
-        """Return the code of a refusal."""
-        return REASONS.get(self.why)
 
     def as_json(self) -> dict[str, Json]:
         """Return it as it is shown to machines: what is infinite is null."""
