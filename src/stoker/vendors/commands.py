@@ -25,6 +25,7 @@ from stoker.cli.output import (
 if TYPE_CHECKING:
     from stoker.base.types import Json, TenantId
     from stoker.budgets.model import Health
+    from stoker.budgets.operator import BudgetPosition
     from stoker.budgets.statements import CapBalance
     from stoker.cli.output import CommandContext
     from stoker.context import Context
@@ -63,7 +64,7 @@ def connector() -> None:
 def list_connectors(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Show every connector: on or off and why, where it goes, how fast, what it has used today.
 
-    Nobody is asked, so how they are is not known; see `stoker connector test`.
+    Sends nothing, so whether they answer is not known; see `stoker connector test`.
     """
     lines, sandbox = run_async(_list_rows(asked, tenant))
     if as_json:
@@ -132,14 +133,11 @@ async def _list_rows(
     async with asked.open_app(only_to_read=True) as app:
         whose = choose_tenant(app.settings, tenant)
         stands = await read_position(app, whose, now=app.clock.now())
-        lines = [_build_row(app, name, whose, stands.balances) for name in VENDORS]
-        stops = {stop.connector: stop.reason or "no reason was given" for stop in stands.stops}
-        return [_add_stop(line, stops) for line in lines], app.settings.sandbox.address
+        lines = [_build_row(app, name, whose, stands) for name in VENDORS]
+        return lines, app.settings.sandbox.address
 
 
-def _build_row(
-    app: Context, name: str, tenant: TenantId, statements: list[CapBalance]
-) -> _VendorRow:
+def _build_row(app: Context, name: str, tenant: TenantId, stands: BudgetPosition) -> _VendorRow:
     from stoker.http.fields import is_sandbox_url
     from stoker.rate_limits.limiter import build_vendor_limits
     from stoker.vendors.table import get_off_reason, list_addresses
@@ -149,23 +147,18 @@ def _build_row(
     pace = f"{way.rate.calls} in {way.rate.per.total_seconds():g} s"
     if name == "crawl":
         pace = f"{app.settings.crawl.gap_s:g} s apart at a host"
+    stops = {stop.connector: stop.reason or "no reason was given" for stop in stands.stops}
+    stop = stops.get(name) or stops.get("")
     return _VendorRow(
         name=name,
         off_reason=get_off_reason(own, name),
-        stop_reason="",
+        stop_reason=f"stopped: {stop}" if stop else "",
         addresses=addresses,
         is_sandbox=any(map(is_sandbox_url, addresses)),
         limit=way,
         pace=f"{pace}, {way.concurrency} at once",
-        caps=[each for each in statements if each.cap.split("/")[1] == name],
+        caps=[each for each in stands.balances if each.cap.split("/")[1] == name],
     )
-
-
-def _add_stop(line: _VendorRow, stops: dict[str, str]) -> _VendorRow:
-    from dataclasses import replace
-
-    why = stops.get(line.name) or stops.get("")
-    return line if why is None else replace(line, stop_reason=f"stopped: {why}")
 
 
 async def _check_vendors(
