@@ -89,14 +89,6 @@ def test_a_process_alone_keeps_its_rate_by_whatever_clock_it_is_given(on_app, cl
     assert on_app(toml, calls, clock=clock) >= timedelta(seconds=0.149)
 
 
-def test_a_connector_without_settings_cannot_be_reached(on_app):
-    async def ask(app):
-        with pytest.raises(ConfigError, match="no settings for connector 'tavly'"):
-            app.get(build_vendor_limits).get_limiter("tavly", tenant=ACME)
-
-    on_app('storage.backend = "memory"', ask)
-
-
 def test_gates_of_one_app_have_one_owner_and_caps_of_their_own_tenant(on_app):
     async def look(app):
         gates = [await app.for_tenant(tenant).open(build_budget) for tenant in (ACME, BOLT)]

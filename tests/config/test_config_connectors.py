@@ -6,7 +6,7 @@ import pytest
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
-from stoker.settings import CONNECTORS, Settings
+from stoker.settings import Settings
 from stoker.settings.load import load_settings
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
@@ -37,14 +37,6 @@ def test_without_settings_no_vendor_is_called_faster_than_its_smallest_plan_allo
 ):
     rate = Settings().get_connector(connector).to_rate()
     assert (rate.calls, rate.per) == (calls, timedelta(seconds=seconds))
-
-
-def test_every_connector_has_a_rate_and_places_by_default():
-    for name in CONNECTORS:
-        section = Settings().get_connector(name)
-        assert section.to_rate().interval > timedelta(0)
-        assert section.concurrency >= 1
-    assert Settings().crawl.gap_s == 0.5
 
 
 def test_a_connector_s_table_says_how_it_is_called_and_where_that_was_said(read):

@@ -1,8 +1,4 @@
-"""The first commands one meets: `init` writes a settings file, `config show` says what is set.
-
-What a setting means stands in `config.sections`; the file written here is made from it, so the two
-cannot drift apart. `doctor` has its own file.
-"""
+"""`init` writes a settings file, made from the declared settings; `config show` lists values."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ STARTER_CAPS = {
     for key, value in Settings().list_cap_values().items()
     if key.startswith(("caps.", "scheduling."))
 } | {"caps.pull_units_per_day": 100, "caps.money_per_day_minor": 200}
-"""What a first file allows: enough to see it work, too little to hurt."""
+"""The caps of a first file: a tenth of the defaults, enough to see it work."""
 
 _FILE_HEAD = """\
 # Stoker's settings. Everything is optional: a line that begins with `#` shows its default.
