@@ -261,16 +261,6 @@ def test_a_raise_holds_until_its_end_and_is_a_ledger_entry(stoker, spend):
     assert kinds(stoker, "hudson")[0] == ("CAP_RAISED", TAVILY)
 
 
-def test_setting_a_limit_ends_a_raise(stoker):
-    stoker("caps", "raise", TAVILY, "50", "--until", "2h", "--tenant", "hudson")
-
-    _, out, _ = stoker("caps", "set", TAVILY, "4", "--tenant", "hudson", "--json")
-
-    assert json.loads(out)["raise_ended"]
-    line = caps_of(stoker, "hudson")[TAVILY]
-    assert (line["limit"], line["raised_until"]) == (4, None)
-
-
 def test_setting_a_limit_that_ends_a_raise_is_noted_as_a_change(stoker):
     stoker("caps", "raise", TAVILY, "50", "--until", "2h", "--tenant", "hudson")
     stoker("caps", "set", TAVILY, "4", "--tenant", "hudson")
