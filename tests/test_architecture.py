@@ -31,7 +31,7 @@ ACT_TOO = {
     "cli/main", "cli/output", "cli/reference", "config/fields",
     "config/sources", "crawl/fetch", "rate_limits/host_delays",
     "crm/export", "crm/odoo", "db/settings",
-    "discovery/boards", "discovery/export", "discovery/job_files",
+    "discovery/boards", "discovery/files",
     "discovery/reader", "discovery/run", "discovery/settings", "enrichment/enrich",
     "enrichment/workers",
     "files/durable", "files/export", "http/client",

@@ -9,7 +9,7 @@ from contracts.backends import ACME, BACKENDS
 from stoker.accounts.model import Company, CompanyId
 from stoker.backends.sqlite import MemoryBackend
 from stoker.context import TenantContext
-from stoker.discovery.export import PostingFiles
+from stoker.discovery.files import PostingFiles
 from stoker.discovery.run import DiscoveryRun
 from stoker.discovery.service import read_source
 from stoker.discovery.settings import DiscoverySettings

@@ -13,7 +13,7 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import TransientError
 from stoker.base.types import Job, TenantId
 from stoker.discovery.enrichment import enrich_job, score_job
-from stoker.discovery.export import JOB_COLUMNS, SCORE_COLUMNS, PostingFiles
+from stoker.discovery.files import JOB_COLUMNS, SCORE_COLUMNS, PostingFiles
 from stoker.discovery.settings import DiscoverySettings
 from stoker.runs.model import Run, RunKey
 

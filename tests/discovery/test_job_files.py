@@ -7,7 +7,7 @@ import pytest
 
 from stoker.base.errors import ConfigError
 from stoker.discovery.enrichment import MAX_TEXT_LENGTH
-from stoker.discovery.job_files import BATCH_SIZE, MAX_LINE_BYTES, read_job_file
+from stoker.discovery.files import BATCH_SIZE, MAX_LINE_BYTES, read_job_file
 
 
 async def batches(path, **more):

@@ -12,7 +12,7 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.events import SourceFailed
 from stoker.base.types import TenantId
-from stoker.discovery.export import PostingFiles
+from stoker.discovery.files import PostingFiles
 from stoker.discovery.model import Postings, RawPosting, Validators, parse_postings
 from stoker.discovery.reader import MAX_ATTEMPTS
 from stoker.discovery.report import parse_source_counts

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.events import SourceFailed
 from stoker.discovery.enrichment import VERSION, score_job
-from stoker.discovery.export import PostingFiles
+from stoker.discovery.files import PostingFiles
 from stoker.discovery.matching import (
     DuplicateIndex,
     EmployerIndex,

@@ -14,9 +14,8 @@ from stoker.base.errors import ConfigError, PermanentError, StokerError, Transie
 from stoker.base.types import TenantId
 from stoker.context import Context, TenantContext
 from stoker.discovery.boards import BOARD_APIS, CONNECTOR, AllBoards, Board
-from stoker.discovery.export import PostingFiles
 from stoker.discovery.feeds import Feeds
-from stoker.discovery.job_files import read_job_file
+from stoker.discovery.files import PostingFiles, read_job_file
 from stoker.discovery.model import Postings, Validators
 from stoker.discovery.run import DiscoveryRun
 from stoker.discovery.sources import SourceKind, SourceSpec, build_display_names, parse_source
