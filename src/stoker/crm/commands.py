@@ -197,8 +197,8 @@ async def undo(
     """Take back what a run wrote into the CRM. RUN looks like 20260207_013000, or is `latest`.
 
     The latest is the newest run of the tenant that wrote anything into it.
-    Fields are as they were before, where nobody has changed them since. Records which that run made
-    are archived, unless somebody has worked on them; nothing is ever deleted. What a later run has
+    Fields are as they were before, where no person changed them since. Records which that run made
+    are archived, unless a person has worked on them; nothing is ever deleted. What a later run has
     written is taken back by undoing that run first. Twice is once.
     """
     from stoker.crm.odoo import open_crm

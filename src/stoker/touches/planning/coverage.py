@@ -199,7 +199,7 @@ def compute_certificate(
 ) -> Certificate:
     """Return what can be promised from this Monday on. Raises ConfigError.
 
-    Every run rehearses the weeks with other budgets, picks and outcomes.
+    Every run simulates the weeks with other budgets, picks and outcomes.
     """
     if not 0 < success_rate <= 1 or weeks < 1 or runs < 1:
         raise ConfigError("a certificate needs a success rate above 0 up to 1, a week and a run")
