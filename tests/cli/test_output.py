@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kit.terminals import terminal, width
 from stoker.base.errors import ConfigError, TransientError
+from stoker.cli.main import main
 from stoker.cli.output import (
     Exit,
     Progress,
@@ -137,3 +138,13 @@ def test_no_more_tenants_than_allowed_are_worked_on_at_once():
 )
 def test_the_exit_code_is_the_worst_run_s_or_that_of_what_did_not_begin(states, errors, code):
     assert choose_exit([RunState(state) for state in states], errors) is code
+
+
+def test_a_command_typed_on_a_terminal_logs_warnings_only(tmp_path):
+    main(["-C", str(tmp_path), "tenants", "add", "acme"])
+    with terminal(errors=True) as quiet:
+        main(["-C", str(tmp_path), "heat", "sweep"])
+    with terminal(errors=True) as verbose:
+        main(["-C", str(tmp_path), "--log-level", "info", "heat", "sweep"])
+    assert quiet.raw == ""
+    assert "sweep run" in verbose.raw

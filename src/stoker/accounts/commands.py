@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 _SPAN_PATTERN = re.compile(r"([0-9]{1,9})\s*(?:-|–|\.\.)\s*([0-9]{1,9})")
 
 _RULE_OPTION = click.option(
-    "--rule", "name", metavar="NAME", help="Which rule. Default: the one icp.rule_name names."
+    "--rule", "name", metavar="NAME", help="Which ICP. Default: icp.rule_name."
 )
 
 
 @click.group()
 def icp() -> None:
-    """Say and see which companies a tenant looks for."""
+    """Set and show which companies a tenant wants (ideal customer profile)."""
 
 
 @icp.command("set")
@@ -47,8 +47,8 @@ def icp() -> None:
     help="A word (technology), a section's letter (J) or digits of a code (62); may be repeated. "
     "`any` takes every industry.",
 )
-@click.option("--employees", metavar="LEAST-MOST", help="How many people work there, e.g. 2-100.")
-@click.option("--years", metavar="FROM-TO", help="When it was incorporated, e.g. 2000-2025.")
+@click.option("--employees", metavar="LEAST-MOST", help="Number of employees, e.g. 2-100.")
+@click.option("--years", metavar="FROM-TO", help="Years of incorporation, e.g. 2000-2025.")
 @json_option
 @pass_context
 def set_rule(
@@ -60,11 +60,10 @@ def set_rule(
     years: str | None,
     as_json: bool,
 ) -> None:
-    """Say which companies to look for. What is left out stays as it was.
+    """Set which companies a tenant wants. Options left out keep their values.
 
-    A new rule starts from technology, 2–100 employees, incorporated 2000–2025. An unknown size
-    is no reason to refuse a company. `stoker registry ssic show INDUSTRY` says which codes are
-    meant.
+    A new ICP starts from technology, 2–100 employees, incorporated 2000–2025. A company of unknown
+    size still matches. `stoker registry industries show INDUSTRY` lists the codes of an industry.
     """
     changes: dict[str, tuple[str, ...] | tuple[int, int]] = {}
     if industries:
@@ -83,7 +82,7 @@ def set_rule(
 @json_option
 @pass_context
 def show_rule(asked: CommandContext, tenant: str | None, name: str | None, as_json: bool) -> None:
-    """Show which companies a tenant looks for."""
+    """Show which companies a tenant wants."""
     chosen, rule = run_async(_load_rule(asked, tenant, name))
     _print_rule(chosen, rule, as_json=as_json)
 

@@ -159,7 +159,7 @@ def set_cap(asked: CommandContext, cap: str, limit: str, tenant: str | None, as_
 def raise_cap(
     asked: CommandContext, cap: str, limit: str, until: str, tenant: str | None, as_json: bool
 ) -> None:
-    """Let a cap allow more until a time; afterwards its limit is what it was."""
+    """Raise a cap until a given time; its limit is then what it was."""
     cap_id, wanted = parse_cap_name(cap), parse_amount(limit, what="LIMIT")
 
     async def change() -> tuple[operator.CapUpdate, datetime]:

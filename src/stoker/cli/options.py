@@ -100,7 +100,7 @@ def min_score_option(command: _Command) -> _Command:
         type=click.FloatRange(0, 1),
         metavar="SCORE",
         aliases=["--min", "--least"],
-        help="Only with this score or more. Default: what becomes a lead in the CRM.",
+        help="At least this score. Default: score.min_export.",
     )(command)
 
 
@@ -109,7 +109,7 @@ def sandbox_option(command: _Command) -> _Command:
     return click.option(
         "--sandbox",
         metavar="HOST:PORT",
-        help="Where names ending in .test lead. Default: sandbox.address.",
+        help="The sandbox's address. Default: sandbox.address.",
     )(command)
 
 

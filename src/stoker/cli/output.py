@@ -136,11 +136,21 @@ class CommandContext:
         self.secrets.update(settings.list_secret_values())
         return settings
 
-    def open_app(self, *, only_to_read: bool = False) -> AbstractAsyncContextManager[Context]:
-        """Read the settings and open what they name: `async with ctx.open_app() as app`."""
+    def open_app(
+        self, *, only_to_read: bool = False, logs_progress: bool = False
+    ) -> AbstractAsyncContextManager[Context]:
+        """Read the settings and open everything they name.
+
+        On a terminal the command prints its result, so only warnings are logged beside it, unless
+        a level is set or the command `logs_progress`, as a daemon does.
+        """
         from stoker import app
 
-        return app.open_app(self.read_settings(), clock=self.clock, only_to_read=only_to_read)
+        settings = self.read_settings()
+        level = "logging.level"
+        if sys.stderr.isatty() and not logs_progress and settings.get_origin(level) == "default":
+            settings = settings.with_values({level: "warning"}, {})
+        return app.open_app(settings, clock=self.clock, only_to_read=only_to_read)
 
 
 pass_context = click.make_pass_decorator(CommandContext)

@@ -35,13 +35,15 @@ _SUCCESSES = (VisitOutcome.READ, VisitOutcome.UNCHANGED, VisitOutcome.THIN)
 @click.command()
 @click.argument("url")
 @click.option(
-    "--max-pages", type=click.IntRange(1, 1000), help="Pages read at most. Default: the setting."
+    "--max-pages",
+    type=click.IntRange(1, 1000),
+    help="Read at most this many pages. Default: crawl.max_pages.",
 )
 @aliased_option(
     "--full",
     is_flag=True,
     aliases=["--again"],
-    help="Read everything, also what is known not to change.",
+    help="Read also pages that have not changed.",
 )
 @sandbox_option
 @tenant_option
@@ -56,10 +58,10 @@ def crawl(
     tenant: str | None,
     as_json: bool,
 ) -> Exit:
-    """Visit the site at URL (or at a host's name) and show its key pages and contacts.
+    """Visit a website now and show its key pages and contacts.
 
-    robots.txt is obeyed and requests keep their distance. It counts as one shallow look. Exit
-    code 1 when the site is gone, blocked or failed, 6 when a cap or a stop does not allow a look.
+    Obeys robots.txt and host delays, and costs one shallow lookup. Exit code 1 when the site is
+    gone, blocked or failed, 6 when a cap or a stop refuses the lookup.
     """
     visit = run_async(_visit_site(asked.use_sandbox(sandbox), url, max_pages, full, tenant))
     if as_json:

@@ -35,7 +35,7 @@ MAX_SHOWN = 50
 
 @click.group()
 def crm() -> None:
-    """Say and see where a tenant's results go."""
+    """Connect a tenant's CRM; undo what a run wrote into it."""
 
 
 @crm.command("connect")
@@ -45,12 +45,12 @@ def crm() -> None:
     type=click.Choice(CRM_KINDS),
     default=CRM_KINDS[0],
     aliases=["--kind"],
-    help="Which CRM it is.",
+    help="Which CRM.",
 )
-@click.option("--url", help="Where it is. Default: odoo.url, or where it was before.")
-@click.option("--database", help="Its database. Default: odoo.database, or the one before.")
+@click.option("--url", help="Its URL. Default: odoo.url, or the previous one.")
+@click.option("--database", help="Its database. Default: odoo.database, or the previous one.")
 @click.option(
-    "--expires", metavar="TIME", help="When its key expires; Odoo's last three months at most."
+    "--expires", metavar="TIME", help="When its key expires; Odoo keys last three months at most."
 )
 @json_option
 @pass_context
@@ -64,10 +64,10 @@ async def connect(
     expires: str | None,
     as_json: bool,
 ) -> Exit:
-    """Connect a tenant to its CRM, and ask it at no cost whether it takes the key.
+    """Connect a tenant to its CRM and check, at no cost, that it accepts the key.
 
-    The key is ODOO_API_KEY, or keys.odoo in `[tenants.ID]`; it is not kept in the store. Exit code
-    1 when the CRM does not answer as it should; the connection is kept all the same.
+    The key is ODOO_API_KEY, or keys.odoo in `[tenants.ID]`; it is not stored in the database. Exit
+    code 1 when the check fails; the connection is saved all the same.
     """
     from stoker.budgets.model import Health
     from stoker.cli.options import parse_time
@@ -110,7 +110,7 @@ async def connect(
 @pass_context
 @async_command
 async def disconnect(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
-    """Send a tenant's results nowhere. They are kept, and sent once it is connected again."""
+    """Disconnect a tenant's CRM. Results are kept and sent once it is connected again."""
     from dataclasses import replace
 
     async with ctx.open_app() as app:
@@ -130,7 +130,7 @@ async def disconnect(ctx: CommandContext, tenant: str | None, as_json: bool) -> 
 @pass_context
 @async_command
 async def show_crm(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
-    """Show where a tenant's results go. Nobody is asked; see `stoker connector test odoo`."""
+    """Show the CRM a tenant is connected to. `stoker connectors test odoo` checks it."""
     from stoker.tenants.model import CrmConnection
 
     async with ctx.open_app(only_to_read=True) as app:
@@ -187,19 +187,18 @@ def _print_connection(
 @crm.command()
 @click.argument("run", metavar="RUN")
 @tenant_option
-@click.option("--dry-run", is_flag=True, help="Say what would be taken back; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be undone; change nothing.")
 @json_option
 @pass_context
 @async_command
 async def undo(
     ctx: CommandContext, run: str, tenant: str | None, dry_run: bool, as_json: bool
 ) -> None:
-    """Take back what a run wrote into the CRM. RUN looks like 20260207_013000, or is `latest`.
+    """Undo what a run wrote into the CRM. RUN looks like 20260207_013000, or is `latest`.
 
-    The latest is the newest run of the tenant that wrote anything into it.
-    Fields are as they were before, where no person changed them since. Records which that run made
-    are archived, unless a person has worked on them; nothing is ever deleted. What a later run has
-    written is taken back by undoing that run first. Twice is once.
+    `latest` is the tenant's newest run that wrote something. Fields get their earlier values back
+    unless a person changed them since. Records that the run created are archived unless a person
+    edited them; nothing is deleted. Undo later runs first. Safe to repeat.
     """
     from stoker.crm.odoo import open_crm
     from stoker.crm.undo import find_run_to_undo, undo_run

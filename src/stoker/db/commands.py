@@ -45,9 +45,9 @@ def db() -> None:
 @json_option
 @pass_context
 def setup(asked: CommandContext, *, admin_url: str | None, as_json: bool) -> None:
-    """Make the store ready; doing it again changes nothing.
+    """Set up the database; safe to repeat.
 
-    For Postgres it makes the restricted role that storage.postgres_url names, the tables, and the
+    On Postgres it creates the restricted role that storage.postgres_url names, the tables, and the
     row security that keeps tenants apart.
     """
     settings = asked.read_settings()
@@ -86,7 +86,7 @@ def migrate(asked: CommandContext, *, admin_url: str | None, as_json: bool) -> N
 @json_option
 @pass_context
 def status(asked: CommandContext, *, as_json: bool) -> Exit:
-    """Say where the store is, its schema version, and how healthy it is; 1 if it is not."""
+    """Show where the database is, its schema version and its health; exit code 1 if unhealthy."""
     settings = asked.read_settings()
     version, checks = run_async(_check_store(settings))
     healthy = all(check.ok for check in checks)

@@ -44,10 +44,8 @@ _TOTALS = ("kept", "enriched", "scored", "matched", "employers_matched", "signal
 
 @click.command()
 @tenants_option
-@click.option("--enrich", is_flag=True, help="Also say what each posting is, and how good.")
-@click.option(
-    "--schedule", "scheduled", is_flag=True, help="Only what is due by the schedule, once each."
-)
+@click.option("--enrich", is_flag=True, help="Also enrich and score postings.")
+@click.option("--schedule", "scheduled", is_flag=True, help="Only what is due by the schedule.")
 @click.option("--summary-only", is_flag=True, help="Print the summary and write no file.")
 @click.option(
     "--out",
@@ -66,11 +64,11 @@ def discover(
     out: Path | None,
     as_json: bool,
 ) -> Exit:
-    """Read job boards, feeds and files; keep, export and match what they list.
+    """Read job boards, feeds and files; store, export and match their postings.
 
     Without --tenant, every active tenant that has sources (discovery.sources). Writes
-    jobs_discovered_RUN.csv, and with --enrich jobs_enriched_RUN.json and jobs_scored_RUN.csv too.
-    A source that fails is reported and the others go on; the exit code says how the runs ended.
+    jobs_discovered_RUN.csv, and with --enrich jobs_enriched_RUN.json and jobs_scored_RUN.csv. A
+    source that fails does not stop the others; the exit code tells how the runs ended.
     """
     if summary_only and out is not None:
         raise ConfigError(
@@ -198,7 +196,7 @@ def to_discovery_json(report: DiscoveryReport) -> Json:
 
 @click.group()
 def sources() -> None:
-    """List sources of postings; see whether each can be read."""
+    """List sources of postings; test whether each can be read."""
 
 
 @sources.command("list")
@@ -206,7 +204,7 @@ def sources() -> None:
 @json_option
 @pass_context
 def list_sources(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
-    """Show a tenant's sources, and how each was found the last time. No source is asked."""
+    """List a tenant's sources and the result of the last read. Reads no source."""
     from stoker.discovery.sources import build_display_names
 
     lines = run_async(_list_sources(asked, tenant))
@@ -268,10 +266,10 @@ def _to_source_json(source: SourceSpec, seen: SourceRecord | None, shown: str) -
 def try_sources(
     asked: CommandContext, names: tuple[str, ...], tenant: str | None, as_json: bool
 ) -> Exit:
-    """Read sources once, whether they are set or not, and keep nothing.
+    """Read sources once and store nothing.
 
-    SOURCE is KIND:PLACE, e.g. greenhouse:acme; without any, all that are set. Exit code 1 when one
-    cannot be read.
+    SOURCE is KIND:PLACE, e.g. greenhouse:acme; without one, all configured sources. Exit code 1
+    when one cannot be read.
     """
     found = run_async(_try_sources(asked, names, tenant))
     if as_json:

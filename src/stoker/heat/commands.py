@@ -52,10 +52,10 @@ def signals() -> None:
 def import_file(
     asked: CommandContext, file: Path, tenant: str | None, as_json: bool
 ) -> Exit | None:
-    """Read signals from FILE: CSV, or JSON lines when it ends in .jsonl.
+    """Import signals from FILE: CSV, or JSON lines when it ends in .jsonl.
 
-    Columns: account and at; strength (0 to 1, 1 if missing), source and id if known. The same row
-    twice counts once, so a file may be read again. Every row that is no signal is listed.
+    Columns: account and at; optionally strength (0 to 1, default 1), source and id. The same row
+    counts once, so a file can be imported again. Invalid rows are listed.
     """
     whose, done = run_async(_import_signals(asked, file, tenant))
     if as_json:
@@ -130,7 +130,7 @@ def heat() -> None:
 def top(
     asked: CommandContext, tenants: tuple[str, ...], tier: str | None, limit: int, as_json: bool
 ) -> None:
-    """List the hottest accounts, as of now."""
+    """List the hottest accounts."""
     found = run_async(_list_top(asked, tenants, tier=tier, limit=limit))
     if as_json:
         print_json([_to_heat_json(tenant, each) for tenant, each in found])
@@ -178,7 +178,7 @@ async def _list_top(
 @json_option
 @pass_context
 def show(asked: CommandContext, account: str, as_json: bool) -> None:
-    """Show how hot one account is, what that is made of, and its latest signals."""
+    """Show one account's heat, its factors and its latest signals."""
     tenant, company, found, signals = run_async(_read_account(asked, account))
     if found is None:
         raise ConfigError(
@@ -228,9 +228,9 @@ async def _read_account(
 @json_option
 @pass_context
 def sweep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exit:
-    """Recompute every heat, and add accounts that match the ICP rule.
+    """Recompute heat for all accounts; add accounts that newly match the ICP.
 
-    `stoker schedule run` does it every hour (heat.sweep_minutes).
+    `stoker schedule run` does this every hour (heat.sweep_minutes).
     """
     done = run_async(_run_sweeps(asked, tenants))
     if as_json:

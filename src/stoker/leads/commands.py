@@ -51,9 +51,9 @@ def leads(
     as_csv: bool,
     as_json: bool,
 ) -> None:
-    """List leads, best first. `stoker why TENANT/COMPANY` tells the whole story of one.
+    """List leads, best first, each with its reason.
 
-    `stoker leads export` writes all of them to a file.
+    `stoker why TENANT/COMPANY` explains one; `stoker leads export` writes all to a file.
     """
     if as_csv and as_json:
         raise ConfigError("--csv and --json are two ways to print the same; choose one")
@@ -120,13 +120,13 @@ def export_files() -> None:
 
 @export_files.command("leads")
 @click.option(
-    "--format", "kind", type=click.Choice(["json", "csv"]), required=True, help="What to write."
+    "--format", "kind", type=click.Choice(["json", "csv"]), required=True, help="The format."
 )
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where to; stdout otherwise.",
+    help="The file. Default: stdout.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is already there.")
 @click.option(
@@ -135,12 +135,12 @@ def export_files() -> None:
     "least",
     type=click.FloatRange(0, 1),
     metavar="SCORE",
-    help="Only leads scored at least this. Default: what becomes a lead in the CRM.",
+    help="At least this score. Default: score.min_export.",
 )
 @click.option("--run", metavar="RUN", help="Only what this run found, e.g. 20260207_013000.")
 @tenants_option
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print how many went where as JSON; needs --out."
+    "--json", "as_json", is_flag=True, help="Print the number of rows written as JSON; needs --out."
 )
 @pass_context
 def export_leads(
@@ -153,10 +153,10 @@ def export_leads(
     tenants: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Write the latest scores, tenant by tenant: the reason, contacts, verdicts, sources.
+    """Write scores, reasons, contacts, verification results and sources to a file.
 
-    In CSV, text that a spreadsheet could take for a formula has a ' in front; on a terminal,
-    characters that could move the cursor are made visible.
+    In CSV, a ' precedes text that a spreadsheet could take for a formula; on a terminal, control
+    characters are made visible.
     """
     if as_json and out is None:
         raise ConfigError(

@@ -69,7 +69,7 @@ def shared_option(command: _CommandT) -> _CommandT:
     return click.option(
         "--shared",
         is_flag=True,
-        help="What operators did for everybody (stops, shared caps) instead of a tenant's ledger.",
+        help="The installation's ledger (global stops, shared caps) instead of a tenant's.",
     )(command)
 
 
@@ -111,13 +111,15 @@ _CHECKPOINT_PATTERN = re.compile(r"[0-9]{1,18}:[0-9a-f]{64}")
 
 _FILTER_OPTIONS = [
     click.option("--kind", metavar="KIND", help="Only entries of this kind, e.g. REFUSED."),
-    click.option("--code", metavar="CODE", help="Only with this reason code: CAP_TENANT_DAY."),
-    click.option("--text", metavar="WORDS", help="Only with these words in the reason."),
+    click.option(
+        "--code", metavar="CODE", help="Only entries with this reason code, e.g. CAP_TENANT_DAY."
+    ),
+    click.option("--text", metavar="WORDS", help="Only entries with these words in the reason."),
     click.option("--reason", metavar="TEXT", hidden=True, help="A reason code, or words of it."),
     click.option("--account", metavar="ID", help="Only about this account."),
     click.option("--connector", metavar="NAME", help="Only about this connector."),
     click.option("--run", metavar="RUN", help="Only of this run, e.g. 20260207_013000."),
-    since_option("Not before: a date, a time with its offset, or a span: 7d, 2h."),
+    since_option("From this time on: a date, a time with its offset, or a span (7d, 2h)."),
     until_option("Before this time, written like --since."),
 ]
 
@@ -139,7 +141,7 @@ def ledger() -> None:
 @shared_option
 @filter_options
 @limit_option
-@click.option("--before", type=_SEQ_RANGE, metavar="SEQ", help="Go on below this entry.")
+@click.option("--before", type=_SEQ_RANGE, metavar="SEQ", help="Continue below this entry.")
 @json_option
 @pass_context
 def list_entries(
@@ -201,7 +203,7 @@ def list_entries(
 def show_entry(
     asked: CommandContext, seq: int, tenant: str | None, shared: bool, as_json: bool
 ) -> None:
-    """Show everything one entry says. SEQ is its number, as `stoker ledger list` shows it."""
+    """Show one entry in full. SEQ is its number, as `stoker ledger list` shows it."""
 
     async def read() -> tuple[str, list[LedgerEntry]]:
         async with asked.open_app(only_to_read=True) as app:
@@ -240,19 +242,18 @@ def show_entry(
 @click.option(
     "--head",
     metavar="SEQ:DIGEST",
-    help="What an earlier verify of this ledger said its head was; it must still be there.",
+    help="The checkpoint that an earlier verify printed; it must still match.",
 )
 @json_option
 @pass_context
 def verify(
     asked: CommandContext, tenants: tuple[str, ...], shared: bool, head: str | None, as_json: bool
 ) -> Exit:
-    """Recompute every total from the entries, check the chain, and compare.
+    """Check the hash chain, recompute every total from the entries, and compare.
 
-    Exit code 1 when something differs; the entry where the chain breaks is named. What tenants
-    share is compared too when no tenant is named: its caps' totals, and the stops and caps that
-    operators ordered. Keep the head it prints somewhere else: with it, also entries taken off the
-    end are found.
+    Exit code 1 when something differs; the entry where the chain breaks is named. Without --tenant,
+    shared caps and stops are compared too. Keep the checkpoint it prints elsewhere: with --head it
+    shows whether the newest entries were removed.
     """
     mark = _parse_checkpoint(head) if head is not None else None
     if shared and tenants:
@@ -308,21 +309,21 @@ def verify(
 
 @ledger.command("export")
 @click.option(
-    "--format", "kind", type=click.Choice(list(FORMATS)), required=True, help="What to write."
+    "--format", "kind", type=click.Choice(list(FORMATS)), required=True, help="The format."
 )
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where to; stdout otherwise. Parquet needs it.",
+    help="The file. Default: stdout; required for parquet.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is already there.")
 @tenants_option
 @shared_option
 @filter_options
-@click.option("--limit", type=click.IntRange(1), help="Write at most this many of each tenant.")
+@click.option("--limit", type=click.IntRange(1), help="Write at most this many entries per tenant.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print how many went where as JSON; needs --out."
+    "--json", "as_json", is_flag=True, help="Print the number of rows written as JSON; needs --out."
 )
 @pass_context
 def export_entries(
@@ -339,8 +340,8 @@ def export_entries(
 ) -> None:
     """Write entries to a file, oldest first, tenant by tenant.
 
-    In CSV, text that a spreadsheet could take for a formula has a ' in front; on a terminal,
-    characters that could move the cursor are made visible.
+    In CSV, a ' precedes text that a spreadsheet could take for a formula; on a terminal, control
+    characters are made visible.
     """
     selection = _build_filter(**filters)
     if as_json and out is None:

@@ -62,24 +62,28 @@ class NightlyWish:
 
 @click.command()
 @tenants_option
-@click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N companies each.")
 @click.option(
-    "--dry-run", is_flag=True, help="Print the selection, its order and the quote; ask nobody."
+    "--limit", type=click.IntRange(0), metavar="N", help="At most N companies per tenant."
 )
-@click.option("--plan", "quote", is_flag=True, help="Print the quote: units, money, finish.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show the selection, its order and the estimate; call no vendor.",
+)
+@click.option("--plan", "quote", is_flag=True, help="Show the estimate: units, money, finish time.")
 @click.option(
     "--from-manifest",
     "from_run",
     metavar="RUN",
-    help="Exactly the companies that run chose, without those that were done.",
+    help="Only that run's companies, without those that are done.",
 )
 @click.option(
     "--again",
     is_flag=True,
-    help="Also those looked at today; with --from-manifest, also those that were done.",
+    help="Also companies researched today; with --from-manifest, also those that are done.",
 )
 @click.option("--skip", multiple=True, metavar=_STEP, help="Leave a step out; may be repeated.")
-@click.option("--only", multiple=True, metavar=_STEP, help="Take only this step; may be repeated.")
+@click.option("--only", multiple=True, metavar=_STEP, help="Run only this step; may be repeated.")
 @json_option
 @pass_context
 def nightly(
@@ -94,12 +98,12 @@ def nightly(
     only: tuple[str, ...],
     as_json: bool,
 ) -> Exit:
-    """Do tenants' nights now: find, look, verify, score, and fill their CRMs.
+    """Research tonight's companies: crawl, extract, verify, score, and fill the CRM.
 
-    Without --tenant, every active tenant that has a rule and a CRM. A night that was stopped or
-    killed goes on where it was, and pays for nothing twice; whoever was looked at today is not
-    looked at again before tomorrow. STEP is refresh, candidates, select,
-    crawl, extract, contacts, verify, score or export. The exit code tells how the nights ended.
+    Without --tenant, every active tenant that has an ICP and a CRM. A run that was stopped or
+    killed continues and pays nothing twice; a company is researched once a day. STEP is refresh,
+    candidates, select, crawl, extract, contacts, verify, score or export. The exit code tells how
+    the runs ended.
     """
     from stoker.enrichment.model import choose_steps
 

@@ -36,19 +36,19 @@ _DECISION_TEXTS = {
 _policy_option = click.option(
     "--policy",
     type=click.Choice(["optimal", "tiers"]),
-    help="By what looks are chosen, this once. Default: pulls.policy.",
+    help="How accounts are selected. Default: pulls.policy.",
 )
 
 
 @click.group()
 def pulls() -> None:
-    """Look at accounts where it is worth most, inside every cap."""
+    """Research accounts where it is worth most, inside every cap."""
 
 
 @pulls.command()
 @tenants_option
 @_policy_option
-@click.option("--dry-run", is_flag=True, help="Keep nothing: as `stoker quote`.")
+@click.option("--dry-run", is_flag=True, help="Store nothing, like `stoker pulls quote`.")
 @json_option
 @pass_context
 def plan(
@@ -58,9 +58,9 @@ def plan(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Decide about every account, and save the decisions, without any lookup.
+    """Decide about every account and store the decisions; no account is researched.
 
-    `stoker why TENANT/ACCOUNT` explains one of them, `stoker replay RUN` makes the plan again.
+    `stoker why TENANT/ACCOUNT` explains one, `stoker pulls replay RUN` computes the plan again.
     """
     _print_plans(
         run_async(_make_plans(asked, tenants, policy=policy, keep=not dry_run)), as_json=as_json
@@ -75,7 +75,7 @@ def plan(
 def quote(
     asked: CommandContext, tenants: tuple[str, ...], policy: str | None, as_json: bool
 ) -> None:
-    """Say what pulls would take now: units and money by connector, who is not chosen and why."""
+    """Estimate what pulls would cost now; show which accounts are not selected, and why."""
     _print_plans(run_async(_make_plans(asked, tenants, policy=policy, keep=False)), as_json=as_json)
 
 
@@ -211,10 +211,10 @@ def _get_meaning(code: str) -> str:
 @json_option
 @pass_context
 def run(asked: CommandContext, tenants: tuple[str, ...], policy: str | None, as_json: bool) -> Exit:
-    """Plan, then look up: each pull is reserved, claimed once, carried out and settled.
+    """Plan, then research the selected accounts: each pull is reserved, done once and settled.
 
-    A run that was stopped or killed is resumed, and pays for nothing twice. The exit code says how
-    it ended.
+    A run that was stopped or killed continues and pays nothing twice. The exit code tells how it
+    ended.
     """
     return run_async(_run_pulls(asked, tenants, policy=policy, as_json=as_json))
 

@@ -43,22 +43,30 @@ _DEPTH_NAMES = ("NOT", "SHALLOW", "DEEP")
 
 
 @click.command()
-@click.argument("tenant", required=False)
+@click.argument("named", metavar="[TENANT]", required=False)
+@tenant_option
 @click.option(
+    "--plot",
     "--picture",
+    "picture",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE.png",
-    help="Draw how fresh each budget keeps accounts; a file of that name is replaced.",
+    help="Draw the freshness of each budget; replaces the file.",
 )
 @json_option
 @pass_context
-def price(asked: CommandContext, tenant: str | None, picture: Path | None, as_json: bool) -> None:
-    """Say what a pull unit is worth to a tenant, and what more or less of them would buy.
+def price(
+    asked: CommandContext,
+    named: str | None,
+    tenant: str | None,
+    picture: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what a pull unit is worth to a tenant, and what more or fewer units would buy.
 
-    TENANT may be left out when there is only one. The budget is the day's whole cap, whatever is
-    spent of it, and nothing counts as stopped.
+    The budget is the whole cap of the day, whatever is spent of it, and stops are ignored.
     """
-    whose, inputs, budget, points = run_async(_compute_price(asked, tenant))
+    whose, inputs, budget, points = run_async(_compute_price(asked, tenant or named))
     if picture is not None:
         from stoker.simulation.chart import write_bar_chart
 
@@ -197,9 +205,7 @@ def _to_finite(number: float) -> float | None:
     help="With another cap for the day: pull_units of the tenant, crawl for its looks, "
     "or a vendor's calls, e.g. lusha=200. May be repeated.",
 )
-@click.option(
-    "--policy", type=click.Choice(["optimal", "tiers"]), help="With looks chosen by this instead."
-)
+@click.option("--policy", type=click.Choice(["optimal", "tiers"]), help="Another policy.")
 @json_option
 @pass_context
 def replay(
@@ -210,10 +216,10 @@ def replay(
     policy: str | None,
     as_json: bool,
 ) -> Exit:
-    """Make a kept plan of pulls again: the same, or with a cap or the policy changed.
+    """Compute a stored plan again: unchanged, or with another cap or policy.
 
-    RUN is a run's name, or latest. Exit code 1: the same inputs give other decisions now, or the
-    ledger tells of others.
+    RUN is a run's name, or latest. Exit code 1 when a decision differs, or the ledger records
+    another one.
     """
     whose, report = run_async(
         _replay_run(asked, run, tenant, caps=_parse_caps(caps), policy=policy)

@@ -45,15 +45,14 @@ _NO_PRICE_TEXTS = ("there were units left", "all accounts had room")  # not look
 @click.option(
     "--flip",
     is_flag=True,
-    help="Say what would have had it looked at by the last plan of pulls: units, posture or time.",
+    help="Show the smallest change of units, posture or time that would have selected it.",
 )
 @json_option
 @pass_context
 def why(asked: CommandContext, which: str, flip: bool, as_json: bool) -> None:
-    """Say what happened to one company: why it was chosen, each step, cost, refusals, its score.
+    """Explain one company: why it was selected or not, each step, cost, refusals, score.
 
-    COMPANY is its number in the register, or a part of its name. TENANT may be left out when there
-    is only one.
+    COMPANY is its registry number or part of its name. TENANT can be left out if there is only one.
     """
     tenant, report, own = run_async(_read_report(asked, which, flip=flip))
     if as_json:

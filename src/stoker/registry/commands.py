@@ -52,7 +52,7 @@ _version_option = aliased_option(
 
 @click.group("industries")
 def ssic() -> None:
-    """Read classifications of industries, and see which codes a word means."""
+    """Show which industry codes a word stands for; import code titles."""
 
 
 @ssic.command("import")
@@ -61,7 +61,7 @@ def ssic() -> None:
 @json_option
 @pass_context
 def import_codes(asked: CommandContext, file: Path, version: str, as_json: bool) -> None:
-    """Read a CSV FILE with a column for codes and one for titles, in place of what was there."""
+    """Import a CSV FILE with a column of codes and one of titles; it replaces the titles."""
     from stoker.registry.files import read_industry_codes
 
     read = read_industry_codes(asked.directory / file, version=version)
@@ -82,7 +82,7 @@ def import_codes(asked: CommandContext, file: Path, version: str, as_json: bool)
 @json_option
 @pass_context
 def show_codes(asked: CommandContext, industry: str, version: str, as_json: bool) -> None:
-    """Show which codes INDUSTRY means: digits, a section's letter, or a word such as technology."""
+    """Show which codes INDUSTRY stands for: digits, a section letter, or a word (technology)."""
     from stoker.registry.ssic import has_prefix, list_prefixes
 
     begins = list_prefixes(industry, version=version)
@@ -114,23 +114,25 @@ def _use_store(
 
 @click.command("import")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@click.option("--download", is_flag=True, help="Take the newest files from data.gov.sg.")
+@click.option("--download", is_flag=True, help="Download the newest files from data.gov.sg.")
 @click.option("--letters", metavar="A,B,…", help="Download only these: A to Z, Others.")
 @click.option(
-    "--release", metavar="DATE", help="The release the files are of. Default: the date in a name."
+    "--release", metavar="DATE", help="The files' release. Default: the date in the name."
 )
-@click.option("--part", metavar="LETTER", help="The part of the register the file is: A to Others.")
+@click.option(
+    "--part", metavar="LETTER", help="Which part of the register the file is: A to Others."
+)
 @aliased_option(
     "--reread",
     is_flag=True,
     aliases=["--again"],
-    help="Read also what was read to its end before.",
+    help="Import also files that were imported before.",
 )
 @aliased_option(
     "--allow-older",
     is_flag=True,
     aliases=["--force"],
-    help="Read also an older release, or half a part.",
+    help="Import also an older release, or a part that seems truncated.",
 )
 @sandbox_option
 @json_option
@@ -147,10 +149,10 @@ def import_files(
     sandbox: str | None,
     as_json: bool,
 ) -> Exit:
-    """Read FILEs of the register: CSV, .gz or .zip, a path, an address, or - for stdin.
+    """Import FILEs of the register: CSV, .gz or .zip; a path, a URL, or - for stdin.
 
-    The same file again changes nothing. Rows that cannot be read are kept with the reason: see
-    `stoker registry rejects`. Exit code 4 when a file was refused; the others are read.
+    The same file again changes nothing. Rejected rows are kept with the reason: see `stoker
+    registry rejects`. Exit code 4 when a file was refused; the others are imported.
     """
     from stoker.registry.releases import find_part, parse_release
     from stoker.registry.service import ImportOptions
@@ -283,7 +285,7 @@ _COUNT_FIELDS = ("state", "status", "kind", "division")
 
 @click.group()
 def registry() -> None:
-    """Read, download and look at the register of companies."""
+    """Import and show the register of companies."""
 
 
 registry.add_command(import_files)
@@ -294,13 +296,15 @@ registry.add_command(hide_command(ssic), "ssic")
 
 @registry.command()
 @click.option(
-    "--by", type=click.Choice(_COUNT_FIELDS), default="state", help="What entities are counted by."
+    "--by", type=click.Choice(_COUNT_FIELDS), default="state", help="What companies are counted by."
 )
-@click.option("--loads", type=click.IntRange(0, 1000), default=10, help="Newest loads shown.")
+@click.option(
+    "--loads", type=click.IntRange(0, 1000), default=10, help="How many imports are shown."
+)
 @json_option
 @pass_context
 def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> None:
-    """Count the entities there are, and list the newest loads."""
+    """Count companies in the register, and list the newest imports."""
 
     async def read(store: RegistryStore) -> tuple[dict[str, int], list[Load]]:
         newest = await store.list_loads(limit=loads) if loads else []
@@ -340,12 +344,14 @@ def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> None:
 
 
 @registry.command()
-@click.option("--after", type=click.IntRange(0), default=0, help="Begin after this number.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, help="Rows shown at most.")
+@click.option("--after", type=click.IntRange(0), default=0, help="Start after this number.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, help="Show at most this many rows."
+)
 @json_option
 @pass_context
 def rejects(asked: CommandContext, after: int, limit: int, as_json: bool) -> None:
-    """List rows that could not be read, oldest first, each with the reason."""
+    """List rejected rows, oldest first, each with the reason."""
     found = _use_store(asked, lambda store: store.list_rejects(after=after, limit=limit))
     if as_json:
         print_json(
@@ -375,7 +381,7 @@ def rejects(asked: CommandContext, after: int, limit: int, as_json: bool) -> Non
 @json_option
 @pass_context
 def show(asked: CommandContext, uen: str, as_json: bool) -> Exit:
-    """Show one entity by its number (UEN). Exit code 1 when the register has none such."""
+    """Show one company by its number (UEN). Exit code 1 when the register does not have it."""
     entity, title = _use_store(asked, lambda store: _find_entity(store, uen.strip().upper()))
     if as_json:
         print_json(None if entity is None else to_entity_json(entity, title))

@@ -207,7 +207,7 @@ def _format_took(run: Run) -> str:
 async def compare_runs(
     asked: CommandContext, one: str, other: str, tenant: str | None, as_json: bool
 ) -> None:
-    """Show in what two runs differ: settings, counts, cost, timings, reasons."""
+    """Show how two runs differ: settings, counts, cost, timings, reasons."""
     from stoker.runs.compare import diff_runs
 
     async with asked.open_app(only_to_read=True) as app:
@@ -289,10 +289,9 @@ async def _get_run_to_repeat(
 async def cancel(asked: CommandContext, name: str, tenant: str | None, as_json: bool) -> None:
     """Ask a run to stop. RUN looks like 20260207_013000, or is `latest`.
 
-    The process that works on it, on any machine, notices within seconds: it begins nothing new,
-    finishes calls already paid for, then ends CANCELLED and lists unfinished companies. A run whose
-    process died, 90 seconds after its last heartbeat, is CANCELLED at once. A run that has ended
-    stays as it is.
+    Its process, on any machine, notices within seconds: it starts nothing new, finishes calls
+    already paid for, then ends CANCELLED and lists unfinished companies. A run whose process died
+    is CANCELLED at once, 90 seconds after its last heartbeat. A run that has ended stays as it is.
     """
     from stoker.enrichment.runner import build_runner
     from stoker.runs.cancel import request_cancel
@@ -359,9 +358,9 @@ def _get_user() -> str:
 async def prune(
     asked: CommandContext, tenants: tuple[str, ...], dry_run: bool, as_json: bool
 ) -> None:
-    """Delete the runs that retention releases.
+    """Delete runs that the retention rule no longer keeps.
 
-    Never the latest ones, never the last that ended DONE, never one that is running.
+    Never the latest ones, the last that ended DONE, or one that is running.
     """
     from stoker.runs.prune import prune_runs
 

@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.2  # seconds between looks at the counters
 
 @click.group()
 def sandbox() -> None:
-    """Serve a make-believe internet on this machine: company sites and vendors."""
+    """Serve a fake internet on this machine: company sites and vendors."""
 
 
 @sandbox.command()
@@ -42,13 +42,13 @@ def sandbox() -> None:
     show_default=True,
     help="How many companies there are.",
 )
-@click.option("--seed", default=1, show_default=True, help="The same seed is the same world.")
+@click.option("--seed", default=1, show_default=True, help="The same seed gives the same world.")
 @click.option(
     "--dial",
     "dials",
     multiple=True,
     metavar="VENDOR.DIAL=VALUE",
-    help="Turn a dial, e.g. tavily.latency=200ms or sites.fault.reset=0.01. May be repeated.",
+    help="Change a fault setting, e.g. tavily.latency=200ms. May be repeated.",
 )
 @click.option(
     "--every",
@@ -56,13 +56,13 @@ def sandbox() -> None:
     default=1000,
     show_default=True,
     metavar="N",
-    help="Say how things stand after every N requests.",
+    help="Print counts after every N requests.",
 )
 @json_option
 def serve(
     port: int, companies: int, seed: int, dials: tuple[str, ...], every: int, as_json: bool
 ) -> Exit:
-    """Serve until Ctrl-C or SIGTERM. http://sandbox.test/ says what can be asked and turned."""
+    """Serve until Ctrl-C or SIGTERM. http://sandbox.test/ lists its pages and fault settings."""
     return asyncio.run(
         _run_server(
             port,

@@ -108,11 +108,11 @@ _REGISTER_DATE = "2025-12-31"
     "--keep",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Leave settings and store in this new directory, to look around in.",
+    help="Keep settings and database in this new directory.",
 )
 @json_option
 def demo(keep: Path | None, as_json: bool) -> Exit:
-    """See it work: two tenants, 200 companies, one night, no keys, no network."""
+    """Run one night of two tenants with 200 companies on a fake internet; no keys, no network."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):

@@ -53,24 +53,23 @@ def schedule() -> None:
 
 @schedule.command("run")
 @tenants_option
-@click.option("--once", is_flag=True, help="Do what is due now, then stop.")
+@click.option("--once", is_flag=True, help="Run what is due now, then end.")
 @json_option
 @pass_context
 @async_command
 async def run_schedule(
     asked: CommandContext, tenants: tuple[str, ...], once: bool, as_json: bool
 ) -> Exit:
-    """Start runs as they fall due, until stopped (Ctrl-C or SIGTERM).
+    """Start runs when they are due, until Ctrl-C or SIGTERM.
 
-    Every tenant has its upkeep; those with a rule and a CRM have their nights too, as many at once
-    as scheduling.tenant_concurrency says, the others after them. Any number of these may share a
-    store: each instant is started once. Tenants that are added, set up or switched off meanwhile
-    are noticed within a minute, once nothing is under way. What is under way when it is stopped
-    begins nothing new and is given half a minute; told to stop once more, it is not. With --once
-    the exit code tells how the runs ended, or that a tenant could not be attended to.
+    Every active tenant gets maintenance; those with an ICP and a CRM get nightly runs,
+    scheduling.tenant_concurrency at a time. Several schedulers can share a database: each scheduled
+    time starts one run. Tenants that are added or disabled are noticed within a minute. On a stop
+    signal, runs start nothing new and get 30 seconds; a second signal does not wait. With --once
+    the exit code tells how the runs ended.
     """
     if once:
-        async with asked.open_app() as app:
+        async with asked.open_app(logs_progress=True) as app:
             return await _run_once(app, tenants, as_json=as_json)
     stopping, daemon = asyncio.Event(), asyncio.current_task()
 
@@ -97,7 +96,7 @@ async def run_daemon(
     """
     began = False
     while not stopping.is_set():
-        async with asked.open_app() as app:
+        async with asked.open_app(logs_progress=True) as app:
             on = filter_active(app.settings, tenants) if began else tenants
             scheduler = await _build_scheduler(app, _list_scheduled(app.settings, on))
             began, changed = True, asyncio.Event()
@@ -168,9 +167,9 @@ async def _run_once(app: Context, named: tuple[str, ...], *, as_json: bool) -> E
     type=click.IntRange(1, 10_000),
     default=10,
     show_default=True,
-    help="How many instants per tenant.",
+    help="How many scheduled times per tenant.",
 )
-@since_option("Preview from this time on. Default: now.", aliases=["--after"])
+@since_option("Start from this time. Default: now.", aliases=["--after"])
 @json_option
 @pass_context
 @async_command
@@ -228,11 +227,11 @@ async def audit_schedule(
     until: str | None,
     as_json: bool,
 ) -> Exit:
-    """Hold what ran against what should have run; every gap has a name.
+    """Compare what ran with what should have run; each gap gets a code.
 
-    TIME is a date (2026-02-07, midnight UTC) or a moment with its offset
-    (2026-02-07T01:30+08:00). A run whose process was killed counts as failed from 90 seconds after
-    its last sign of life. Exit code 1 when something needs looking at.
+    TIME is a date (2026-02-07, midnight UTC) or a time with its offset (2026-02-07T01:30+08:00). A
+    run whose process was killed counts as failed 90 seconds after its last heartbeat. Exit code 1
+    when something needs attention.
     """
     from stoker.scheduling.audit import AUDIT_PERIOD, list_problems
     from stoker.scheduling.service import read_audit
@@ -282,10 +281,10 @@ async def audit_schedule(
 @pass_context
 @async_command
 async def accept_clock(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> None:
-    """Vouch for the clock after it was wrong: count time from now on again.
+    """Accept the clock after it was wrong, so that runs start again.
 
-    For a machine that once wrote down a moment in the future. Only tenants for whom the clock
-    seems to have gone back are changed; what was decided stays decided, and the ledger says so.
+    For a machine that once recorded a time in the future. Only tenants for which the clock seems to
+    have gone back are changed; earlier decisions stay, and the ledger records this one.
     """
     from stoker.scheduling.service import accept_clock
 
@@ -309,7 +308,7 @@ async def accept_clock(asked: CommandContext, tenants: tuple[str, ...], as_json:
 @pass_context
 @async_command
 async def upkeep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exit:
-    """Check the store, close dead runs, audit the schedule, apply retention now, due or not."""
+    """Check the database, close dead runs, audit the schedule, apply retention; now, due or not."""
     from stoker.enrichment.runner import run_now
     from stoker.maintenance.service import build_maintenance
 

@@ -47,7 +47,7 @@ _TENANTS_EXAMPLE = """
 def init(asked: CommandContext, *, force: bool, as_json: bool) -> None:
     """Write a commented stoker.toml with small caps switched on.
 
-    A file that is already there is left alone, unless --force is given.
+    An existing file is kept unless --force is given.
     """
     path = asked.config or asked.directory / "stoker.toml"
     with create_file(path, replace=force) as stream:

@@ -29,7 +29,7 @@ _SHARE_TYPE = click.FloatRange(0, 1)
 
 @click.group()
 def simulate() -> None:
-    """Rehearse touch plans, looks at accounts and whole nights: what they do, what breaks."""
+    """Simulate touch plans, pulls and nightly runs on a virtual clock."""
 
 
 simulate.add_command(pulls)
@@ -44,9 +44,11 @@ def _plot_options(command: _Command) -> _Command:
             "--plot",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE.png",
-            help="Write the histogram as a picture; a file of that name is replaced.",
+            help="Draw the histogram; replaces the file.",
         ),
-        click.option("--seed", type=int, default=0, show_default=True, help="Of all chance."),
+        click.option(
+            "--seed", type=int, default=0, show_default=True, help="Seed of the random numbers."
+        ),
         json_option,
     ):
         command = option(command)
@@ -79,7 +81,7 @@ def _profile_options(command: _Command) -> _Command:
 
 @simulate.command()
 @click.option(
-    "--weeks", type=click.IntRange(1, 520), default=12, show_default=True, help="In each run."
+    "--weeks", type=click.IntRange(1, 520), default=12, show_default=True, help="Weeks in each run."
 )
 @click.option(
     "--runs", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many."
@@ -97,7 +99,7 @@ def coverage(
     seed: int,
     as_json: bool,
 ) -> Exit:
-    """How long profiles wait: repaired daily, planned weekly, and the best there is."""
+    """Compare waiting times: replanned daily, planned weekly, and the best possible."""
     from stoker.simulation.touch_coverage import compare_coverage
     from stoker.touches.settings import PlanRule
 
@@ -144,7 +146,7 @@ def coverage(
 
 @simulate.command()
 @click.option(
-    "--weeks", type=click.IntRange(1, 520), default=52, show_default=True, help="Of one run."
+    "--weeks", type=click.IntRange(1, 520), default=52, show_default=True, help="Weeks of the run."
 )
 @_profile_options
 @_plot_options
@@ -158,7 +160,7 @@ def scores(
     seed: int,
     as_json: bool,
 ) -> Exit:
-    """Who is picked after how many days, by the score of today and the one before it."""
+    """Show who is picked after how many days, by today's score and by the one before it."""
     from stoker.simulation.touch_scores import WaitBucket, compare_formulas
     from stoker.touches.settings import PlanRule
 
@@ -239,12 +241,12 @@ def scores(
 @click.option(
     "--per-day", type=click.IntRange(1, 1000), default=12, show_default=True, help="Touches."
 )
-@click.option("--timezone", default="UTC", show_default=True, help="Whose walls hours are on.")
+@click.option("--timezone", default="UTC", show_default=True, help="Time zone of the hours.")
 @_plot_options
 def timing(
     days: int, per_day: int, timezone: str, plot: Path | None, seed: int, as_json: bool
 ) -> Exit:
-    """When touches are made: by hour, and from one to the next."""
+    """Show when touches are made: by hour, and from one to the next."""
     from stoker.simulation.touch_timing import simulate_timing
     from stoker.touches.settings import PlanRule
 

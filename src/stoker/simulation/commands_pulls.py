@@ -52,30 +52,35 @@ _SHORT_NAMES = {  # what a picture has room for
     type=click.FloatRange(0.001, 1.0),
     default=0.143,
     show_default=True,
-    help="Looks per account and day; tiers of 1, 3 and 7 days would take 0.286.",
+    help="Lookups per account and day; tiers of 1, 3 and 7 days need 0.286.",
 )
 @click.option(
     "--days",
     type=click.IntRange(14, 3660),
     default=365,
     show_default=True,
-    help="How many; the second half is measured.",
+    help="How many days; the second half is measured.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of all chance.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random numbers.")
 @click.option(
     "--trace",
     type=_FILE_TYPE,
     metavar="FILE",
-    help="Recorded changes instead: CSV of item and unix time, its last days.",
+    help="Recorded changes instead: CSV of item and unix time.",
 )
 @click.option(
-    "--importance", type=_FILE_TYPE, metavar="FILE", help="What items of the trace are worth: CSV."
+    "--importance",
+    type=_FILE_TYPE,
+    metavar="FILE",
+    help="Value of the trace's items: CSV of item and number.",
 )
 @click.option(
+    "--plot",
     "--picture",
+    "picture",
     type=_FILE_TYPE,
     metavar="FILE.png",
-    help="Draw how long copies are out of date; a file of that name is replaced.",
+    help="Draw how long data is out of date; replaces the file.",
 )
 @json_option
 def pulls(
@@ -88,7 +93,7 @@ def pulls(
     picture: Path | None,
     as_json: bool,
 ) -> Exit:
-    """How fresh each policy keeps what is known of accounts, at the same budget."""
+    """Compare how fresh each policy keeps accounts at the same budget."""
     from stoker.simulation.pull_run import compare_policies
 
     world = _build_world(accounts, days, seed, trace, importance)
@@ -220,21 +225,27 @@ _COUNT_TEXTS = {
     default="outage,dst,429,cap-cut",
     show_default=True,
     metavar="TROUBLE,…",
-    help="What goes wrong, with commas between; empty for nothing.",
+    help="Failures, separated by commas; empty for none.",
 )
 @click.option(
     "--accounts",
     type=click.IntRange(10, 20_000),
     default=200,
     show_default=True,
-    help="Of every tenant; half as many pull units a day.",
+    help="Accounts per tenant; half as many pull units a day.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of all chance.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Seed of the random numbers.",
+)
 @json_option
 def nights(nights: int, inject: str, accounts: int, seed: int, as_json: bool) -> Exit:
-    """Rehearse nights and pulls with things going wrong; say which promises broke, and when.
+    """Simulate nightly runs and pulls with failures; list the guarantees that broke, and when.
 
-    Exit code 1: a promise broke.
+    Exit code 1 when one broke.
     """
     from stoker.simulation.faults import list_sim_tenants, parse_faults
     from stoker.simulation.nights import SimOptions, simulate_nights

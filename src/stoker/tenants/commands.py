@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 @click.group()
 def tenant() -> None:
-    """Add, list, show and switch off tenants."""
+    """Add, list, show, disable and enable tenants."""
 
 
 @tenant.command("add")
 @click.argument("name", metavar="ID")
-@click.option("--name", "called", default="", help="What people call it.")
+@click.option("--name", "called", default="", help="Its display name.")
 @json_option
 @pass_context
 def add_tenant(asked: CommandContext, name: str, called: str, as_json: bool) -> None:
-    """Add a tenant, with the rule every tenant starts from: technology, 2–100 employees, 2000–2025.
+    """Add a tenant that wants technology companies, 2–100 employees, founded 2000–2025.
 
-    What it sets for itself (caps, zone, keys) goes into `[tenants.ID]` of stoker.toml; it needs no
-    such table. Adding one that is there changes its name, and nothing else.
+    Its own caps, time zone and keys go into `[tenants.ID]` of stoker.toml; the table is optional.
+    Adding an existing tenant changes its name only.
     """
     new = run_async(_save_new_tenant(asked, name, called))
     if as_json:
@@ -74,7 +74,7 @@ async def _save_new_tenant(asked: CommandContext, name: str, called: str) -> boo
 @json_option
 @pass_context
 def list_tenants(asked: CommandContext, as_json: bool) -> None:
-    """Show every tenant, whether it has nights, and if not, what it lacks."""
+    """List tenants: which are set up for nightly runs, and what the others still need."""
     found = run_async(_list_readiness(asked))
     if as_json:
         print_json([_readiness_to_json(each) for each in found])
@@ -108,7 +108,7 @@ async def _list_readiness(asked: CommandContext) -> list[TenantReadiness]:
 @json_option
 @pass_context
 def show_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
-    """Show one tenant: what it has, what it lacks, what was done to set it up and when."""
+    """Show one tenant: its setup, what is missing, and when each step was done."""
     each = run_async(_load_readiness(asked, name))
     if as_json:
         print_json(_readiness_to_json(each))
@@ -135,7 +135,7 @@ async def _load_readiness(asked: CommandContext, name: str) -> TenantReadiness:
 @json_option
 @pass_context
 def disable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
-    """Switch a tenant off: nothing runs for it any more; nothing of it is lost."""
+    """Disable a tenant: nothing runs for it, and its data stays."""
     _switch(asked, name, on=False, as_json=as_json)
 
 
@@ -144,7 +144,7 @@ def disable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
 @json_option
 @pass_context
 def enable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
-    """Switch a tenant on again."""
+    """Enable a tenant again."""
     _switch(asked, name, on=True, as_json=as_json)
 
 

@@ -74,12 +74,12 @@ def _is_in_file(settings: Settings, tenant: str | None) -> bool:
 
 @click.group()
 def touches() -> None:
-    """Stay in touch: a plan each week that forgets nobody, within the caps."""
+    """Plan each week whom to contact, within limits; record outcomes."""
 
 
 @touches.command("import")
 @click.argument("source", metavar="[FILE.csv|ADDRESS]", required=False)
-@click.option("--leads", is_flag=True, help="Take the tenant's own leads, by their websites.")
+@click.option("--leads", is_flag=True, help="Import the tenant's own leads, by their websites.")
 @tenant_option
 @json_option
 @pass_context
@@ -87,10 +87,10 @@ def touches() -> None:
 async def import_profiles(
     ctx: CommandContext, source: str | None, leads: bool, tenant: str | None, as_json: bool
 ) -> Exit | None:
-    """Read profiles from a CSV file, a shared sheet, or the tenant's leads.
+    """Import profiles from a CSV file, a shared sheet, or the tenant's leads.
 
-    The first row names the columns: url, and name, last_done_at and status if they are known. A
-    Google sheet is given by its address. Rows that are no profiles are listed with their reasons.
+    The first row names the columns: url, and optionally name, last_done_at and status. A Google
+    sheet is given by its address. Invalid rows are listed with their reasons.
     """
     if (source is None) == (not leads):
         raise ConfigError("say one of: a CSV file, a sheet's address, or --leads")
@@ -134,9 +134,9 @@ def _print_more(values: Sequence[Any], shown: int) -> None:
 
 @touches.command()
 @_week_option
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="What chance begins from.")
-@click.option("--profiles", metavar="FILE.csv", help="Read these profiles first.")
-@click.option("--dry-run", is_flag=True, help="Show what would change; keep nothing.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of the random numbers.")
+@click.option("--profiles", metavar="FILE.csv", help="Import these profiles first.")
+@click.option("--dry-run", is_flag=True, help="Show what would change; store nothing.")
 @tenant_option
 @json_option
 @pass_context
@@ -150,9 +150,9 @@ async def plan(
     tenant: str | None,
     as_json: bool,
 ) -> Exit | None:
-    """Plan a week, and say what changed.
+    """Plan a week, and show what changed.
 
-    A week that has a plan keeps what was handed out and what came of it; the rest is planned again.
+    A week that has a plan keeps what was delivered and its outcomes; the rest is planned again.
     """
     if dry_run and profiles:
         raise ConfigError("--dry-run keeps nothing, and --profiles would be kept; say one of them")
@@ -235,7 +235,7 @@ def _print_queue(queue: Sequence[Touch], *, zone: str) -> None:
 async def show(
     ctx: CommandContext, week: str | None, kind: str | None, tenant: str | None, as_json: bool
 ) -> None:
-    """Show a week's plan and what came of it. Nothing is planned for it."""
+    """Show a week's plan and outcomes. Plans nothing."""
     if as_json and kind:
         raise ConfigError(f"say one of --json and --{kind}")
     from stoker.touches.export import plan_to_csv, plan_to_ics
@@ -261,7 +261,7 @@ async def show(
 @pass_context
 @async_command
 async def today(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
-    """Show today's queue: planned, repaired from what happened, times fixed."""
+    """Show today's queue, replanned from what happened; its times are then fixed."""
     from stoker.touches.export import touch_to_json
 
     async with open_touches(ctx, tenant) as opened:
@@ -283,8 +283,8 @@ async def today(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
 
 
 @touches.command()
-@click.option("--dry-run", is_flag=True, help="Say what is due; hand nothing over.")
-@click.option("--limit", type=click.IntRange(0), metavar="N", help="Hand over at most so many.")
+@click.option("--dry-run", is_flag=True, help="Show what is due; deliver nothing.")
+@click.option("--limit", type=click.IntRange(0), metavar="N", help="Deliver at most N.")
 @tenant_option
 @json_option
 @pass_context
@@ -292,7 +292,7 @@ async def today(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
 async def run(
     ctx: CommandContext, dry_run: bool, limit: int | None, tenant: str | None, as_json: bool
 ) -> Exit | None:
-    """Hand over what is due, the way touches.way says: a file, a webhook, Odoo."""
+    """Deliver due touches through touches.way: a file, a webhook, or Odoo."""
     from stoker.touches.setup import open_channel, run_delivery
 
     async with open_touches(ctx, tenant, to_work=not dry_run) as opened:
@@ -334,9 +334,9 @@ async def run(
 async def mark(
     ctx: CommandContext, url: str, outcome: str, tenant: str | None, as_json: bool
 ) -> None:
-    """Record what came of a touch: done, skipped, failed, already_reacted, no_posts.
+    """Record the outcome of a touch: done, skipped, failed, already_reacted, no_posts.
 
-    Marking twice is marking once. Only done is counted, and starts the wait again.
+    Safe to repeat. Only done counts as a touch and restarts the wait.
     """
     async with open_touches(ctx, tenant) as opened:
         changed = await opened.service.mark_outcome(url, outcome)
@@ -353,7 +353,7 @@ async def mark(
 @pass_context
 @async_command
 async def status(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
-    """Show what is used of each limit, and whether this week has a plan."""
+    """Show how much of each limit is used, and whether this week has a plan."""
     async with open_touches(ctx, tenant, only_to_read=True) as opened:
         found = await opened.service.status()
         allowed, reason = await opened.service.check_limits()
@@ -383,7 +383,7 @@ async def status(ctx: CommandContext, tenant: str | None, as_json: bool) -> None
 @pass_context
 @async_command
 async def certify(ctx: CommandContext, runs: int, tenant: str | None, as_json: bool) -> Exit | None:
-    """Say what can be promised: whether the budgets suffice, and how likely a longer wait is."""
+    """Show whether the budgets reach everyone in time, and how likely a longer wait is."""
     async with open_touches(ctx, tenant, only_to_read=True) as opened:
         certificate = await opened.service.compute_certificate(runs=runs)
     if as_json:

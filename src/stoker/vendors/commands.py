@@ -54,7 +54,7 @@ class _VendorRow:
 
 @click.group()
 def connector() -> None:
-    """List connectors; see whether each is there."""
+    """List connectors; test whether each works."""
 
 
 @connector.command("list")
@@ -62,10 +62,7 @@ def connector() -> None:
 @json_option
 @pass_context
 def list_connectors(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
-    """Show every connector: on or off and why, where it goes, how fast, what it has used today.
-
-    Sends nothing, so whether they answer is not known; see `stoker connector test`.
-    """
+    """List connectors: on or off and why, address, rate, cap usage. Calls no vendor."""
     lines, sandbox = run_async(_list_rows(asked, tenant))
     if as_json:
         print_json({"sandbox": sandbox, "connectors": [_row_to_json(line) for line in lines]})
@@ -95,10 +92,9 @@ def list_connectors(asked: CommandContext, tenant: str | None, as_json: bool) ->
 def check_connectors(
     asked: CommandContext, names: tuple[str, ...], tenant: str | None, as_json: bool
 ) -> Exit:
-    """Ask connectors what costs nothing: is it there, does it take our key, what is left.
+    """Test connectors by calls that cost nothing: reachable, key accepted, credits left.
 
-    Without a NAME, all of them; those that are off are listed as such. Exit code 1 when one is not
-    well, 2 when one that was named is off.
+    Without NAME, all of them. Exit code 1 when a test fails, 2 when a named connector is off.
     """
     found, sandbox = run_async(_check_vendors(asked, names, tenant))
     if as_json:
