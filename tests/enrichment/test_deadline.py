@@ -1,15 +1,18 @@
 import asyncio
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stoker.accounts.model import CompanyId
 from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.events import NightProgress, UnitsShed
 from stoker.base.types import Depth, TenantId
-from stoker.enrichment.deadline import DeadlineMonitor, RunTimes
+from stoker.enrichment.deadline import DeadlineMonitor, RunTimes, choose_items_to_drop
 from stoker.enrichment.model import WorkItem, WorkState
 from stoker.enrichment.store import PAGE_SIZE
 from stoker.enrichment.workers import WorkQueue
@@ -19,6 +22,7 @@ from vendor_desk import Failing
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 RUN = "20300101_120000"
 HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
 
 
 class Flow:
@@ -192,3 +196,31 @@ def test_a_night_of_which_nothing_has_ended_in_the_quoted_time_claims_no_end():
     late = progress(after=61 * MINUTE)
     assert late.late
     assert late.message().endswith("12:00:00 UTC, and its deadline has passed")
+
+
+@given(st.integers(0, 60), st.integers(-10, 90), st.integers(1, 5))
+def test_shedding_drops_the_least_valuable_and_no_more_than_needed(number, minutes, per_unit):
+    waiting, deadline = units(number), NOON + minutes * MINUTE
+    shed = choose_items_to_drop(waiting, now=NOON, deadline=deadline, per_unit=per_unit * MINUTE)
+    kept = [unit for unit in waiting if unit not in shed]
+    assert len(kept) == min(number, max(math.floor(minutes / per_unit), 0))
+    assert all(unit.rank < dropped.rank for unit in kept for dropped in shed)
+    assert list(shed) == sorted(shed, key=lambda unit: -unit.rank)
+
+
+@given(st.integers(0, 60), st.integers(-10, 90), st.integers(1, 5), st.integers(1, 9))
+def test_shedding_page_by_page_is_shedding_from_all_at_once(number, minutes, per_unit, page):
+    waiting, how = units(number), {"now": NOON, "deadline": NOON + minutes * MINUTE}
+    at_once = choose_items_to_drop(waiting, per_unit=per_unit * MINUTE, **how)
+    paged = [
+        unit
+        for start in range(0, number, page)
+        for unit in choose_items_to_drop(
+            waiting[start : start + page], per_unit=per_unit * MINUTE, before=start, **how
+        )
+    ]
+    assert set(map(id, paged)) == set(map(id, at_once))
+
+
+def test_nothing_is_shed_while_nobody_knows_how_long_a_unit_takes():
+    assert choose_items_to_drop(units(5), now=NOON, deadline=NOON, per_unit=timedelta(0)) == ()

@@ -1,4 +1,4 @@
-"""Quotes, projected finishes, and what is shed."""
+"""Quotes and projected finishes."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -6,20 +6,17 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.model import CompanyId
 from stoker.base.types import Depth
 from stoker.enrichment.forecast import (
     VendorCapacity,
     VendorNeed,
     add_refusals,
-    choose_items_to_drop,
     close_vendors,
     compute_capacity,
     compute_quote,
     list_vendor_needs,
     project_finish,
 )
-from stoker.enrichment.model import WorkItem
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -27,10 +24,6 @@ CRAWL = VendorNeed(connector="crawl", calls=1, cost={"pull_units": 1}, seconds=6
 SEARCH = VendorNeed(connector="tavily", calls=0.5, cost={"calls": 1, "money:USD": 1}, seconds=1.5)
 VERIFY = VendorNeed(connector="zerobounce", calls=1, seconds=10, batch_size=100)
 DEEP = {Depth.SHALLOW: [CRAWL], Depth.DEEP: [CRAWL, SEARCH, VERIFY]}
-
-
-def units(number):
-    return [WorkItem(company=CompanyId(f"c{n}"), rank=n, depth=Depth.DEEP) for n in range(number)]
 
 
 def test_a_quote_adds_up_what_looks_will_use():
@@ -134,34 +127,6 @@ def test_a_projected_finish_is_never_in_the_past_nor_before_what_the_rest_waits_
     assert found >= now
     if left and until is not None:
         assert found == max(project_finish(**how), until)
-
-
-@given(st.integers(0, 60), st.integers(-10, 90), st.integers(1, 5))
-def test_shedding_drops_the_least_valuable_and_no_more_than_needed(number, minutes, per_unit):
-    waiting, deadline = units(number), NOW + minutes * MINUTE
-    shed = choose_items_to_drop(waiting, now=NOW, deadline=deadline, per_unit=per_unit * MINUTE)
-    kept = [unit for unit in waiting if unit not in shed]
-    assert len(kept) == min(number, max(math.floor(minutes / per_unit), 0))
-    assert all(unit.rank < dropped.rank for unit in kept for dropped in shed)
-    assert list(shed) == sorted(shed, key=lambda unit: -unit.rank)
-
-
-@given(st.integers(0, 60), st.integers(-10, 90), st.integers(1, 5), st.integers(1, 9))
-def test_shedding_page_by_page_is_shedding_from_all_at_once(number, minutes, per_unit, page):
-    waiting, how = units(number), {"now": NOW, "deadline": NOW + minutes * MINUTE}
-    at_once = choose_items_to_drop(waiting, per_unit=per_unit * MINUTE, **how)
-    paged = [
-        unit
-        for start in range(0, number, page)
-        for unit in choose_items_to_drop(
-            waiting[start : start + page], per_unit=per_unit * MINUTE, before=start, **how
-        )
-    ]
-    assert set(map(id, paged)) == set(map(id, at_once))
-
-
-def test_nothing_is_shed_while_nobody_knows_how_long_a_unit_takes():
-    assert choose_items_to_drop(units(5), now=NOW, deadline=NOW, per_unit=timedelta(0)) == ()
 
 
 def test_only_those_who_can_be_asked_are_expected_to_be():

@@ -6,7 +6,7 @@ risk it drops the least valuable items that no worker has started. `forecast` pr
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from stoker.base.clock import Clock
 from stoker.base.errors import TransientError, UncertainError
 from stoker.base.events import NightProgress, Observer, UnitsShed
 from stoker.context import TenantStores
-from stoker.enrichment.forecast import choose_items_to_drop, project_finish
+from stoker.enrichment.forecast import project_finish
 from stoker.enrichment.model import WorkItem, WorkState
 from stoker.enrichment.summary import LateItems
 from stoker.enrichment.workers import WorkerPool
@@ -132,6 +132,26 @@ class DeadlineMonitor:
         )
         # False when a worker has started it meanwhile; then it is finished after all.
         return await self._store.nights.finish_item(self._run, gone, None)
+
+
+def choose_items_to_drop(
+    waiting: Sequence[WorkItem],
+    *,
+    now: datetime,
+    deadline: datetime,
+    per_unit: timedelta,
+    before: int = 0,
+) -> tuple[WorkItem, ...]:
+    """Return which waiting items to leave out so that the rest ends in time, least valuable first.
+
+    `per_unit` is how long the night takes for one more unit, others going on beside it; `before` is
+    how many more valuable ones are waiting besides these.
+    """
+    if per_unit <= timedelta(0):
+        return ()
+    room = max(int((deadline - now) / per_unit) - before, 0)
+    by_value = sorted(waiting, key=lambda unit: unit.rank)
+    return tuple(reversed(by_value[room:]))
 
 
 async def find_late_items(

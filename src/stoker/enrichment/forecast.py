@@ -1,4 +1,4 @@
-"""Quote a run before it starts, project its finish while it runs, and choose items to drop.
+"""Quote a run before it starts, and project its finish while it runs.
 
 A run waits for vendor rates, host delays and worker slots; the slowest of them decides when it
 ends. Pure arithmetic over default usage, weighed against what `history` measured.
@@ -252,26 +252,6 @@ def _estimate_remaining(spent: timedelta, ended: int, left: int, expected: timed
     seen = spent / ended * left
     quoted = expected * (left / (ended + left))
     return seen * evidence + quoted * (1 - evidence)
-
-
-def choose_items_to_drop(
-    waiting: Sequence[WorkItem],
-    *,
-    now: datetime,
-    deadline: datetime,
-    per_unit: timedelta,
-    before: int = 0,
-) -> tuple[WorkItem, ...]:
-    """Return which waiting items to leave out so that the rest ends in time, least valuable first.
-
-    `per_unit` is how long the night takes for one more unit, others going on beside it; `before` is
-    how many more valuable ones are waiting besides these.
-    """
-    if per_unit <= timedelta(0):
-        return ()
-    room = max(int((deadline - now) / per_unit) - before, 0)
-    by_value = sorted(waiting, key=lambda unit: unit.rank)
-    return tuple(reversed(by_value[room:]))
 
 
 def _to_timedelta(seconds: float) -> timedelta:

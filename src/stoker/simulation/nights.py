@@ -27,7 +27,8 @@ from stoker.budgets.charges import (
 )
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window, parse_window
 from stoker.calendar.recurrence import Cron, DueOccurrences, Schedule, compute_due
-from stoker.enrichment.forecast import choose_items_to_drop, project_finish
+from stoker.enrichment.deadline import choose_items_to_drop
+from stoker.enrichment.forecast import project_finish
 from stoker.enrichment.model import WorkItem
 from stoker.heat.beliefs import ChangeRates, Floats, build_prior, decay_to_prior, update_rates
 from stoker.heat.settings import ChangeRateRule, TierRule
