@@ -21,8 +21,14 @@ from stoker.base.errors import ConflictError, StokerError, UncertainError
 from stoker.base.events import ClockWentBack, DuplicateWindow, SlotPassed, TenantFailed
 from stoker.base.types import TenantId
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
-from stoker.calendar import recurrence as cadence
-from stoker.calendar.recurrence import CatchUp, DueOccurrences, Interval, Schedule
+from stoker.calendar.recurrence import (
+    CatchUp,
+    DueOccurrences,
+    Interval,
+    Schedule,
+    compute_due,
+    list_upcoming,
+)
 from stoker.context import Backend, TenantContext, TenantStores
 from stoker.runs.cancel import list_dead_runs
 from stoker.runs.leases import Lease, get_lease_name, is_expired
@@ -318,8 +324,8 @@ class Scheduler:
         # What was decided for far later than now, by a clock that was wrong then, must not stop us.
         last = await store.schedule.find_last_result(task.name, until=now + CLOCK_TOLERANCE)
         decided = last.due_at if last else None
-        [self._next_due[task]] = cadence.list_upcoming(now, task.schedule, 1, last=decided)
-        return cadence.compute_due(
+        [self._next_due[task]] = list_upcoming(now, task.schedule, 1, last=decided)
+        return compute_due(
             now,
             decided,
             task.schedule,
