@@ -1,4 +1,4 @@
-"""Decide which caps a request is charged to, and whether it is granted.
+"""Grant or refuse a request to spend, and decide which caps it is charged to.
 
 In this order: caps, clock, stops, room. Amounts are whole numbers. The store reads what is already
 spent or reserved in the transaction in which it writes the reservation.

@@ -1,9 +1,9 @@
 """Store one tenant's reservations in SQL.
 
-A verb reads the state, decides with `gate` and `reservations`, and writes reservations, totals and
-ledger entries in one transaction. If the state changed since it was read, the write conflicts and
-the verb starts again. All processes lock rows in one order (reservations by key, totals sorted, the
-ledger last), so there are no deadlocks.
+A verb reads the state, decides with `charges` and `reservations`, and writes reservations, totals
+and ledger entries in one transaction. If the state changed since it was read, the write conflicts
+and the verb starts again. All processes lock rows in one order (reservations by key, totals sorted,
+the ledger last), so there are no deadlocks.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class BudgetStore(LimitStore):
         request, owner = validate_request(request), validate_owner(owner)
         until, now = to_utc(until), to_utc(now)
 
-        def reserve(tx: Transaction, *, looking: bool) -> Reservation | Refusal:
+        def reserve(tx: Transaction, *, explain_refusal: bool) -> Reservation | Refusal:
             state, known = read_request_state(tx, request, caps, now=now)
             if known:
                 [reservation] = RESERVATIONS.find(tx, "key = :key", key=request.key)
@@ -241,7 +241,7 @@ class BudgetStore(LimitStore):
             if not isinstance(wanted, Refusal) and lock_window_creation(tx, wanted, state):
                 state, _ = read_request_state(tx, request, caps, now=now)
                 wanted = evaluate_request(request, caps, state, reset=reset, now=now)
-            if looking and not isinstance(wanted, Refusal):
+            if explain_refusal and not isinstance(wanted, Refusal):
                 wanted = find_refusal(wanted, read_totals(tx, wanted)) or wanted
             if isinstance(wanted, Refusal):
                 append_checked(tx, [build_refused_entry(request, wanted, now=moment)])
@@ -410,7 +410,7 @@ class BudgetStore(LimitStore):
     async def _retry_on_conflict(self, verb: Callable[..., Result]) -> Result:
         for attempt in range(MAX_ATTEMPTS):
             try:
-                return await self._database.write(partial(verb, looking=attempt > 0))
+                return await self._database.write(partial(verb, explain_refusal=attempt > 0))
             except WriteConflict:
                 continue
         raise TransientError(
