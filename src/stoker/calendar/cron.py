@@ -99,9 +99,9 @@ class _Field:
         name = text.upper()
         if name in self.names:
             # A week may end on Sunday: FRI-SUN is 5-7.
-            return (
-                7 if ends_range and name == "SUN" else self.names.index(name) + self._get_first_name
-            )
+            if ends_range and name == "SUN":
+                return 7
+            return self.names.index(name) + self._first_name_number
         number = int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else -1
         if not self.lowest <= number <= self.highest:
             raise self._build_error(item)
@@ -116,7 +116,7 @@ class _Field:
         return step
 
     @property
-    def _get_first_name(self) -> int:
+    def _first_name_number(self) -> int:
         return 1 if self.names is _MONTHS else 0
 
     def _build_error(self, item: str, why: str = "") -> ConfigError:

@@ -31,7 +31,7 @@ MAX_CLOCK_SKEW = timedelta(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to do one thing alone. It is never deleted, so its epoch never goes back."""
+    """The right to do one thing alone. It is never deleted, so its token never goes back."""
 
     name: str
     owner: str  # empty: it is free

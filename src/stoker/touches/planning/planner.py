@@ -205,11 +205,11 @@ def _draw_times(
     taken: Counter[int] = Counter()
     if since is not None or fixed_touches.touches:
         grain = get_grain(rule)
-        candidate = sorted(to_ticks(touch.at) for touch in fixed_touches.touches)
+        ticks = sorted(to_ticks(touch.at) for touch in fixed_touches.touches)
         for span in spans:
-            taken[span.hour] += sum(span.start <= at < span.end for at in candidate)
+            taken[span.hour] += sum(span.start <= at < span.end for at in ticks)
         begins = 0 if since is None else -(-to_ticks(since) // grain) * grain
-        spans = cut_spans(spans, not_before=begins, fixed=candidate, gap=get_gap(rule), grain=grain)
+        spans = cut_spans(spans, not_before=begins, fixed=ticks, gap=get_gap(rule), grain=grain)
     chance = _open_stream(seed, Purpose.TIMES, slot.day)
     times = draw_day_times(wanted, spans, rule=rule, chance=chance, taken=taken)
     if len(times) < wanted:
