@@ -34,15 +34,6 @@ async def test_one_address_may_be_known_of_two_sites(store):
     assert [seen.status for seen in await store.pages.list_pages(SITE)] == [200]
 
 
-async def test_a_forgotten_site_is_gone_and_no_other(store):
-    await store.pages.save_pages(SITE, [page(), page("https://acme.test/team")])
-    await store.pages.save_pages("other.test", [page()])
-    assert await store.pages.delete_site(SITE) == 2
-    assert await store.pages.delete_site(SITE) == 0
-    assert await store.pages.list_pages(SITE) == []
-    assert len(await store.pages.list_pages("other.test")) == 1
-
-
 async def test_of_pages_one_of_which_cannot_be_kept_none_is(store):
     for bad in (
         page("https://acme.test/\0"),
@@ -57,7 +48,6 @@ async def test_of_pages_one_of_which_cannot_be_kept_none_is(store):
         for verb in (
             store.pages.save_pages(site, [page()]),
             store.pages.list_pages(site),
-            store.pages.delete_site(site),
         ):
             await refused(verb)
     assert await store.pages.list_pages(SITE) == []
@@ -170,7 +160,6 @@ async def test_one_tenant_sees_no_pages_or_answers_of_another(backend):
     await ours.answers.save_answers([answer()])
     assert await theirs.pages.list_pages(SITE) == []
     assert await theirs.answers.find_answers(["k"]) == {}
-    assert await theirs.pages.delete_site(SITE) == 0
     assert await theirs.answers.delete_answers(before=NOW + 2 * HOUR) == 0
     await theirs.answers.save_answers([answer(answer="theirs")])
     await theirs.pages.save_pages(SITE, [page(status=500)])

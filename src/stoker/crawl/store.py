@@ -8,8 +8,6 @@ from stoker.crawl.model import PageState
 from stoker.crawl.schema import PAGES
 from stoker.db.database import Database
 
-DELETE_SITE = "DELETE FROM site_pages WHERE tenant_id = :tenant AND site = :site"
-
 
 class PageStore:
     """One tenant's page states from earlier visits."""
@@ -29,7 +27,3 @@ class PageStore:
         latest = {page.url: page for page in map(PAGES.store, pages)}
         if latest:
             await self._database.write(lambda tx: PAGES.save(tx, latest.values(), site))
-
-    async def delete_site(self, site: str) -> int:
-        place = PAGES.encode(site=site)
-        return await self._database.write(lambda tx: tx.execute(DELETE_SITE, **place))

@@ -130,11 +130,6 @@ def to_db_time(moment: datetime) -> str:
     return to_utc(moment).isoformat(timespec="microseconds")
 
 
-def to_optional_db_time(moment: datetime | None) -> str | None:
-    """Return a moment that may be missing, as `to_db_time` does."""
-    return None if moment is None else to_db_time(moment)
-
-
 def from_db_time(value: str | datetime) -> datetime:
     """Return the moment a driver gave back, as text or as its own type, in UTC."""
     return to_utc(datetime.fromisoformat(value) if isinstance(value, str) else value)

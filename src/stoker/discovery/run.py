@@ -11,10 +11,12 @@ from collections.abc import Awaitable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.events import SourceFailed
+from stoker.db.database import delete_in_batches
 from stoker.discovery.enrichment import VERSION, score_job
 from stoker.discovery.files import PostingFiles
 from stoker.discovery.matching import (
@@ -347,9 +349,9 @@ async def _delete_old(run: RunHandle, rule: RetentionRule, *, zone: str) -> int:
     now = run.clock.now()
     gone = (await apply_retention(run, rule=rule, zone=zone, now=now)).rows
     before = run.key.at - timedelta(days=rule.days)
-    while some := await run.store.listings.delete_listings(before=before):
-        gone += some
-    return gone
+    return gone + await delete_in_batches(
+        partial(run.store.listings.delete_listings, before=before)
+    )
 
 
 async def _delete_old_files(

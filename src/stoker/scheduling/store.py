@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from stoker.base.errors import ConflictError
-from stoker.db.database import Database, Transaction, from_db_time, to_db_time
-from stoker.ledger.store import append_entries
+from stoker.db.database import Database, Transaction, to_db_time
+from stoker.ledger.store import append_entries, find_last_time
 from stoker.runs.leases import Lease
 from stoker.scheduling.model import OccurrenceResult, build_occurrence_entry
 from stoker.scheduling.schema import LEASES, RESULTS
@@ -27,8 +27,6 @@ LOCK_LEASE = """
 UPDATE leases SET epoch = epoch
 WHERE tenant_id = :tenant AND name = :name AND owner = :owner AND epoch = :epoch
 """
-
-SELECT_LATEST_ENTRY = "SELECT at FROM ledger WHERE tenant_id = :tenant ORDER BY seq DESC LIMIT 1"
 
 
 class ScheduleStore:
@@ -75,8 +73,7 @@ class ScheduleStore:
                 self._lock_lease(tx, fence)
             if not RESULTS.insert_new(tx, [slot]):
                 return False
-            latest = self._find_latest_entry_at(tx)
-            append_entries(tx, [build_occurrence_entry(slot, latest=latest)])
+            append_entries(tx, [build_occurrence_entry(slot, latest=find_last_time(tx))])
             return True
 
         return await self._database.write(decide)
@@ -106,11 +103,7 @@ class ScheduleStore:
 
     async def find_latest_entry_at(self) -> datetime | None:
         """Return the time of the newest ledger entry: time has been this late before."""
-        return await self._database.read(self._find_latest_entry_at)
-
-    def _find_latest_entry_at(self, tx: Transaction) -> datetime | None:
-        rows = tx.query(SELECT_LATEST_ENTRY)
-        return from_db_time(rows[0][0]) if rows else None
+        return await self._database.read(find_last_time)
 
     def _lock_lease(self, tx: Transaction, fence: Lease) -> None:
         held = tx.execute(
