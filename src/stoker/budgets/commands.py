@@ -40,6 +40,7 @@ from stoker.cli.options import (
 )
 from stoker.cli.output import (
     Exit,
+    async_command,
     json_option,
     pass_context,
     print_command,
@@ -47,7 +48,6 @@ from stoker.cli.output import (
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 
 if TYPE_CHECKING:
@@ -77,23 +77,19 @@ def caps() -> None:
 @tenants_option
 @json_option
 @pass_context
-def list_caps(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> None:
+@async_command
+async def list_caps(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> None:
     """Show every cap: used, held by open reservations, left, limit, and when it resets.
 
     Caps that tenants share are listed once, after the tenants'.
     """
-
-    async def read() -> tuple[list[tuple[str, list[CapBalance]]], list[Stop]]:
-        async with asked.open_app(only_to_read=True) as app:
-            now, chosen = app.clock.now(), choose_tenants(app.settings, tenants)
-            found = [await operator.read_position(app, tenant, now=now) for tenant in chosen]
-            shared = await operator.list_shared_balances(app, now=now)
-            stops = await app.backend.shared().list_stops()
-        groups = [(str(each.tenant), each.balances) for each in found]
-        stops += [stop for each in found for stop in each.stops if stop.tenant]
-        return [*groups, (ALL_TENANTS, shared)], stops
-
-    groups, stops = run_async(read())
+    async with asked.open_app(only_to_read=True) as app:
+        now, chosen = app.clock.now(), choose_tenants(app.settings, tenants)
+        found = [await operator.read_position(app, tenant, now=now) for tenant in chosen]
+        shared = await operator.list_shared_balances(app, now=now)
+        stops = await app.backend.shared().list_stops()
+    groups = [*((str(each.tenant), each.balances) for each in found), (ALL_TENANTS, shared)]
+    stops += [stop for each in found for stop in each.stops if stop.tenant]
     if as_json:
         lines = [to_balance_json(tenant, line) for tenant, balances in groups for line in balances]
         print_json({"caps": lines, "stops": [to_stop_json(stop) for stop in stops]})
@@ -108,7 +104,10 @@ def list_caps(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) ->
 @tenant_option
 @json_option
 @pass_context
-def set_cap(asked: CommandContext, cap: str, limit: str, tenant: str | None, as_json: bool) -> None:
+@async_command
+async def set_cap(
+    asked: CommandContext, cap: str, limit: str, tenant: str | None, as_json: bool
+) -> None:
     """Set a cap's limit from now on, or add a cap.
 
     CAP is a name as `stoker caps list` shows it, e.g. tavily/calls/day; one that is not there yet
@@ -116,13 +115,9 @@ def set_cap(asked: CommandContext, cap: str, limit: str, tenant: str | None, as_
     USD 10.00.
     """
     cap_id, wanted = parse_cap_name(cap), parse_amount(limit, what="LIMIT")
-
-    async def change() -> operator.CapUpdate:
-        async with asked.open_app() as app:
-            owner = _choose_cap_tenant(app, cap_id, tenant)
-            return await operator.set_cap(app, cap_id, wanted, tenant=owner)
-
-    update = run_async(change())
+    async with asked.open_app() as app:
+        owner = _choose_cap_tenant(app, cap_id, tenant)
+        update = await operator.set_cap(app, cap_id, wanted, tenant=owner)
     if as_json:
         print_json(
             {
@@ -156,20 +151,16 @@ def set_cap(asked: CommandContext, cap: str, limit: str, tenant: str | None, as_
 @tenant_option
 @json_option
 @pass_context
-def raise_cap(
+@async_command
+async def raise_cap(
     asked: CommandContext, cap: str, limit: str, until: str, tenant: str | None, as_json: bool
 ) -> None:
     """Raise a cap until a given time; its limit is then what it was."""
     cap_id, wanted = parse_cap_name(cap), parse_amount(limit, what="LIMIT")
-
-    async def change() -> tuple[operator.CapUpdate, datetime]:
-        async with asked.open_app() as app:
-            ends = _parse_future(until, now=app.clock.now())
-            owner = _choose_cap_tenant(app, cap_id, tenant)
-            update = await operator.raise_cap(app, cap_id, wanted, until=ends, tenant=owner)
-            return update, ends
-
-    update, ends = run_async(change())
+    async with asked.open_app() as app:
+        ends = _parse_future(until, now=app.clock.now())
+        owner = _choose_cap_tenant(app, cap_id, tenant)
+        update = await operator.raise_cap(app, cap_id, wanted, until=ends, tenant=owner)
     if as_json:
         print_json(
             {
@@ -195,18 +186,15 @@ def holds() -> None:
 @tenants_option
 @json_option
 @pass_context
-def list_holds(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exit:
+@async_command
+async def list_holds(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exit:
     """List open reservations with owner, age, lease and state, and every cap's balance.
 
     Exit code 1 when what a cap holds differs from its open reservations.
     """
-
-    async def read() -> tuple[list[operator.BudgetPosition], datetime]:
-        async with asked.open_app(only_to_read=True) as app:
-            now, chosen = app.clock.now(), choose_tenants(app.settings, tenants)
-            return [await operator.read_position(app, each, now=now) for each in chosen], now
-
-    found, now = run_async(read())
+    async with asked.open_app(only_to_read=True) as app:
+        now, chosen = app.clock.now(), choose_tenants(app.settings, tenants)
+        found = [await operator.read_position(app, each, now=now) for each in chosen]
     held = [(one.tenant, each) for one in found for each in one.reservations]
     wrong = [f"{one.tenant}: {line}" for one in found for line in one.mismatches]
     if as_json:
@@ -229,18 +217,15 @@ def list_holds(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -
 @tenant_option
 @json_option
 @pass_context
-def settle(
+@async_command
+async def settle(
     asked: CommandContext, key: str, amounts: tuple[str, ...], tenant: str | None, as_json: bool
 ) -> None:
     """Settle a reservation of unknown outcome at its cost; a unit left out cost nothing."""
     actual = _parse_amounts(amounts)
-
-    async def close() -> tuple[TenantId, Reservation]:
-        async with asked.open_app() as app:
-            owner = choose_tenant(app.settings, tenant)
-            return owner, await operator.settle_by_hand(app, owner, key, actual)
-
-    owner, reservation = run_async(close())
+    async with asked.open_app() as app:
+        owner = choose_tenant(app.settings, tenant)
+        reservation = await operator.settle_by_hand(app, owner, key, actual)
     if as_json:
         print_json(to_reservation_json(owner, reservation))
         return
@@ -255,17 +240,14 @@ def settle(
 @tenant_option
 @json_option
 @pass_context
-def release(
+@async_command
+async def release(
     asked: CommandContext, key: str, reason: str, tenant: str | None, as_json: bool
 ) -> None:
     """Release a reservation of unknown outcome: nothing was bought, its amounts are free again."""
-
-    async def close() -> tuple[TenantId, Reservation]:
-        async with asked.open_app() as app:
-            owner = choose_tenant(app.settings, tenant)
-            return owner, await operator.release_by_hand(app, owner, key, reason=reason)
-
-    owner, reservation = run_async(close())
+    async with asked.open_app() as app:
+        owner = choose_tenant(app.settings, tenant)
+        reservation = await operator.release_by_hand(app, owner, key, reason=reason)
     if as_json:
         print_json(to_reservation_json(owner, reservation))
         return
@@ -278,21 +260,19 @@ def release(
 @click.option("--reason", default="", metavar="TEXT", help="Shown with every refusal.")
 @json_option
 @pass_context
-def stop(
+@async_command
+async def stop(
     asked: CommandContext, tenant: str | None, connector: str, reason: str, as_json: bool
 ) -> None:
     """Stop all spending now and list the calls still in progress. Safe to repeat."""
     from stoker.vendors.table import VENDORS
 
-    async def act() -> tuple[operator.StopResult, datetime]:
-        async with asked.open_app() as app:
-            owner = choose_tenant(app.settings, tenant) if tenant is not None else None
-            stopped = await operator.stop_spending(
-                app, owner, connector, reason=reason, known=VENDORS
-            )
-            return stopped, app.clock.now()
-
-    (stops, in_flight, is_known), now = run_async(act())
+    async with asked.open_app() as app:
+        owner = choose_tenant(app.settings, tenant) if tenant is not None else None
+        stops, in_flight, is_known = await operator.stop_spending(
+            app, owner, connector, reason=reason, known=VENDORS
+        )
+        now = app.clock.now()
     if as_json:
         shown = [to_reservation_json(*each) for each in in_flight]
         print_json({"stops": [to_stop_json(each) for each in stops], "in_flight": shown})
@@ -310,16 +290,13 @@ def stop(
 @_connector_option
 @json_option
 @pass_context
-def resume(asked: CommandContext, tenant: str | None, connector: str, as_json: bool) -> None:
+@async_command
+async def resume(asked: CommandContext, tenant: str | None, connector: str, as_json: bool) -> None:
     """Allow spending again. Use the same --tenant and --connector as the stop."""
-
-    async def act() -> tuple[bool, list[Stop]]:
-        async with asked.open_app() as app:
-            owner = choose_tenant(app.settings, tenant) if tenant is not None else None
-            resumed = await operator.resume_spending(app, owner, connector)
-            return resumed, await operator.list_stops(app, owner)
-
-    resumed, stops = run_async(act())
+    async with asked.open_app() as app:
+        owner = choose_tenant(app.settings, tenant) if tenant is not None else None
+        resumed = await operator.resume_spending(app, owner, connector)
+        stops = await operator.list_stops(app, owner)
     if as_json:
         print_json({"resumed": resumed, "stops": [to_stop_json(each) for each in stops]})
         return

@@ -33,12 +33,12 @@ from stoker.cli.options import (
 )
 from stoker.cli.output import (
     Exit,
+    async_command,
     json_option,
     pass_context,
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 from stoker.files.export import FORMATS, open_export
 from stoker.ledger.chain import Checkpoint
@@ -144,7 +144,8 @@ def ledger() -> None:
 @click.option("--before", type=_SEQ_RANGE, metavar="SEQ", help="Continue below this entry.")
 @json_option
 @pass_context
-def list_entries(
+@async_command
+async def list_entries(
     asked: CommandContext,
     /,
     tenants: tuple[str, ...],
@@ -157,18 +158,13 @@ def list_entries(
     """Show entries, newest first."""
     selection, limit = _build_filter(**filters), limit or _ALL
     found: list[tuple[str, LedgerEntry]] = []
-
-    async def read() -> list[LedgerScope]:
-        async with asked.open_app(only_to_read=True) as app:
-            chosen = list_ledgers(app, tenants, shared=shared)
-            if before is not None and len(chosen) > 1:
-                raise ConfigError("--before counts in one ledger; choose a tenant with --tenant")
-            for owner, book in chosen:
-                latest = await list_latest(book, selection, before=before, limit=limit)
-                found.extend((owner, entry) for entry in latest)
-            return chosen
-
-    chosen = run_async(read())
+    async with asked.open_app(only_to_read=True) as app:
+        chosen = list_ledgers(app, tenants, shared=shared)
+        if before is not None and len(chosen) > 1:
+            raise ConfigError("--before counts in one ledger; choose a tenant with --tenant")
+        for owner, book in chosen:
+            latest = await list_latest(book, selection, before=before, limit=limit)
+            found.extend((owner, entry) for entry in latest)
     if len(chosen) > 1:
         found.sort(key=lambda pair: (pair[1].at, pair[0], pair[1].seq), reverse=True)
     del found[limit:]
@@ -200,18 +196,15 @@ def list_entries(
 @shared_option
 @json_option
 @pass_context
-def show_entry(
+@async_command
+async def show_entry(
     asked: CommandContext, seq: int, tenant: str | None, shared: bool, as_json: bool
 ) -> None:
     """Show one entry in full. SEQ is its number, as `stoker ledger list` shows it."""
-
-    async def read() -> tuple[str, list[LedgerEntry]]:
-        async with asked.open_app(only_to_read=True) as app:
-            named = () if shared and tenant is None else (choose_tenant(app.settings, tenant),)
-            [(owner, book)] = list_ledgers(app, named, shared=shared)
-            return owner, await book.list_entries(after=seq - 1, limit=1)
-
-    owner, found = run_async(read())
+    async with asked.open_app(only_to_read=True) as app:
+        named = () if shared and tenant is None else (choose_tenant(app.settings, tenant),)
+        [(owner, book)] = list_ledgers(app, named, shared=shared)
+        found = await book.list_entries(after=seq - 1, limit=1)
     if not found or found[0].seq != seq:
         raise ConfigError(
             f"{owner} has no ledger entry {seq}; see those there are with: "
@@ -246,7 +239,8 @@ def show_entry(
 )
 @json_option
 @pass_context
-def verify(
+@async_command
+async def verify(
     asked: CommandContext, tenants: tuple[str, ...], shared: bool, head: str | None, as_json: bool
 ) -> Exit:
     """Check the hash chain, recompute every total from the entries, and compare.
@@ -261,26 +255,21 @@ def verify(
     if mark and not shared and len(set(tenants)) != 1:
         raise ConfigError("--head is of one ledger; choose a tenant with --tenant, or --shared")
     reports: list[tuple[str, LedgerReport]] = []
-
-    async def read() -> list[str]:
-        async with asked.open_app(only_to_read=True) as app:
-            store, now = app.backend.shared(), app.clock.now()
-            everyone = [tenant.id for tenant in app.settings.tenants]
-            before, totals = await store.list_usage(), []
-            for tenant in choose_tenants(app.settings, tenants) if tenants else everyone:
-                if not shared:
-                    own = app.backend.tenant(tenant)
-                    reports.append((tenant, await verify_ledger(own, mark=mark, now=now)))
-            if not shared and not tenants:
-                found = [report for _, report in reports]
-                totals = await find_shared_mismatches(store, found, before=before, now=now)
-            if not tenants:
-                orders = await verify_operator_ledger(store, mark=mark)
-                if shared or orders.entries or orders.problems:
-                    reports.append((ALL_TENANTS, orders))
-            return totals
-
-    totals = run_async(read())
+    async with asked.open_app(only_to_read=True) as app:
+        store, now = app.backend.shared(), app.clock.now()
+        everyone = [tenant.id for tenant in app.settings.tenants]
+        before, totals = await store.list_usage(), []
+        for tenant in choose_tenants(app.settings, tenants) if tenants else everyone:
+            if not shared:
+                own = app.backend.tenant(tenant)
+                reports.append((tenant, await verify_ledger(own, mark=mark, now=now)))
+        if not shared and not tenants:
+            found = [report for _, report in reports]
+            totals = await find_shared_mismatches(store, found, before=before, now=now)
+        if not tenants:
+            orders = await verify_operator_ledger(store, mark=mark)
+            if shared or orders.entries or orders.problems:
+                reports.append((ALL_TENANTS, orders))
     bad = any(report.problems for _, report in reports) or bool(totals)
     if as_json:
         by_owner = {owner: _to_report_json(owner, report) for owner, report in reports}
@@ -326,7 +315,8 @@ def verify(
     "--json", "as_json", is_flag=True, help="Print the number of rows written as JSON; needs --out."
 )
 @pass_context
-def export_entries(
+@async_command
+async def export_entries(
     asked: CommandContext,
     /,
     kind: str,
@@ -349,24 +339,19 @@ def export_entries(
             "--json tells what was written where, and needs --out FILE; "
             "for the entries themselves use --format json"
         )
-
-    async def export() -> int:
-        count = 0
-        async with asked.open_app(only_to_read=True) as app:
-            place = out and asked.directory / out
-            chosen = list_ledgers(app, tenants, shared=shared)
-            with open_export(kind, EXPORT_COLUMNS, out=place, replace=force) as writing:
-                for owner, book in chosen:
-                    left = limit
-                    async for page in read_pages(book):
-                        wanted = [entry for entry in page if selection.matches(entry)][:left]
-                        writing.add([to_export_row(owner, entry) for entry in wanted])
-                        count += len(wanted)
-                        if left is not None and (left := left - len(wanted)) == 0:
-                            break
-        return count
-
-    count = run_async(export())
+    count = 0
+    async with asked.open_app(only_to_read=True) as app:
+        place = out and asked.directory / out
+        chosen = list_ledgers(app, tenants, shared=shared)
+        with open_export(kind, EXPORT_COLUMNS, out=place, replace=force) as writing:
+            for owner, book in chosen:
+                left = limit
+                async for page in read_pages(book):
+                    wanted = [entry for entry in page if selection.matches(entry)][:left]
+                    writing.add([to_export_row(owner, entry) for entry in wanted])
+                    count += len(wanted)
+                    if left is not None and (left := left - len(wanted)) == 0:
+                        break
     if as_json:
         print_json({"entries": count, "out": str(out), "format": kind})
     elif out is not None:

@@ -10,12 +10,12 @@ import click
 from stoker.base.errors import ConfigError
 from stoker.cli.options import parse_tenant_argument
 from stoker.cli.output import (
+    async_command,
     json_option,
     pass_context,
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 
 if TYPE_CHECKING:
@@ -34,23 +34,13 @@ def tenant() -> None:
 @click.option("--name", "called", default="", help="Its display name.")
 @json_option
 @pass_context
-def add_tenant(asked: CommandContext, name: str, called: str, as_json: bool) -> None:
+@async_command
+async def add_tenant(asked: CommandContext, name: str, called: str, as_json: bool) -> None:
     """Add a tenant that wants technology companies, 2–100 employees, founded 2000–2025.
 
     Its own caps, time zone and keys go into `[tenants.ID]` of stoker.toml; the table is optional.
     Adding an existing tenant changes its name only.
     """
-    new = run_async(_save_new_tenant(asked, name, called))
-    if as_json:
-        print_json({"tenant": name, "new": new})
-        return
-    print_text(f"{name} {'is added' if new else 'was there already'}. Next:")
-    print_text(f"  stoker icp show --tenant {name}      whom it looks for")
-    print_text(f"  stoker crm connect --tenant {name}   where its results go")
-    print_text(f"  stoker nightly --tenant {name} --dry-run")
-
-
-async def _save_new_tenant(asked: CommandContext, name: str, called: str) -> bool:
     from stoker.accounts.icp import IcpRule
     from stoker.tenants.model import Tenant
 
@@ -67,15 +57,26 @@ async def _save_new_tenant(asked: CommandContext, name: str, called: str) -> boo
             await store.accounts.save_rule(IcpRule(name=rule_name))
             await store.setup.complete_setup_step("rule", at=now)
         await store.setup.complete_setup_step("added", at=now)
-    return id_ not in known
+    new = id_ not in known
+    if as_json:
+        print_json({"tenant": name, "new": new})
+        return
+    print_text(f"{name} {'is added' if new else 'was there already'}. Next:")
+    print_text(f"  stoker icp show --tenant {name}      whom it looks for")
+    print_text(f"  stoker crm connect --tenant {name}   where its results go")
+    print_text(f"  stoker nightly --tenant {name} --dry-run")
 
 
 @tenant.command("list")
 @json_option
 @pass_context
-def list_tenants(asked: CommandContext, as_json: bool) -> None:
+@async_command
+async def list_tenants(asked: CommandContext, as_json: bool) -> None:
     """List tenants: which are set up for nightly runs, and what the others still need."""
-    found = run_async(_list_readiness(asked))
+    from stoker.nightly.readiness import check_readiness
+
+    async with asked.open_app(only_to_read=True) as app:
+        found = [await check_readiness(app, each.id) for each in app.settings.tenants]
     if as_json:
         print_json([_readiness_to_json(each) for each in found])
         return
@@ -96,20 +97,17 @@ def list_tenants(asked: CommandContext, as_json: bool) -> None:
     )
 
 
-async def _list_readiness(asked: CommandContext) -> list[TenantReadiness]:
-    from stoker.nightly.readiness import check_readiness
-
-    async with asked.open_app(only_to_read=True) as app:
-        return [await check_readiness(app, each.id) for each in app.settings.tenants]
-
-
 @tenant.command("show")
 @click.argument("name", metavar="ID")
 @json_option
 @pass_context
-def show_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
+@async_command
+async def show_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
     """Show one tenant: its setup, what is missing, and when each step was done."""
-    each = run_async(_load_readiness(asked, name))
+    from stoker.nightly.readiness import check_readiness
+
+    async with asked.open_app(only_to_read=True) as app:
+        each = await check_readiness(app, app.settings.get_tenant(parse_tenant_argument(name)).id)
     if as_json:
         print_json(_readiness_to_json(each))
         return
@@ -123,32 +121,27 @@ def show_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
         print_text(f"  {step}: done {at:%Y-%m-%d %H:%M} UTC")
 
 
-async def _load_readiness(asked: CommandContext, name: str) -> TenantReadiness:
-    from stoker.nightly.readiness import check_readiness
-
-    async with asked.open_app(only_to_read=True) as app:
-        return await check_readiness(app, app.settings.get_tenant(parse_tenant_argument(name)).id)
-
-
 @tenant.command("disable")
 @click.argument("name", metavar="ID")
 @json_option
 @pass_context
-def disable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
+@async_command
+async def disable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
     """Disable a tenant: nothing runs for it, and its data stays."""
-    _switch(asked, name, on=False, as_json=as_json)
+    await _switch(asked, name, on=False, as_json=as_json)
 
 
 @tenant.command("enable")
 @click.argument("name", metavar="ID")
 @json_option
 @pass_context
-def enable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
+@async_command
+async def enable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
     """Enable a tenant again."""
-    _switch(asked, name, on=True, as_json=as_json)
+    await _switch(asked, name, on=True, as_json=as_json)
 
 
-async def _set_active(asked: CommandContext, name: str, *, on: bool) -> bool:
+async def _switch(asked: CommandContext, name: str, *, on: bool, as_json: bool) -> None:
     from stoker.tenants.model import Tenant
 
     async with asked.open_app() as app:
@@ -159,13 +152,8 @@ async def _set_active(asked: CommandContext, name: str, *, on: bool) -> bool:
             where = app.settings.get_origin(f"tenants.{known.id}.enabled")
             raise ConfigError(f"{known.id} is switched off by {where}; change it there")
         before = own.get(known.id, Tenant(id=known.id, name=known.name))
-        return await app.backend.directory().save_tenant(replace(before, active=on)) and (
-            before.active is not on
-        )
-
-
-def _switch(asked: CommandContext, name: str, *, on: bool, as_json: bool) -> None:
-    changed = run_async(_set_active(asked, name, on=on))
+        saved = await app.backend.directory().save_tenant(replace(before, active=on))
+    changed = saved and before.active is not on
     if as_json:
         print_json({"tenant": name, "active": on, "changed": changed})
         return

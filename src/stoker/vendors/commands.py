@@ -14,12 +14,12 @@ import click
 from stoker.cli.options import choose_tenant, tenant_option
 from stoker.cli.output import (
     Exit,
+    async_command,
     json_option,
     pass_context,
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 
 if TYPE_CHECKING:
@@ -61,9 +61,17 @@ def connector() -> None:
 @tenant_option
 @json_option
 @pass_context
-def list_connectors(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
+@async_command
+async def list_connectors(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
     """List connectors: on or off and why, address, rate, cap usage. Calls no vendor."""
-    lines, sandbox = run_async(_list_rows(asked, tenant))
+    from stoker.budgets.operator import read_position
+    from stoker.vendors.table import VENDORS
+
+    async with asked.open_app(only_to_read=True) as app:
+        whose = choose_tenant(app.settings, tenant)
+        stands = await read_position(app, whose, now=app.clock.now())
+        lines = [_build_row(app, name, whose, stands) for name in VENDORS]
+        sandbox = app.settings.sandbox.address
     if as_json:
         print_json({"sandbox": sandbox, "connectors": [_row_to_json(line) for line in lines]})
         return
@@ -89,14 +97,30 @@ def list_connectors(asked: CommandContext, tenant: str | None, as_json: bool) ->
 @tenant_option
 @json_option
 @pass_context
-def check_connectors(
+@async_command
+async def check_connectors(
     asked: CommandContext, names: tuple[str, ...], tenant: str | None, as_json: bool
 ) -> Exit:
     """Test connectors by calls that cost nothing: reachable, key accepted, credits left.
 
     Without NAME, all of them. Exit code 1 when a test fails, 2 when a named connector is off.
     """
-    found, sandbox = run_async(_check_vendors(asked, names, tenant))
+    import asyncio
+
+    from stoker.vendors.table import VENDORS, check_vendor, get_off_reason
+
+    async with asked.open_app(only_to_read=True) as app:
+        whose = choose_tenant(app.settings, tenant)
+
+        async def tested(name: str) -> tuple[str, Health | None, str]:
+            if because := get_off_reason(app.settings.for_tenant(whose), name):
+                return name, None, because
+            health = await check_vendor(app.for_tenant(whose), name)
+            return name, health, health.detail
+
+        wanted = list(dict.fromkeys(names)) or list(VENDORS)
+        found = await asyncio.gather(*(tested(name) for name in wanted))
+        sandbox = app.settings.sandbox.address
     if as_json:
         rows: list[Json] = [
             {
@@ -118,19 +142,6 @@ def check_connectors(
         return Exit.CONFIG
     wrong = any(health is not None and not health.ok for _, health, _ in found)
     return Exit.PROBLEMS if wrong else Exit.OK
-
-
-async def _list_rows(
-    asked: CommandContext, tenant: str | None
-) -> tuple[list[_VendorRow], str | None]:
-    from stoker.budgets.operator import read_position
-    from stoker.vendors.table import VENDORS
-
-    async with asked.open_app(only_to_read=True) as app:
-        whose = choose_tenant(app.settings, tenant)
-        stands = await read_position(app, whose, now=app.clock.now())
-        lines = [_build_row(app, name, whose, stands) for name in VENDORS]
-        return lines, app.settings.sandbox.address
 
 
 def _build_row(app: Context, name: str, tenant: TenantId, stands: BudgetPosition) -> _VendorRow:
@@ -155,28 +166,6 @@ def _build_row(app: Context, name: str, tenant: TenantId, stands: BudgetPosition
         pace=f"{pace}, {way.concurrency} at once",
         caps=[each for each in stands.balances if each.cap.split("/")[1] == name],
     )
-
-
-async def _check_vendors(
-    asked: CommandContext, names: tuple[str, ...], tenant: str | None
-) -> tuple[list[tuple[str, Health | None, str]], str | None]:
-    """Return each connector's health, None when it is off, and what there is to say about it."""
-    import asyncio
-
-    from stoker.vendors.table import VENDORS, check_vendor, get_off_reason
-
-    async with asked.open_app(only_to_read=True) as app:
-        whose = choose_tenant(app.settings, tenant)
-
-        async def tested(name: str) -> tuple[str, Health | None, str]:
-            if because := get_off_reason(app.settings.for_tenant(whose), name):
-                return name, None, because
-            health = await check_vendor(app.for_tenant(whose), name)
-            return name, health, health.detail
-
-        wanted = list(dict.fromkeys(names)) or list(VENDORS)
-        found = await asyncio.gather(*(tested(name) for name in wanted))
-        return list(found), app.settings.sandbox.address
 
 
 def _print_sandbox(address: str | None) -> None:
