@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stoker.accounts.model import CompanyId
 from stoker.base.types import Depth
 from stoker.enrichment.model import WorkItem, WorkState
-from stoker.nightly.targets import RETRYABLE_STATES, UnfinishedWork
+from stoker.nightly.resume import RETRYABLE_STATES, UnfinishedWork
 
 WAITING, TAKEN, DONE = WorkState.WAITING, WorkState.CLAIMED, WorkState.DONE
 DEGRADED, SHED, UNKNOWN = WorkState.DEGRADED, WorkState.DROPPED, WorkState.UNKNOWN

@@ -1,12 +1,13 @@
 """Resume what earlier runs of the same day left unfinished, under the new run's name.
 
 Open items of a killed or stopped run become the new run's. After a run that finished, skipped items
-of the day are tried again. Paid answers are cached elsewhere; nothing here spends.
+of the day are tried again, by company with its latest item; items whose retries are used up come
+last. Paid answers are cached elsewhere; nothing here spends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,21 +16,26 @@ from stoker.accounts.store import AccountStore
 from stoker.base.errors import ConfigError
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.context import TenantStores
-from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.model import WorkItem, WorkState, is_lookup
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
-from stoker.nightly.targets import (
-    OPEN_STATES,
-    RETRYABLE_STATES,
-    UnfinishedWork,
-    compute_open_capacity,
-    limit_to_capacity,
-)
+from stoker.nightly.targets import compute_open_capacity, limit_to_capacity
 from stoker.runs.model import Run, RunState, parse_run_name
 from stoker.runs.service import RunHandle
 
 _RUNS_READ_FIRST = 20  # runs at first; a day has few
 
 _FINISHED_STATES = (RunState.DONE, RunState.PARTIAL)
+
+OPEN_STATES = frozenset({WorkState.WAITING, WorkState.CLAIMED})
+
+RETRYABLE_STATES = OPEN_STATES | {WorkState.DROPPED, WorkState.DEGRADED, WorkState.FAILED}
+"""What another look of the same day may make good; an outcome that is not known is no such thing"""
+
+MAX_TRIES = 2  # per day, after which untried companies come first
+
+_PAID_COST = f"{CRAWL}/{PULL_UNITS}"  # a cost of an item whose lookup was paid for
+
+_FAILED_TRY_STATES = frozenset({WorkState.DEGRADED, WorkState.FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,81 @@ class ResumedWork:
     already_retried: bool = False  # all of them were tried again today already: others come first
 
 
+@dataclass(slots=True)
+class _CompanyWork:
+    item: WorkItem | None = None  # its latest of the day; an idle one does not count
+    run: str = ""
+    age: int = 0  # how many runs of the day came after that one
+    tries: int = 0  # that did not finish it, since one that did
+    paid: bool = False
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedItem:
+    """An item that an earlier run of the day left."""
+
+    item: WorkItem
+    run: str
+    tries: int = 0  # of this day that did not finish it
+    paid: bool = False  # whether a look at it today may be paid for already
+
+    @property
+    def retries_used_up(self) -> bool:
+        """Whether it was tried often enough for others to come first."""
+        return self.tries >= MAX_TRIES
+
+
+class UnfinishedWork:
+    """Collects the items of one day's runs, the newest run first, and lists unfinished ones."""
+
+    def __init__(self) -> None:
+        self._companies: dict[CompanyId, _CompanyWork] = {}
+        self._runs: list[str] = []
+
+    def add(self, run: str, units: Iterable[WorkItem]) -> None:
+        """Consider some units of a run; one run after the other, from the newest to the oldest."""
+        if run not in self._runs:
+            self._runs.append(run)
+        age = len(self._runs) - 1
+        for item in units:
+            known = self._companies.setdefault(item.company, _CompanyWork())
+            # An item that only scored or verified, or had no vendor to ask, looked nothing up.
+            idle = item.state is WorkState.DONE and not is_lookup(item)
+            # A worker that died may have paid; the end that would say so is missing.
+            known.paid |= item.state is WorkState.CLAIMED or _PAID_COST in item.cost
+            if known.finished:
+                continue
+            known.tries += idle or item.state in _FAILED_TRY_STATES
+            known.finished = not idle and item.state not in RETRYABLE_STATES
+            if known.item is None and not idle:
+                known.item, known.run, known.age = item, run, age
+
+    def list_unfinished(
+        self, states: Collection[WorkState] = RETRYABLE_STATES
+    ) -> tuple[UnfinishedItem, ...]:
+        """Return what is left in these states, in the order it is to be gone on with.
+
+        First what was not tried yet, in the order of the latest run that had it; then what was
+        tried, the longest ago first; and at last what was tried in vain, in the same way.
+        """
+        found = [
+            (
+                _get_order(known),
+                UnfinishedItem(item=item, run=known.run, tries=known.tries, paid=known.paid),
+            )
+            for known in self._companies.values()
+            if (item := known.item) is not None and item.state in states
+        ]
+        return tuple(leftover for _, leftover in sorted(found, key=lambda each: each[0]))
+
+
+def _get_order(known: _CompanyWork) -> tuple[int, int, int, str]:
+    tries = min(known.tries, MAX_TRIES)
+    place, company = (known.item.rank, known.item.company) if known.item else (0, "")
+    return (tries, -known.age if tries else known.age, place, company)
+
+
 async def find_unfinished_work(
     run: RunHandle, *, kind: str, reset: ResetRule, killed_only: bool = False
 ) -> ResumedWork | None:
@@ -52,7 +133,7 @@ async def find_unfinished_work(
     finished has left nothing.
     """
     day = compute_window(WindowKind.DAY, run.clock.now(), reset=reset)
-    leftovers, latest, ended_since = UnfinishedWork(paid_as=f"{CRAWL}/{PULL_UNITS}"), None, False
+    leftovers, latest, ended_since = UnfinishedWork(), None, False
     for earlier in await _list_runs_of_day(run, kind=kind, began_at=day.start):
         if not await run.store.nights.count_items(earlier.name):
             # It died before it had chosen, had nothing to go on with, or was about something else.

@@ -1,9 +1,8 @@
-"""Choose tonight's companies, in order, with depth and reason; and track unfinished work.
+"""Choose tonight's companies, in order, with depth and reason.
 
 Companies never scored come first, then those without contacts, then those last seen most recently;
 heat breaks ties, then the id, so that the same candidates give the same selection. A company
-visited today waits for another day. Reads candidates page by page. Unfinished work of the day is
-grouped by company with its latest item; items whose retries are used up come last.
+visited today waits for another day. Reads candidates page by page.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from stoker.accounts.model import Candidate, CompanyId
 from stoker.accounts.store import AccountStore
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth
-from stoker.enrichment.model import WorkItem, WorkState, is_lookup
+from stoker.enrichment.model import WorkItem
 
 UNLIMITED = 10**15
 
@@ -289,92 +288,3 @@ async def select_targets(
     began_at = targets.day_began_at
     looked_at = await accounts.count_visited_since(began_at) if began_at else 0
     return targets.pick(now=now, rule=depths, pull_units=pull_units, looked_at=looked_at)
-
-
-OPEN_STATES = frozenset({WorkState.WAITING, WorkState.CLAIMED})
-
-RETRYABLE_STATES = OPEN_STATES | {WorkState.DROPPED, WorkState.DEGRADED, WorkState.FAILED}
-"""What another look of the same day may make good; an outcome that is not known is no such thing"""
-
-MAX_TRIES = 2  # per day, after which untried companies come first
-
-_FAILED_TRY_STATES = frozenset({WorkState.DEGRADED, WorkState.FAILED})
-
-
-@dataclass(slots=True)
-class _CompanyWork:
-    item: WorkItem | None = None  # its latest of the day; an idle one does not count
-    run: str = ""
-    age: int = 0  # how many runs of the day came after that one
-    tries: int = 0  # that did not finish it, since one that did
-    paid: bool = False
-    finished: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnfinishedItem:
-    """An item that an earlier run of the day left."""
-
-    item: WorkItem
-    run: str
-    tries: int = 0  # of this day that did not finish it
-    paid: bool = False  # whether a look at it today may be paid for already
-
-    @property
-    def retries_used_up(self) -> bool:
-        """Whether it was tried often enough for others to come first."""
-        return self.tries >= MAX_TRIES
-
-
-class UnfinishedWork:
-    """Collects the items of one day's runs, the newest run first, and lists unfinished ones.
-
-    A lookup that was paid for has a cost of this name.
-    """
-
-    def __init__(self, *, paid_as: str = "crawl/pull_units") -> None:
-        self._paid_cost_name = paid_as
-        self._companies: dict[CompanyId, _CompanyWork] = {}
-        self._runs: list[str] = []
-
-    def add(self, run: str, units: Iterable[WorkItem]) -> None:
-        """Consider some units of a run; one run after the other, from the newest to the oldest."""
-        if run not in self._runs:
-            self._runs.append(run)
-        age = len(self._runs) - 1
-        for item in units:
-            known = self._companies.setdefault(item.company, _CompanyWork())
-            # An item that only scored or verified, or had no vendor to ask, looked nothing up.
-            idle = item.state is WorkState.DONE and not is_lookup(item)
-            # A worker that died may have paid; the end that would say so is missing.
-            known.paid |= item.state is WorkState.CLAIMED or self._paid_cost_name in item.cost
-            if known.finished:
-                continue
-            known.tries += idle or item.state in _FAILED_TRY_STATES
-            known.finished = not idle and item.state not in RETRYABLE_STATES
-            if known.item is None and not idle:
-                known.item, known.run, known.age = item, run, age
-
-    def list_unfinished(
-        self, states: Collection[WorkState] = RETRYABLE_STATES
-    ) -> tuple[UnfinishedItem, ...]:
-        """Return what is left in these states, in the order it is to be gone on with.
-
-        First what was not tried yet, in the order of the latest run that had it; then what was
-        tried, the longest ago first; and at last what was tried in vain, in the same way.
-        """
-        found = [
-            (
-                _get_order(known),
-                UnfinishedItem(item=item, run=known.run, tries=known.tries, paid=known.paid),
-            )
-            for known in self._companies.values()
-            if (item := known.item) is not None and item.state in states
-        ]
-        return tuple(leftover for _, leftover in sorted(found, key=lambda each: each[0]))
-
-
-def _get_order(known: _CompanyWork) -> tuple[int, int, int, str]:
-    tries = min(known.tries, MAX_TRIES)
-    place, company = (known.item.rank, known.item.company) if known.item else (0, "")
-    return (tries, -known.age if tries else known.age, place, company)
