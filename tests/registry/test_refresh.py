@@ -10,8 +10,8 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import TransientError
 from stoker.base.types import Depth, TenantId
 from stoker.enrichment.model import WorkItem, WorkState
+from stoker.nightly.depth import DepthRule
 from stoker.nightly.targets import (
-    DepthRule,
     TargetPicker,
     choose_targets,
     compute_rank,

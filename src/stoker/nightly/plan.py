@@ -35,6 +35,7 @@ from stoker.enrichment.forecast import (
 from stoker.enrichment.model import COMPANY_STEPS, KIND, WorkItem, has_lookup_step
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
 from stoker.leads.settings import ScoreRule
+from stoker.nightly.depth import DepthRule
 from stoker.nightly.resume import (
     ResumedWork,
     find_unfinished_work,
@@ -43,7 +44,6 @@ from stoker.nightly.resume import (
 )
 from stoker.nightly.targets import (
     UNLIMITED,
-    DepthRule,
     Selection,
     TargetPicker,
     compute_affordable,

@@ -22,9 +22,10 @@ from stoker.enrichment.history import list_recent_lookups, measure_usage
 from stoker.enrichment.model import CompanyVendors
 from stoker.heat.service import LookupFeedback
 from stoker.leads.rationale import build_rationales
+from stoker.nightly.depth import DepthRule
 from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlanner
 from stoker.nightly.service import NightlyRun
-from stoker.nightly.targets import UNLIMITED, DepthRule
+from stoker.nightly.targets import UNLIMITED
 from stoker.scheduling.service import Task, build_task
 from stoker.vendors.lusha import build_people, build_reveal
 from stoker.vendors.openai import build_extractor

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from stoker.accounts.icp import IcpRule, match_icp
 from stoker.accounts.model import Candidate, CompanyId
@@ -18,18 +18,9 @@ from stoker.accounts.store import AccountStore
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth
 from stoker.enrichment.model import WorkItem
+from stoker.nightly.depth import DepthRule, choose_depth
 
 UNLIMITED = 10**15
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DepthRule:
-    """When a lookup is deep, and how many pull units each depth costs."""
-
-    hot_from: float = 0.5  # heat from which every look is deep
-    deep_again_after: timedelta = timedelta(days=30)
-    shallow_units: int = 1
-    deep_units: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +42,8 @@ def compute_rank(standing: Candidate) -> tuple[bool, bool, float, float, str]:
 
 def was_visited_since(standing: Candidate, day_began_at: datetime | None) -> bool:
     """Return whether a company was looked up since the day began; False without a day."""
-    enrichment = standing.last_looked_at
-    return day_began_at is not None and enrichment is not None and enrichment >= day_began_at
+    looked_at = standing.last_looked_at
+    return day_began_at is not None and looked_at is not None and looked_at >= day_began_at
 
 
 def compute_open_capacity(cap: int, *, limit: int | None = None, looked_at_today: int = 0) -> int:
@@ -125,8 +116,8 @@ class TargetPicker:
             if candidate.id in self._excluded:
                 self._excluded_count += 1
                 continue
-            enrichment = was_visited_since(candidate, self.day_began_at)
-            (old if enrichment else new).append(candidate)
+            visited = was_visited_since(candidate, self.day_began_at)
+            (old if visited else new).append(candidate)
         self._seen += len(new) + len(old)
         self._visited_today += len(old)
         self._unvisited = heapq.nsmallest(
@@ -224,21 +215,6 @@ def compute_affordable(
         taken += fitting[0] if fitting else 0
         left_out += not fitting
     return taken, left_out
-
-
-def choose_depth(standing: Candidate, *, now: datetime, rule: DepthRule) -> tuple[Depth, str]:
-    """Return how deep a lookup this company deserves, money aside, and because of what."""
-    if not standing.scored:
-        return Depth.DEEP, "deep, as nothing is known yet"
-    if standing.contacts == 0:
-        return Depth.DEEP, "deep, as no contact is known"
-    if standing.heat >= rule.hot_from:
-        return Depth.DEEP, f"deep, as its heat is {standing.heat:.2f}"
-    enrichment = standing.last_looked_at
-    if enrichment is None or now - enrichment >= rule.deep_again_after:
-        days = f"{(now - enrichment).days} days ago" if enrichment else "never"
-        return Depth.DEEP, f"deep, as it was last looked at {days}"
-    return Depth.SHALLOW, "shallow, as it is scored, has contacts and is not hot"
 
 
 def format_choice_reason(standing: Candidate) -> str:

@@ -19,6 +19,7 @@ from stoker.base.errors import ConfigError
 from stoker.base.reasons import Reason
 from stoker.heat.beliefs import ChangeRates
 from stoker.heat.model import BY_RANK, to_ticks
+from stoker.nightly.depth import DEEP_UNITS, SHALLOW_UNITS
 from stoker.pulls.settings import PullRule
 
 Column = NDArray[Any]
@@ -114,8 +115,10 @@ class PlanAccounts:
     signals: Column = field(
         metadata=_column(np.float32, 0.0, 1e6, 0.0)
     )  # strengths since the last lookup
-    units: Column = field(metadata=_column(np.int32, 1, _MAX_UNITS, 1))  # of a shallow lookup
-    deep_units: Column = field(metadata=_column(np.int32, 1, _MAX_UNITS, 3))
+    units: Column = field(
+        metadata=_column(np.int32, 1, _MAX_UNITS, SHALLOW_UNITS)
+    )  # of a shallow lookup
+    deep_units: Column = field(metadata=_column(np.int32, 1, _MAX_UNITS, DEEP_UNITS))
     tier: Column = field(metadata=_column(np.uint8, 0, len(BY_RANK) - 1, 0))  # by rank
     heat: Column = field(metadata=_column(np.float32, 0.0, 1.0, 0.0))
     quiet: Column = field(metadata=_column(np.float32, 0.0, np.inf, 0.0))  # days in its tier

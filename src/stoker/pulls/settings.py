@@ -22,6 +22,7 @@ from stoker.config.fields import (
     zero_as_none,
 )
 from stoker.heat.settings import ChangeRateRule, TierRule
+from stoker.nightly.depth import DEEP_UNITS, SHALLOW_UNITS
 
 
 class Policy(StrEnum):
@@ -42,8 +43,10 @@ class Objective(StrEnum):
 class PullRule(Section):
     """Every number of a plan that does not belong to one account."""
 
-    shallow_units: int = tenant_setting(integer(1, 1000), 1, "Pull units of a shallow look.")
-    deep_units: int = tenant_setting(integer(1, 1000), 3, "Pull units of a deep look.")
+    shallow_units: int = tenant_setting(
+        integer(1, 1000), SHALLOW_UNITS, "Pull units of a shallow look."
+    )
+    deep_units: int = tenant_setting(integer(1, 1000), DEEP_UNITS, "Pull units of a deep look.")
     policy: Policy = tenant_setting(
         member(Policy),
         Policy.OPTIMAL,

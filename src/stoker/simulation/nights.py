@@ -32,7 +32,8 @@ from stoker.enrichment.forecast import project_finish
 from stoker.enrichment.model import WorkItem
 from stoker.heat.beliefs import ChangeRates, Floats, build_prior, decay_to_prior, update_rates
 from stoker.heat.settings import ChangeRateRule, TierRule
-from stoker.nightly.targets import DepthRule, choose_targets
+from stoker.nightly.depth import DepthRule
+from stoker.nightly.targets import choose_targets
 from stoker.pulls.columns import PlanAccounts, PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import DEEP, PullPlan, list_in_order, plan_pulls
 from stoker.pulls.settings import PullRule
