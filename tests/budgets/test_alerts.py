@@ -60,7 +60,7 @@ async def test_a_cost_above_its_promise_is_told_with_how_much(desk):
 
     [event] = desk.told.of_type(Overrun)
     assert (event.tenant, event.connector, event.at) == (ACME, "lusha", desk.clock.now())
-    assert event.message() == "lusha charged 2 credits more than was promised for k"
+    assert event.message() == "lusha charged 2 credits more than was reserved for k"
 
 
 async def test_an_outcome_nobody_knows_is_told_with_the_reason(desk):

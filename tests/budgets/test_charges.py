@@ -142,7 +142,7 @@ def test_a_cap_given_twice_is_refused():
 
 
 def test_a_cap_per_run_wants_to_know_the_run():
-    with pytest.raises(ConfigError, match="say which run"):
+    with pytest.raises(ConfigError, match="name the run"):
         charged(request(), [PER_RUN])
 
 
@@ -158,7 +158,7 @@ def test_a_request_for_nothing_of_a_unit_is_still_charged_to_its_caps():
         ({"key": "two\nlines"}, "a key is 1 to 500 printable"),
         ({"key": "\ud800"}, "a key is 1 to 500 printable"),
         ({"connector": "no connector"}, "is no connector"),
-        ({"amounts": {}}, "k1 asks for nothing; say how much of what"),
+        ({"amounts": {}}, "k1 requests nothing; give an amount and its unit"),
         ({"amounts": {"pounds": 1}}, "'pounds' is no unit"),
         ({"amounts": {"credits": -1}}, "k1: the amount of credits is -1"),
         ({"amounts": {"credits": MAX_AMOUNT + 1}}, "k1: the amount of credits"),
@@ -433,7 +433,7 @@ def test_a_clock_that_went_back_is_refused_until_it_catches_up():
     assert refused.resets_at == latest
     assert refused.message == (
         "the clock says 2026-11-16 01:54:59 UTC, but 2026-11-16 02:00:00 was already recorded; "
-        "set it right and ask again"
+        "set the clock, then try again"
     )
 
 

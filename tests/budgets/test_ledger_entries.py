@@ -53,7 +53,7 @@ def test_a_promise_is_noted_with_all_it_takes_to_count_it_again():
         at=NOW,
         kind="RESERVED",
         subject="k1",
-        reason="promised 3 credits, 5 money:USD of lusha",
+        reason="reserved 3 credits, USD 0.05",
         data={
             **ABOUT,
             "amounts": {"credits": 3, "money:USD": 5},
@@ -128,17 +128,17 @@ def test_each_step_of_a_promise_is_noted_by_the_phase_it_came_to():
     back = release_reservation(aside, now=NOW, reason="the vendor says no")
     nothing = {"credits": 1, "money:USD": 0}
 
-    assert noted(HOLD, gone) == ("SENT", "it may be on its way to the vendor", {"from": "HELD"})
+    assert noted(HOLD, gone) == ("SENT", "request sent, no answer yet", {"from": "HELD"})
     assert noted(gone, aside) == ("UNCERTAIN", "no answer", {"from": "SENT"})
     assert noted(aside, back) == ("RELEASED", "the vendor says no", {"from": "UNCERTAIN"})
     assert noted(HOLD, expire_reservation(HOLD, now=UNTIL)) == (
         "EXPIRED",
-        "its owner was not heard of in time",
+        "its worker sent no heartbeat in time",
         {"from": "HELD"},
     )
     assert noted(HOLD, paid) == (
         "SETTLED",
-        "it cost 1 credits, 0 money:USD",
+        "cost 1 credit, USD 0.00",
         {"from": "HELD", "actual": nothing},
     )
     assert dict(build_status_entry(HOLD, gone, now=NOW).data, **{"from": 0}) == {**ABOUT, "from": 0}
@@ -149,7 +149,7 @@ def test_a_cost_above_the_promise_is_noted_as_overrun():
 
     assert noted(HOLD, paid) == (
         "SETTLED",
-        "it cost 5 credits, 5 money:USD, 2 credits more than promised",
+        "cost 5 credits, USD 0.05, 2 credits more than reserved",
         {"from": "HELD", "actual": {"credits": 5, "money:USD": 5}, "overrun": {"credits": 2}},
     )
 
@@ -161,7 +161,7 @@ def test_a_cost_that_came_late_is_noted_with_its_code_and_all_of_it_as_overrun(p
 
     assert noted(back, paid) == (
         "SETTLED",
-        "it cost 2 credits, 0 money:USD, and had been given back",
+        "cost 2 credits, USD 0.00; the reservation was released before",
         {
             "from": phase.value,
             "actual": {"credits": 2, "money:USD": 0},
@@ -186,7 +186,7 @@ def test_a_new_limit_is_noted():
         at=NOW,
         kind="CAP_CHANGED",
         subject=CAP,
-        reason="its limit is 9 from now on",
+        reason="limit 9 from now on",
         data={"limit": 9},
     )
 
@@ -198,10 +198,10 @@ def test_a_raise_is_noted_with_its_end_and_so_is_a_limit_set_with_it():
     note = build_cap_entry(raised, now=NOW)
     both = build_cap_entry(replace(raised, limit=9), now=NOW)
 
-    assert (note.kind, note.reason) == ("CAP_RAISED", "it allows 99 until 2026-11-16 02:02 UTC")
+    assert (note.kind, note.reason) == ("CAP_RAISED", "raised to 99 until 2026-11-16 02:02 UTC")
     assert note.data == {"raised_to": 99, "raised_until": "2026-11-16T02:02:00+00:00"}
     assert both.kind == "CAP_RAISED"
-    assert both.reason == f"its limit is 9 from now on; {note.reason}"
+    assert both.reason == f"limit 9 from now on; {note.reason}"
     assert both.data == {"limit": 9, **note.data}
 
 
@@ -211,7 +211,7 @@ def test_a_limit_that_ends_a_raise_is_no_raise():
     note = build_cap_entry(change, now=NOW)
 
     assert note.kind == "CAP_CHANGED"
-    assert note.reason == "its limit is 9 from now on; it is no longer raised"
+    assert note.reason == "limit 9 from now on; the temporary raise has ended"
     assert note.data == {"limit": 9, "raised_to": 9, "raised_until": NOW.isoformat()}
 
 
@@ -221,7 +221,7 @@ def test_a_stop_and_its_end_are_noted_by_connector_or_a_star_for_all(connector, 
         at=NOW, kind="STOPPED", subject=subject, reason="too dear"
     )
     assert build_resume_entry(connector, now=NOW) == NewEntry(
-        at=NOW, kind="RESUMED", subject=subject, reason="the stop was taken back"
+        at=NOW, kind="RESUMED", subject=subject, reason="spending is allowed again"
     )
     assert build_stop_entry(connector, reason="", now=NOW).reason == "no reason was given"
 

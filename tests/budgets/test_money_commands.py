@@ -267,7 +267,7 @@ def test_setting_a_limit_that_ends_a_raise_is_noted_as_a_change(stoker):
 
     assert kinds(stoker, "hudson") == [("CAP_RAISED", TAVILY), ("CAP_CHANGED", TAVILY)]
     _, out, _ = stoker("ledger", "show", "2", "--tenant", "hudson")
-    assert "its limit is 4 from now on; it is no longer raised" in out
+    assert "limit 4 from now on; the temporary raise has ended" in out
 
 
 def test_setting_a_limit_also_ends_a_raise_that_a_setting_has_overtaken(stoker, tmp_path):

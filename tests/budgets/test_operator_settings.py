@@ -65,14 +65,14 @@ def test_every_difference_is_a_sentence():
     assert find_operator_mismatches(
         read, stops=[""], changes={CAP: replace(change, limit=500)}
     ) == [
-        "a stop of lusha was ordered and is not in force",
-        "a stop of every connector is in force, but its order is missing",
-        f"{CAP}: orders say limit 5, 7 until 2026-02-07 03:30:00 UTC, the store says limit 500, "
-        "7 until 2026-02-07 03:30:00 UTC",
+        "the ledger stops lusha, the store does not",
+        "the store stops every connector, the ledger has no entry of it",
+        f"{CAP}: the ledger says limit 5, 7 until 2026-02-07 03:30:00 UTC, the store says "
+        "limit 500, 7 until 2026-02-07 03:30:00 UTC",
     ]
     assert find_operator_mismatches(
         orders(), stops=[], changes={CAP: CapChange(cap=CAP, limit=9)}
-    ) == [f"{CAP}: orders say nothing, the store says limit 9"]
+    ) == [f"{CAP}: the ledger says nothing, the store says limit 9"]
 
 
 @pytest.mark.parametrize(

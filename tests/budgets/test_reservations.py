@@ -241,14 +241,14 @@ def test_a_promise_never_acted_on_comes_back_when_its_lease_ends():
     gone = expire_reservation(hold(), now=UNTIL)
 
     assert (gone.status, gone.closed_at) == (ReservationStatus.EXPIRED, UNTIL)
-    assert gone.reason == "its owner was not heard of in time"
+    assert gone.reason == "its worker sent no heartbeat in time"
 
 
 def test_a_promise_that_may_have_been_acted_on_is_kept_aside_when_its_lease_ends():
     aside = expire_reservation(hold(ReservationStatus.SENT), now=UNTIL)
 
     assert (aside.status, aside.closed_at) == (ReservationStatus.UNCERTAIN, None)
-    assert aside.reason == "its owner was not heard of after it may have been sent"
+    assert aside.reason == "its worker sent no heartbeat after the request may have been sent"
 
 
 @pytest.mark.parametrize(

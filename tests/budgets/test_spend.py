@@ -396,7 +396,7 @@ async def test_a_cost_that_could_not_be_written_is_owed_until_it_is():
     office.money.before["settle"] = [TransientError("disk is full")] * 4
 
     gate = office.get_gate()
-    with pytest.raises(UncertainError, match="could not be written down"):
+    with pytest.raises(UncertainError, match="could not be stored"):
         await gate.spend(asking(), office.step(cost=9))
     assert isinstance(await gate.spend(asking(), office.step()), AlreadySpent)
     await gate.heartbeat()

@@ -59,13 +59,16 @@ def test_orders_that_are_in_force_are_found_sound(verdict):
 @pytest.mark.parametrize(
     ("behind_the_back", "complaint"),
     [
-        ("DELETE FROM shared_stops", "a stop of lusha was ordered and is not in force"),
+        ("DELETE FROM shared_stops", "the ledger stops lusha, the store does not"),
         (
             "INSERT INTO shared_stops VALUES ('tavily', '2026-02-07T01:30:00.000000+00:00', '')",
-            "a stop of tavily is in force, but its order is missing",
+            "the store stops tavily, the ledger has no entry of it",
         ),
-        ("UPDATE shared_cap_changes SET new_limit = 500", "orders say limit 5, the store says"),
-        ("DELETE FROM shared_cap_changes", "orders say limit 5, the store says nothing"),
+        (
+            "UPDATE shared_cap_changes SET new_limit = 500",
+            "the ledger says limit 5, the store says",
+        ),
+        ("DELETE FROM shared_cap_changes", "the ledger says limit 5, the store says nothing"),
         ("UPDATE ledger SET reason = 'cheap' WHERE seq = 1", "the chain breaks at entry 1"),
         ("DELETE FROM ledger WHERE seq = 2", "the chain breaks at entry 2"),
     ],
@@ -80,4 +83,4 @@ def test_entries_taken_off_the_end_are_found_by_the_head_that_was_kept(verdict):
     found = verdict("DELETE FROM ledger WHERE seq = 4", mark=head)
     assert "it ends with entry 3, but had come to 4: the rest is gone" in found.problems
     other = verdict(mark=Checkpoint(3, "0" * 64))
-    assert "entry 3 is not what it was" in other.problems
+    assert "entry 3 was changed" in other.problems

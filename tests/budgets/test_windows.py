@@ -237,7 +237,7 @@ def test_a_run_has_one_window_that_never_ends():
 
 @pytest.mark.parametrize("run", [None, ""])
 def test_a_window_of_a_run_needs_the_run(run):
-    with pytest.raises(ConfigError, match="say which run"):
+    with pytest.raises(ConfigError, match="name the run"):
         compute_window(RUN, utc("2026-01-01T00:00"), reset=ResetRule(), run=run)
 
 
@@ -352,7 +352,7 @@ def test_a_day_of_another_length_says_so_in_its_name():
     ],
 )
 def test_what_is_no_name_of_a_window_of_time_is_refused(name):
-    with pytest.raises(ConfigError, match=r"is no window of time$"):
+    with pytest.raises(ConfigError, match=r"is not a time window$"):
         parse_window(name)
 
 

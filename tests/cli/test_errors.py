@@ -100,8 +100,7 @@ def test_a_fault_of_ours_is_one_line_with_a_hint(tmp_path):
 
     assert done.returncode == 70
     assert done.stderr == (
-        "stoker: a fault in Stoker itself: RuntimeError: it went wrong  "
-        "(STOKER_DEBUG=1 shows details)\n"
+        "stoker: internal error: RuntimeError: it went wrong  (STOKER_DEBUG=1 shows details)\n"
     )
 
 

@@ -86,8 +86,8 @@ def test_without_a_sandbox_a_make_believe_address_is_refused_wherever_it_stands(
             '[tenants.acme]\nodoo.url = "http://odoo.test"\n'
         )
     first, second = str(caught.value).split("\n")
-    assert first.startswith("stoker.toml:2: tavily.base_url is a make-believe address")
-    assert second.startswith("stoker.toml:4: tenants.acme.odoo.url is a make-believe address")
+    assert first.startswith("stoker.toml:2: tavily.base_url is a fake address")
+    assert second.startswith("stoker.toml:4: tenants.acme.odoo.url is a fake address")
 
 
 def test_with_a_sandbox_everything_nobody_set_is_make_believe_and_says_so(read):

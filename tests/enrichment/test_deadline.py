@@ -170,8 +170,8 @@ def test_a_night_behind_a_vendor_that_wants_to_be_left_alone_says_which_and_unti
     assert (told.finish, told.late) == (NOON + 41 * MINUTE, False)
     assert (told.waits_for, told.waits_until) == ("zerobounce", NOON + 41 * MINUTE)
     assert told.message() == (
-        f"run {RUN}: 0 done, 20 under way, 0 left; not through before 12:41:00 UTC: "
-        "zerobounce wants to be left alone until then"
+        f"run {RUN}: 0 done, 20 under way, 0 left; not done before 12:41:00 UTC: "
+        "waiting for zerobounce until then"
     )
 
 
@@ -179,20 +179,22 @@ def test_a_night_that_would_end_later_anyway_names_the_vendor_besides():
     told = progress(after=5 * MINUTE, rests={"zerobounce": 15 * MINUTE})
     assert told.finish == NOON + HOUR / 2
     assert told.message().endswith(
-        "through at about 12:30:00 UTC; zerobounce wants to be left alone until 12:15:00 UTC"
+        "done about 12:30:00 UTC; waiting for zerobounce until 12:15:00 UTC"
     )
 
 
 def test_a_night_whose_vendor_wants_to_be_left_alone_past_the_deadline_is_late():
     told = progress(after=55 * MINUTE, rests={"zerobounce": 65 * MINUTE})
     assert told.late
-    assert "not through before 13:05:00 UTC, after its deadline: zerobounce" in told.message()
+    assert (
+        "not done before 13:05:00 UTC, after its deadline: waiting for zerobounce" in told.message()
+    )
 
 
 def test_a_night_of_which_nothing_has_ended_in_the_quoted_time_claims_no_end():
     told = progress(after=35 * MINUTE)
     assert (told.finish, told.late) == (None, False)
-    assert told.message().endswith("0 left; nothing has ended since 12:00:00 UTC")
+    assert told.message().endswith("0 left; nothing done since 12:00:00 UTC")
     late = progress(after=61 * MINUTE)
     assert late.late
     assert late.message().endswith("12:00:00 UTC, and its deadline has passed")

@@ -255,7 +255,7 @@ def test_the_daemon_has_the_nights_of_those_who_are_ready(stoker):
 
     kinds = [("acme", "upkeep"), ("acme", "nightly"), ("bolt", "upkeep")]
     assert sorted(upkeep_and_nights(ran)) == sorted(kinds)
-    assert stoker("schedule", "run", "--once")[1] == "nothing is due\n"
+    assert stoker("schedule", "run", "--once")[1] == "Nothing is due.\n"
 
     _, coming = stoker.told("schedule", "next", "--count", "1")
     assert upkeep_and_nights(coming) == kinds

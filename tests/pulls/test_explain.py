@@ -74,7 +74,7 @@ def test_an_account_is_due_when_what_it_offers_reaches_the_price():
     )
     other = explain(2, accounts, PullLimits(budget=1), now=NOW, rule=rule, plan=plan)
     assert other.late < 0
-    assert "Not looked at: the money went to accounts that promised more for it" in other.message
+    assert "Not looked at: the budget went to accounts of higher value" in other.message
     later = replace(accounts, looked=accounts.looked + np.array([0.0, 0.0, other.late]))
     offers = make_offers(later, now=TODAY, rule=rule)
     assert offers.look[2] == pytest.approx(plan.price, rel=1e-5)

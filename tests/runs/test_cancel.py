@@ -122,7 +122,7 @@ async def test_work_that_cannot_stop_by_itself_is_cut_off_and_what_remains_is_li
     assert ended.manifest.counts == {"selected": 2, "units_waiting": 2}
     assert await bench.store.runs.find_run(ended.at) == ended
     [heard] = bench.heard.of_type(RunAskedToStop)
-    assert heard.message() == f"run {ended.name} begins nothing new: ann@desk asked it to stop"
+    assert heard.message() == f"run {ended.name} is stopping: ann@desk cancelled it"
 
 
 async def test_work_that_stops_by_itself_says_what_it_came_to():
@@ -262,7 +262,7 @@ async def test_ctrl_c_gives_what_is_under_way_the_time_to_come_to_its_end():
     )
     assert (ended.manifest.counts, ended.manifest.remaining) == ({"seen": 3}, ("d",))
     [heard] = bench.heard.of_type(RunAskedToStop)
-    assert "Ctrl-C or a signal asked it to stop" in heard.message()
+    assert "Ctrl-C or a signal cancelled it" in heard.message()
 
 
 @pytest.mark.parametrize(

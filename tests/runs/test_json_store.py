@@ -207,7 +207,7 @@ def test_a_damaged_run_is_named_in_one_line_and_the_others_stay_readable(started
 def test_a_folder_that_was_copied_under_another_name_is_not_taken_for_another_run(started, home):
     shutil.copytree(home, home.with_name("20300102_120000"))
 
-    with pytest.raises(ConfigError, match="it tells of run 20300101_120000"):
+    with pytest.raises(ConfigError, match="it belongs to run 20300101_120000"):
         run(runs_in(started).find_run(LATER))
     assert run(runs_in(started).list_runs()) == [running()]
 
@@ -270,7 +270,7 @@ def test_rows_changed_after_their_run_ended_are_noticed_by_readers_and_checks(
     path = home / "jobs.jsonl"
     path.write_bytes(change(path.read_bytes())) if change else path.unlink()
 
-    with pytest.raises(ConfigError, match=r"jobs\.jsonl is not as its run left it"):
+    with pytest.raises(ConfigError, match=r"jobs\.jsonl was changed after its run"):
         run(runs_in(started).list_jobs(AT))
     assert any("jobs.jsonl" in trouble for trouble in troubles(started))
 

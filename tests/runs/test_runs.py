@@ -109,7 +109,7 @@ def test_a_run_never_ends_before_it_starts():
 
 
 def test_running_is_not_an_end():
-    with pytest.raises(ConflictError, match="say how it ended"):
+    with pytest.raises(ConflictError, match="cannot end as RUNNING"):
         RUN.end(RunState.RUNNING, at=AT)
 
 

@@ -76,7 +76,7 @@ def test_a_run_ends_as_its_work_says(bench):
 
 @pytest.mark.parametrize(
     ("work", "why"),
-    [(crashes, "a fault in Stoker: RuntimeError: nobody expected this"), (is_refused, "said no")],
+    [(crashes, "internal error: RuntimeError: nobody expected this"), (is_refused, "said no")],
 )
 def test_whatever_the_work_raises_ends_the_run_failed_with_the_reason(bench, work, why):
     ended = bench.execute(work)

@@ -60,7 +60,7 @@ def test_a_run_that_says_running_without_a_process_has_failed():
     finding = only([DUE], [slot()], [running], gone=[running.at])
 
     assert finding.status is AuditStatus.FAILED
-    assert "stoker upkeep" in finding.message
+    assert "stoker db maintain" in finding.message
     assert only([], [slot()], [running], gone=[running.at]).status is AuditStatus.FAILED
 
 
@@ -77,8 +77,8 @@ def test_a_run_that_died_is_told_with_what_went_on_with_it():
 
     assert finding.status is AuditStatus.FAILED
     assert finding.message == (
-        "run 20300314_120005 ended FAILED: it died; run 20300314_120205 went on with it and "
-        "ended FAILED; run 20300314_120405 went on with it and is still going"
+        "run 20300314_120005 ended FAILED: it died; run 20300314_120205 resumed it and "
+        "ended FAILED; run 20300314_120405 resumed it and is still running"
     )
 
 

@@ -66,7 +66,7 @@ def test_what_is_due_is_run_once_for_each_tenant_and_then_nothing_is_due(stoker)
 
     assert code == 0
     assert [run["state"] for run in json.loads(out)] == ["DONE", "DONE"]
-    assert stoker("schedule", "run", "--once")[1] == "nothing is due\n"
+    assert stoker("schedule", "run", "--once")[1] == "Nothing is due.\n"
 
 
 async def noted_far_ahead(directory):
@@ -83,12 +83,12 @@ def test_a_tenant_that_could_not_be_attended_to_is_told_by_the_exit_code(stoker,
 
     code, out, err = stoker("schedule", "run", "--once")
 
-    assert (code, out) == (6, "nothing was started; the log says why\n")
+    assert (code, out) == (6, "Nothing was started; the log says why.\n")
     assert "ClockWentBack" in err
     assert stoker("doctor")[0] == 1
 
-    assert stoker("schedule", "accept-clock")[1] == "accepted for 2 tenants\n"
-    assert stoker("schedule", "run", "--once")[:2] == (0, "nothing is due\n")
+    assert stoker("schedule", "accept-clock")[1] == "The clock is accepted for 2 tenants.\n"
+    assert stoker("schedule", "run", "--once")[:2] == (0, "Nothing is due.\n")
 
 
 def test_a_schedule_that_was_kept_passes_its_audit(stoker):
@@ -127,7 +127,7 @@ def test_an_audit_does_not_believe_a_run_that_says_running_without_a_process(sto
     assert code == 1
     [finding] = json.loads(out)["findings"]
     assert finding["finding"] == "FAILED"
-    assert "stoker upkeep" in finding["why"]
+    assert "stoker db maintain" in finding["why"]
 
 
 def test_upkeep_by_hand_closes_runs_of_every_kind_whose_process_was_killed(stoker, tmp_path):
@@ -248,4 +248,4 @@ def test_looking_makes_nothing(stoker, tmp_path):
 def test_a_clock_that_is_not_in_doubt_needs_nobody_to_vouch_for_it(stoker):
     stoker("schedule", "run", "--once")
 
-    assert stoker("schedule", "accept-clock")[1] == "the clock was not in doubt\n"
+    assert stoker("schedule", "accept-clock")[1] == "The clock was right already.\n"

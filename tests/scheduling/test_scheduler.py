@@ -238,7 +238,7 @@ def test_an_instant_that_falls_due_while_a_run_is_going_is_skipped_and_says_why(
         OccurrenceState.STARTED,
         OccurrenceState.OVERLAP,
     ]
-    assert f"run {first[0][1].name} was still going" in world.list_results()[-1].reason
+    assert f"run {first[0][1].name} was still running" in world.list_results()[-1].reason
 
 
 def test_what_is_being_caught_up_on_is_not_skipped_because_catching_up_takes_long():

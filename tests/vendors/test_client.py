@@ -213,7 +213,7 @@ async def test_that_a_vendor_wants_to_be_left_alone_is_told_once_however_many_as
     assert (event.tenant, event.connector) == (ACME, "tavily")
     assert event.until - event.at == timedelta(minutes=10)
     until = f"{event.until:%H:%M:%S} UTC"
-    assert event.message() == f"tavily asked to be left alone; it is asked nothing before {until}"
+    assert event.message() == f"tavily asked us to slow down; no calls to it before {until}"
 
 
 async def test_each_time_a_vendor_wants_to_be_left_alone_anew_is_told_and_a_second_is_not():

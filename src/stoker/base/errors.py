@@ -5,7 +5,7 @@ StokerError
 ├── TransientError   nothing was done; try later, no sooner than `retry_after` if it is given
 ├── PermanentError   nothing was done, and trying again will not help; record it, move on
 ├── UncertainError   it may have been done; keep its money aside and find out before repeating
-└── ConflictError    somebody else got there first; read again, then decide again
+└── ConflictError    another process was first; read again, then decide again
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class StokerError(Exception):
 
 
 class ConfigError(StokerError):
-    """What we were told to use or do cannot work as it is."""
+    """A setting, a file or a command cannot work as it is."""
 
 
 class TransientError(StokerError):
-    """The world said: not now."""
+    """Nothing was done now; a later attempt may succeed."""
 
     def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
         super().__init__(message)
@@ -30,14 +30,14 @@ class TransientError(StokerError):
 
 
 class PermanentError(StokerError):
-    """The world said no."""
+    """It was refused, and a retry would be refused too."""
 
 
 class UncertainError(StokerError):
-    """The world said nothing we can rely on.
+    """It is unknown whether it was done.
 
-    `broke_down` says that the other side told us itself that it failed: no answer is on its way,
-    so finding out can be left to a person, and asking once more, for other money, may help.
+    `broke_down`: the other side reported its own failure, so no answer will follow. A person can
+    find out later, and one more call, under another reservation, may succeed.
     """
 
     def __init__(self, message: str, *, broke_down: bool = False) -> None:
@@ -46,4 +46,4 @@ class UncertainError(StokerError):
 
 
 class ConflictError(StokerError):
-    """What we were about to change has changed under us."""
+    """Another process changed the data first."""

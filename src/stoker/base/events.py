@@ -50,7 +50,7 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEnded(Event):
-    """One step of a run came to its end."""
+    """One step of a run ended."""
 
     text = "run {run}: {step} took {seconds:.3f} s for {items} items"
 
@@ -79,7 +79,7 @@ class RunAskedToStop(Event):
     """A run found a cancel request and begins nothing new."""
 
     level = Level.WARNING
-    text = "run {run} begins nothing new: {by} asked it to stop"
+    text = "run {run} is stopping: {by} cancelled it"
 
     run: str
     by: str
@@ -98,7 +98,7 @@ class RunGivenUp(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotPassed(Event):
-    """An instant of a schedule did not start a run."""
+    """A scheduled time did not start a run."""
 
     level = Level.WARNING
     text = "{schedule} at {instant:%Y-%m-%d %H:%M} UTC {state}: {reason}"
@@ -124,7 +124,7 @@ class DuplicateWindow(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseLost(Event):
-    """We were taken for dead while we were working; what we still write is refused."""
+    """Another process took our lease while we worked; our writes are refused from now on."""
 
     level = Level.ERROR
     text = "the lease {lease} was lost to another process; this run stops"
@@ -134,7 +134,7 @@ class LeaseLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockWentBack(Event):
-    """The wall clock is earlier than something already written down."""
+    """The wall clock is earlier than a time already recorded."""
 
     level = Level.ERROR
     text = (
@@ -147,7 +147,7 @@ class ClockWentBack(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantFailed(Event):
-    """Something about one tenant went wrong; the others go on."""
+    """One tenant's work failed; the others continue."""
 
     level = Level.ERROR
     text = "skipped this time: {error}"
@@ -157,7 +157,7 @@ class TenantFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsPruned(Event):
-    """Retention let runs go."""
+    """Retention deleted runs."""
 
     text = "retention removed {runs} runs, {rows} rows, {bytes} bytes"
 
@@ -180,7 +180,7 @@ class Overrun(Event):
     """A vendor charged more than was reserved; the next reservation sees it."""
 
     level = Level.WARNING
-    text = "{connector} charged {over} more than was promised for {key}"
+    text = "{connector} charged {over} more than was reserved for {key}"
 
     key: str
     connector: str
@@ -193,8 +193,8 @@ class OutcomeUncertain(Event):
 
     level = Level.WARNING
     text = (
-        "whether {connector} charged for {key} is not known ({reason}); its promise stands "
-        "until somebody says: stoker holds"
+        "it is unknown whether {connector} charged for {key} ({reason}); the amount stays reserved "
+        "until you decide: stoker holds"
     )
 
     key: str
@@ -204,10 +204,10 @@ class OutcomeUncertain(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorOff(Event):
-    """A vendor will answer nothing before a person acts; it is not asked any more in this run."""
+    """A vendor needs a person to act first; this run calls it no more."""
 
     level = Level.WARNING
-    text = "{connector} is not asked any more in this run: {reason}"
+    text = "{connector} is not called any more in this run: {reason}"
 
     connector: str
     reason: str
@@ -218,7 +218,7 @@ class ConnectorRests(Event):
     """A vendor asked us to back off; reported once for all queries that wait for it."""
 
     level = Level.WARNING
-    text = "{connector} asked to be left alone; it is asked nothing before {until:%H:%M:%S} UTC"
+    text = "{connector} asked us to slow down; no calls to it before {until:%H:%M:%S} UTC"
 
     connector: str
     until: datetime
@@ -226,11 +226,11 @@ class ConnectorRests(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterRead(Event):
-    """A file of the register of companies was read to its end."""
+    """A file of the company register was imported."""
 
     text = (
         "register {release}, {part}: {rows} rows read from {source}, {new} new, {changed} "
-        "changed, {rejected} rejected, {gone} gone"
+        "changed, {rejected} rejected, {gone} removed"
     )
 
     source: str
@@ -245,7 +245,7 @@ class RegisterRead(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFailed(Event):
-    """A source of postings could not be read; the others go on."""
+    """A source of postings could not be read; the others continue."""
 
     level = Level.WARNING
     text = "run {run}: {source} could not be read: {reason}"
@@ -257,7 +257,7 @@ class SourceFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightPlanned(Event):
-    """Tonight's companies are chosen, and the night has its deadline."""
+    """Tonight's companies are chosen, and the nightly run has its deadline."""
 
     run: str
     companies: int
@@ -267,7 +267,7 @@ class NightPlanned(Event):
     deadline: datetime
 
     def message(self) -> str:
-        chosen = f"{self.companies} companies, {self.deep} of them looked at deeply"
+        chosen = f"{self.companies} companies, {self.deep} of them with deep research"
         origin = (
             f"left by run {self.taken_over_from}"
             if self.taken_over_from
@@ -278,7 +278,7 @@ class NightPlanned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightProgress(Event):
-    """How far a night has come, when it will be through, and which vendor it waits for."""
+    """How far a nightly run is, when it will be done, and which vendor it waits for."""
 
     run: str
     ended: int
@@ -287,7 +287,7 @@ class NightProgress(Event):
     began_at: datetime  # its companies' part
     finish: datetime | None  # None: nothing has ended yet, and by the quote all should have
     late: bool
-    waits_for: str = ""  # a vendor that wants to be left alone
+    waits_for: str = ""  # a vendor that asked us to slow down
     waits_until: datetime | None = None
 
     def message(self) -> str:
@@ -300,24 +300,24 @@ class NightProgress(Event):
         late = ", after its deadline" if self.late else ""
         if self.finish is None:
             passed = ", and its deadline has passed" if self.late else ""
-            return f"nothing has ended since {self.began_at:%H:%M:%S} UTC{passed}"
+            return f"nothing done since {self.began_at:%H:%M:%S} UTC{passed}"
         if self.waits_until is None:
-            return f"through at about {self.finish:%H:%M:%S} UTC{late}"
-        alone = f"{self.waits_for} wants to be left alone until"
+            return f"done about {self.finish:%H:%M:%S} UTC{late}"
+        waiting = f"waiting for {self.waits_for} until"
         if self.finish == self.waits_until:
-            return f"not through before {self.finish:%H:%M:%S} UTC{late}: {alone} then"
+            return f"not done before {self.finish:%H:%M:%S} UTC{late}: {waiting} then"
         return (
-            f"through at about {self.finish:%H:%M:%S} UTC{late}; "
-            f"{alone} {self.waits_until:%H:%M:%S} UTC"
+            f"done about {self.finish:%H:%M:%S} UTC{late}; "
+            f"{waiting} {self.waits_until:%H:%M:%S} UTC"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitsShed(Event):
-    """Companies were left out so that the more valuable ones are done in time."""
+    """Companies were skipped so that the more valuable ones are done in time."""
 
     level = Level.WARNING
-    text = "run {run}: {units} companies are left out to end in time"
+    text = "run {run}: {units} companies are skipped to end in time"
 
     run: str
     units: int
@@ -325,7 +325,7 @@ class UnitsShed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanyEnded(Event):
-    """One company's night came to its end."""
+    """The work on one company ended."""
 
     run: str
     company: str

@@ -1,7 +1,7 @@
 """Why something was not done, or not in time: the closed list of codes, with a sentence for each.
 
-Codes are for filters and dashboards, sentences for people. The numbers behind a refusal travel
-beside its code, in `Refused` and in the ledger. What is not on this list is no reason.
+Codes are for filters and dashboards, sentences for people. The numbers behind a refusal are stored
+beside its code, in `Refusal` and in the ledger.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Reason(StrEnum):
 
     # Chosen or not
     FRESH_ENOUGH = "FRESH_ENOUGH", "what we know of this account is recent enough for its tier"
-    LOWER_VALUE = "LOWER_VALUE", "the money went to accounts that promised more for it"
-    DUPLICATE_PULL_JOB_ID = "DUPLICATE_PULL_JOB_ID", "this very pull was asked for before"
-    COOLING_DOWN = "COOLING_DOWN", "it failed a short while ago and is left alone until later"
-    PAUSED = "PAUSED", "somebody stopped it; take it back with: stoker resume"
+    LOWER_VALUE = "LOWER_VALUE", "the budget went to accounts of higher value"
+    DUPLICATE_PULL_JOB_ID = "DUPLICATE_PULL_JOB_ID", "the same pull was requested before"
+    COOLING_DOWN = "COOLING_DOWN", "it failed recently and is not retried yet"
+    PAUSED = "PAUSED", "an operator stopped it; allow it again with: stoker resume"
 
     # How much: not in this window
     CAP_TENANT_HOUR = "CAP_TENANT_HOUR", "this hour's cap of the tenant is used up"
@@ -43,22 +43,22 @@ class Reason(StrEnum):
     CAP_SHARED_RUN = "CAP_SHARED_RUN", "the run's cap that all tenants share is used up"
 
     # After the fact: counted all the same
-    SETTLED_LATE = "SETTLED_LATE", "its cost became known after its promise had been given back"
+    SETTLED_LATE = "SETTLED_LATE", "its cost became known after its reservation was released"
 
     # How fast: later
-    RATE_LIMIT = "RATE_LIMIT", "the vendor may not be called this often; it goes later"
+    RATE_LIMIT = "RATE_LIMIT", "the vendor's rate limit is reached; it is called later"
 
     # Not at all, until something changes
-    STOPPED = "STOPPED", "a stop is in force; take it back with: stoker resume"
+    STOPPED = "STOPPED", "spending is stopped; allow it again with: stoker resume"
     BUDGET_UNREADABLE = (
         "BUDGET_UNREADABLE",
-        "the store could not say what is left, so nothing was spent; check it with: stoker doctor",
+        "the store could not be read, so nothing was spent; check it with: stoker doctor",
     )
     CLOCK_WENT_BACK = "CLOCK_WENT_BACK", "the clock is earlier than what was already recorded"
 
     # Files of the register that are not read
-    RELEASE_UNKNOWN = "RELEASE_UNKNOWN", "nobody says which release of the register the file is of"
-    RELEASE_TO_COME = "RELEASE_TO_COME", "its release is still to come; its date must be wrong"
-    RELEASE_PASSED = "RELEASE_PASSED", "a later release was read; rows would go back"
-    PART_SHRUNK = "PART_SHRUNK", "it has less than half the rows it had; it may be cut"
+    RELEASE_UNKNOWN = "RELEASE_UNKNOWN", "the file's release of the register is not known"
+    RELEASE_TO_COME = "RELEASE_TO_COME", "its release date is in the future; the date must be wrong"
+    RELEASE_PASSED = "RELEASE_PASSED", "a later release was imported; rows would become older"
+    PART_SHRUNK = "PART_SHRUNK", "it has less than half its earlier rows; it may be truncated"
     PART_NOT_PUBLISHED = "PART_NOT_PUBLISHED", "the register's publisher does not offer this part"

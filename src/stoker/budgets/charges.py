@@ -51,10 +51,12 @@ class SpendRequest:
                 f"a key is 1 to {MAX_KEY_LENGTH} printable characters, not {self.key[:60]!r}"
             )
         if not is_storable(f"{self.run}{self.account}"):
-            raise ConfigError(f"{self.key}: its run or account has characters no store can keep")
+            raise ConfigError(
+                f"{self.key}: its run or account has characters that cannot be stored"
+            )
         validate_connector(self.connector)
         if not self.amounts:
-            raise ConfigError(f"{self.key} asks for nothing; say how much of what")
+            raise ConfigError(f"{self.key} requests nothing; give an amount and its unit")
         for name, number in self.amounts.items():
             validate_amount(number, what=f"{self.key}: the amount of {validate_unit(name)}")
 
@@ -268,7 +270,7 @@ def find_clock_refusal(now: datetime, *, latest: datetime | None) -> Refusal | N
     return Refusal(
         reason="CLOCK_WENT_BACK",
         message=f"the clock says {to_utc(now):%Y-%m-%d %H:%M:%S} UTC, but "
-        f"{to_utc(latest):%Y-%m-%d %H:%M:%S} was already recorded; set it right and ask again",
+        f"{to_utc(latest):%Y-%m-%d %H:%M:%S} was already recorded; set the clock, then try again",
         resets_at=latest,
     )
 

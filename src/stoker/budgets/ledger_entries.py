@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_amounts
 from stoker.base.reasons import Reason
 from stoker.base.types import Json, to_utc
 from stoker.budgets.caps import CapChange, get_cap_unit, merge_changes
@@ -48,7 +49,7 @@ def build_reserved_entry(reservation: Reservation, *, now: datetime) -> NewEntry
     }
     if shared := [charge for charge in reservation.charges if charge.shared]:
         data["shared"] = [[charge.cap, charge.window, charge.amount] for charge in shared]
-    reason = f"promised {_format_amounts(reservation.amounts)} of {reservation.connector}"
+    reason = f"reserved {format_amounts(reservation.amounts)}"
     return NewEntry(
         at=now, kind=EntryKind.RESERVED.value, subject=reservation.key, reason=reason, data=data
     )
@@ -95,7 +96,7 @@ def build_cap_entry(change: CapChange, *, now: datetime) -> NewEntry:
     parts: list[str] = []
     data: dict[str, Json] = {}
     if change.limit is not None:
-        parts.append(f"its limit is {change.limit} from now on")
+        parts.append(f"limit {change.limit} from now on")
         data["limit"] = change.limit
     kind = EntryKind.CAP_CHANGED
     if change.raised_to is not None and change.raised_until is not None:
@@ -103,9 +104,9 @@ def build_cap_entry(change: CapChange, *, now: datetime) -> NewEntry:
         data |= {"raised_to": change.raised_to, "raised_until": until.isoformat()}
         if until > now:
             kind = EntryKind.CAP_RAISED
-            parts.append(f"it allows {change.raised_to} until {until:%Y-%m-%d %H:%M} UTC")
+            parts.append(f"raised to {change.raised_to} until {until:%Y-%m-%d %H:%M} UTC")
         else:
-            parts.append("it is no longer raised")
+            parts.append("the temporary raise has ended")
     return NewEntry(at=now, kind=kind.value, subject=change.cap, reason="; ".join(parts), data=data)
 
 
@@ -120,12 +121,12 @@ def build_stop_entry(connector: str, *, reason: str, now: datetime) -> NewEntry:
 
 
 def build_resume_entry(connector: str, *, now: datetime) -> NewEntry:
-    """Build the entry of a stop that was taken back."""
+    """Build the entry of a stop that was ended."""
     return NewEntry(
         at=now,
         kind=EntryKind.RESUMED.value,
         subject=connector or ANY_CONNECTOR,
-        reason="the stop was taken back",
+        reason="spending is allowed again",
     )
 
 
@@ -136,18 +137,14 @@ def _to_data(*, connector: str, run: str | None, account: str | None) -> dict[st
 
 def _format_status(reservation: Reservation) -> str:
     if reservation.status is ReservationStatus.SENT:
-        return "it may be on its way to the vendor"
+        return "request sent, no answer yet"
     if reservation.status is ReservationStatus.SETTLED:
-        cost = f"it cost {_format_amounts(reservation.actual)}"
+        cost = f"cost {format_amounts(reservation.actual) or 'nothing'}"
         if is_settled_late(reservation):
-            return f"{cost}, and had been given back"
+            return f"{cost}; the reservation was released before"
         over = compute_overrun(reservation)
-        return f"{cost}, {_format_amounts(over)} more than promised" if over else cost
+        return f"{cost}, {format_amounts(over)} more than reserved" if over else cost
     return reservation.reason or "no reason was given"
-
-
-def _format_amounts(amounts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {name}" for name, number in sorted(amounts.items()))
 
 
 class OperatorSettings:
@@ -177,7 +174,7 @@ class OperatorSettings:
                 before = self.changes.get(entry.subject)
                 self.changes[entry.subject] = merge_changes(before, _parse_change(entry))
             case _:
-                return  # something that orders nothing
+                return  # it changes no stop and no cap
 
 
 def find_operator_mismatches(
@@ -186,15 +183,15 @@ def find_operator_mismatches(
     """Return where a store's stops and caps differ from what was ordered, one sentence each."""
     in_force = set(stops)
     found = [
-        f"a stop of {connector or 'every connector'} was ordered and is not in force"
+        f"the ledger stops {connector or 'every connector'}, the store does not"
         for connector in sorted(orders.stops - in_force)
     ]
     found += [
-        f"a stop of {connector or 'every connector'} is in force, but its order is missing"
+        f"the store stops {connector or 'every connector'}, the ledger has no entry of it"
         for connector in sorted(in_force - orders.stops)
     ]
     found += [
-        f"{cap}: orders say {_format_change(orders.changes.get(cap))}, the store says "
+        f"{cap}: the ledger says {_format_change(orders.changes.get(cap))}, the store says "
         f"{_format_change(changes.get(cap))}"
         for cap in sorted(orders.changes.keys() | changes.keys())
         if orders.changes.get(cap) != changes.get(cap)
@@ -207,7 +204,7 @@ def _parse_change(entry: LedgerEntry) -> CapChange:
     until = entry.data.get("raised_until")
     whole = all(number is None or isinstance(number, int) for number in (limit, raised_to))
     if not whole or not (until is None or isinstance(until, str)):
-        raise ConfigError("its numbers are none")
+        raise ConfigError("its numbers are not numbers")
     return CapChange(
         cap=entry.subject,
         limit=limit,  # type: ignore[arg-type]  # seen to be whole, or nothing, just above

@@ -174,10 +174,10 @@ def expire_reservation(reservation: Reservation, *, now: datetime) -> Reservatio
             reservation,
             status=ReservationStatus.EXPIRED,
             closed_at=now,
-            reason="its owner was not heard of in time",
+            reason="its worker sent no heartbeat in time",
         )
     return mark_uncertain(
-        reservation, reason="its owner was not heard of after it may have been sent"
+        reservation, reason="its worker sent no heartbeat after the request may have been sent"
     )
 
 

@@ -107,7 +107,7 @@ class BudgetService:
         self._clock = clock
         self._lease = lease
         self._in_flight: set[str] = set()  # acted on, and their end is not written yet
-        self._unwritten_closes: dict[str, CloseAction] = {}  # the store has not heard of the end
+        self._unwritten_closes: dict[str, CloseAction] = {}  # not yet written to the store
         self._abandoned: dict[str, timedelta] = {}  # perhaps reserved; and when we gave up
         self._closing_tasks: dict[str, asyncio.Task[Reservation]] = {}  # being written now
         self._heartbeats = AsyncExitStack()
@@ -198,8 +198,8 @@ class BudgetService:
             )
         except (TransientError, UncertainError) as error:
             raise UncertainError(
-                f"{key} was done and cost {dict(cost)}, which could not be written down: {error}; "
-                "it is tried again while this process lives, afterwards see: stoker holds"
+                f"{key} was done and cost {dict(cost)}, which could not be stored: {error}; it is "
+                "retried while this process runs, afterwards see: stoker holds"
             ) from error
         except StokerError as error:
             with suppress(StokerError):  # its end may be written by another process
@@ -219,7 +219,7 @@ class BudgetService:
     async def _get_reservation(self, key: str) -> Reservation:
         reservation = await self._money.find_reservation(key)
         if reservation is None:
-            raise ConflictError(f"{key} is being asked for at this moment; read it again later")
+            raise ConflictError(f"{key} is being reserved at this moment; read it again later")
         return reservation
 
     def _is_owner(self, reservation: Reservation) -> bool:
@@ -299,7 +299,7 @@ class BudgetService:
             if reservation is None and self._clock.elapsed() - self._abandoned[key] < self._lease:
                 return  # what we asked for may be on its way yet
             if reservation is not None and self._is_owner(reservation):
-                reason = "it was never acted on"
+                reason = "it was never used"
                 await self._money.release(key, reason=reason, now=self._clock.now())
             del self._abandoned[key]
         finally:

@@ -36,7 +36,7 @@ class CapSettings(Section):
     lusha_credits: int = tenant_setting(
         integer(0, _MAX_AMOUNT),
         1000,
-        "Lusha credits a day; looking for people costs one, each address one.",
+        "Lusha credits a day; a search for people costs one, each address one.",
     )
     zerobounce_verifications: int = tenant_setting(
         integer(0, _MAX_AMOUNT), 1000, "ZeroBounce checks a day.", "ZEROBOUNCE_MAX_VERIFICATIONS"
@@ -54,5 +54,5 @@ class CapSettings(Section):
     )
     currency: str = tenant_setting(CURRENCY, "USD", "The currency of money_per_day_minor.")
     reset_time: time = tenant_setting(
-        LOCAL_TIME, time(0, 0), "When caps begin anew, in the tenant's time zone."
+        LOCAL_TIME, time(0, 0), "When daily caps reset, in the tenant's time zone."
     )

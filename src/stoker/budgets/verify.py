@@ -79,7 +79,7 @@ async def verify_recent(store: TenantStores, *, now: datetime) -> LedgerReport:
 
     The chain is checked from the saved checkpoint on, and must still reach the saved head. Totals
     are compared for windows, and statuses for reservations, that began after the checkpoint: every
-    window that counts now is among them. A sound ledger's checkpoint is then saved anew.
+    window that counts now is among them. A sound ledger's checkpoint is then saved again.
     """
     saved = await store.ledger.find_checkpoint()
     replay, reader = Replay(), _LedgerReader(saved.head if saved else None, recent=now - RECENT)
@@ -244,7 +244,7 @@ class _LedgerReader:
 
     def list_problems(self) -> list[str]:
         """Return what is wrong with the chain itself, one sentence each."""
-        found = [f"entry {seq} is not what it was" for seq in self._changed_at]
+        found = [f"entry {seq} was changed" for seq in self._changed_at]
         if self._broken_at is not None:
             # Entries after a break cannot be judged.
             found.append(

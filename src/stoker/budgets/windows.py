@@ -91,7 +91,7 @@ def compute_window(
     moment = to_utc(now)
     if kind is WindowKind.RUN:
         if not run:
-            raise ConfigError("a cap per run is in force; say which run the reservation is for")
+            raise ConfigError("a cap per run is in force; name the run of the reservation")
         return BudgetWindow(f"run {run}", datetime(1970, 1, 1, tzinfo=UTC), FAR_FUTURE)
     return _compute_timed_window(kind, moment.replace(microsecond=0), reset)
 
@@ -110,7 +110,7 @@ def parse_window(name: str) -> BudgetWindow:
             name, begins, _parse_time(end) if end else begins + _USUAL_LENGTHS[WindowKind(kind)]
         )
     except (ValueError, LookupError, OverflowError) as error:
-        raise ConfigError(f"{name[:80]!r} is no window of time") from error
+        raise ConfigError(f"{name[:80]!r} is not a time window") from error
 
 
 def find_window_start(name: str) -> datetime | None:

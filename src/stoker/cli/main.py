@@ -275,9 +275,7 @@ def _report_bug(error: Exception, secrets: set[str]) -> Exit:
 
         click.echo(_redact("".join(traceback.format_exception(error)), secrets), err=True)
     what = f"{type(error).__name__}: {error}".splitlines()[0]
-    print_error(
-        _redact(f"a fault in Stoker itself: {what} (STOKER_DEBUG=1 shows details)", secrets)
-    )
+    print_error(_redact(f"internal error: {what} (STOKER_DEBUG=1 shows details)", secrets))
     return Exit.BUG
 
 

@@ -73,14 +73,14 @@ _EXIT_TEXTS = {
     Exit.CANCELLED: "a run ended CANCELLED",
     Exit.LATER: "nothing was done; try again later (TransientError, ConflictError)",
     Exit.UNCERTAIN: "it may have been done; find out before repeating (UncertainError)",
-    Exit.BUG: "a fault in Stoker itself; `STOKER_DEBUG=1` shows details",
+    Exit.BUG: "an internal error of Stoker; `STOKER_DEBUG=1` shows details",
     Exit.INTERRUPTED: "stopped by Ctrl-C or SIGTERM",
     Exit.BROKEN_PIPE: "the reader of the output stopped reading",
 }
 
 _MAX_SIGNALS = 2  # more of them end the process at once
 
-_NOTICE_SECONDS = 1.0  # after which it is said that work is still being ended
+_NOTICE_SECONDS = 1.0  # after which a notice says that work is still ending
 
 _REDRAW_SECONDS = 0.1  # between two drawings of progress
 

@@ -158,7 +158,7 @@ def _iterate_errors_and_events() -> Iterator[str]:
         yield f"| `{kind.__name__}` | {_escape_cell(inspect.getdoc(kind) or '')} | {code.value} |"
     yield "\n## Events\n"
     yield (
-        "Every line of the log is one of these, or what a library said. As JSON a line has `at`, "
+        "Every line of the log is one of these, or a library's own. As JSON a line has `at`, "
         "`level`, `event`, `tenant`, `message`, and the fields named here.\n"
     )
     yield "| event | level | what happened | fields |\n|---|---|---|---|"

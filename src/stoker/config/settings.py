@@ -34,7 +34,7 @@ class LoggingSettings(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class TenancySettings(Section):
-    """Whose work it is when nobody says."""
+    """The tenant of commands that name none."""
 
     default_tenant_id: TenantId | None = setting(
         TENANT, None, "The tenant of a command that is about one tenant.", "DEFAULT_TENANT_ID"

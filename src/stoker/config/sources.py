@@ -79,7 +79,7 @@ def read_environment(environment: Mapping[str, str]) -> list[RawValue]:
 
 
 def read_flags(flags: Mapping[str, str]) -> list[RawValue]:
-    """Return what was said on the command line, by dotted key."""
+    """Return the settings of the command line, by dotted key."""
     return [RawValue(key=key, value=value, origin="flag") for key, value in flags.items()]
 
 

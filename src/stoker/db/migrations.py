@@ -13,8 +13,8 @@ from functools import cached_property
 from stoker.base.errors import ConfigError
 from stoker.db.table import POSTGRES, SQLITE, Script, Table
 
-# Loud when nobody said which tenant: a silent "no rows" would read as "nothing spent yet".
-# The search path is pinned, or a function called current_setting in somebody's own schema would
+# Raises when no tenant is set: a silent "no rows" would read as "nothing spent yet".
+# The search path is pinned, or a function called current_setting in another schema would
 # decide who the tenant is. No EXCEPTION block: those cannot run in a parallel query.
 _TENANT_FUNCTION = """
 CREATE FUNCTION stoker_sec.tenant() RETURNS text LANGUAGE plpgsql STABLE PARALLEL SAFE

@@ -139,8 +139,8 @@ def begin_transaction(link: Connection, tenant: TenantId | None, begin: str) -> 
     answer = link.execute(words, prepare=False)
     while answer.nextset():
         pass
-    [(_, told, obeyed)] = answer.fetchall()
-    if not told == obeyed == tenant:
+    [(_, setting, in_force)] = answer.fetchall()
+    if not setting == in_force == tenant:
         raise PermanentError(f"the database answers for another tenant than {tenant}; stopped")
 
 
@@ -287,7 +287,7 @@ class PostgresDatabase:
             begin_transaction(link, tenant, begin)
             transaction = PostgresTransaction(link, tenant)
             result = work(transaction)
-            if call.expired:  # the caller has been told to give up; this is the last chance to
+            if call.expired:  # the caller has given up; this is the last chance to
                 raise psycopg.OperationalError("past its deadline")
             try:
                 answer = transaction.commit()

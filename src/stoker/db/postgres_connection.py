@@ -83,7 +83,7 @@ def parse_postgres_url(url: str, *, setting: str = "storage.postgres_url") -> di
 
 
 def describe_url(url: str) -> str:
-    """Return where a URL points, in words that may be shown to anybody."""
+    """Return where a URL points, without its password."""
     parts = parse_postgres_url(url)
     user, host = parts.get("user", "the default user"), parts.get("host", "localhost")
     return f"Postgres database {parts.get('dbname', user)} on {host} as {user}"
@@ -103,40 +103,48 @@ def open_connection(url: str, *, within: timedelta = timedelta(seconds=10)) -> C
 
 
 def is_connection_lost(error: psycopg.Error) -> bool:
-    """Say whether the connection went with the error: the server left, or nothing came back."""
+    """Return whether the error ended the connection: the server left, or nothing came back."""
     gone = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     return gone and (error.sqlstate is None or error.sqlstate.startswith(("08", "57P")))
 
 
 def translate_error(error: psycopg.Error, *, where: str) -> StokerError:
     """Return what a failure before COMMIT means: nothing was done, and this is what to do next."""
-    said = _get_first_line(error)
+    message = _get_first_line(error)
     match error:
         case errors.SerializationFailure() | errors.DeadlockDetected() | errors.LockNotAvailable():
-            return TransientError(f"{where}: others hold what we need ({said}); try again later")
+            return TransientError(
+                f"{where}: another process holds a lock we need ({message}); try again later"
+            )
         case errors.QueryCanceled():
-            return TransientError(f"{where}: a statement took too long ({said}); try again later")
+            return TransientError(
+                f"{where}: a statement took too long ({message}); try again later"
+            )
         case errors.DiskFull() | errors.OutOfMemory() | errors.TooManyConnections():
-            return TransientError(f"{where}: the server is out of room ({said}); free some first")
+            return TransientError(
+                f"{where}: the server is out of room ({message}); free some first"
+            )
         case errors.ReadOnlySqlTransaction():
-            return TransientError(f"{where}: it only answers reads now; is it a standby? ({said})")
-        case errors.InsufficientPrivilege() if "request.tenant_id" in said:
-            return PermanentError(f"{where}: {said}; open a tenant's door to reach its rows")
+            return TransientError(
+                f"{where}: it only answers reads now; is it a standby? ({message})"
+            )
+        case errors.InsufficientPrivilege() if "request.tenant_id" in message:
+            return PermanentError(f"{where}: {message}; open the tenant's store to reach its rows")
         case errors.InsufficientPrivilege():
-            return ConfigError(f"{where}: {said}; run `stoker db setup` again")
+            return ConfigError(f"{where}: {message}; run `stoker db setup` again")
         case errors.UndefinedTable() | errors.InvalidSchemaName() | errors.UndefinedFunction():
-            return ConfigError(f"{where}: {said}; run `stoker db setup` first")
+            return ConfigError(f"{where}: {message}; run `stoker db setup` first")
         case errors.ProgramLimitExceeded():
             return PermanentError(f"{where}: a name is too long for a key; nothing was written")
         case psycopg.DataError() | psycopg.IntegrityError():
-            return PermanentError(f"{where} refused a value ({said}); nothing was written")
+            return PermanentError(f"{where} refused a value ({message}); nothing was written")
         case psycopg.OperationalError() | psycopg.InterfaceError():
-            return TransientError(f"{where}: the connection was lost ({said}); try again later")
-    return PermanentError(f"{where} refused a statement ({said}); nothing was written")
+            return TransientError(f"{where}: the connection was lost ({message}); try again later")
+    return PermanentError(f"{where} refused a statement ({message}); nothing was written")
 
 
 def translate_commit_error(error: psycopg.Error, *, where: str) -> StokerError:
-    """Return what a failed COMMIT means: refused only if the server said so."""
+    """Return what a failed COMMIT means: refused only if the server answered so."""
     if (error.sqlstate or "").startswith(_COMMIT_REFUSALS):
         return translate_error(error, where=where)
     return UncertainError(
@@ -148,20 +156,20 @@ def translate_commit_error(error: psycopg.Error, *, where: str) -> StokerError:
 def _translate_connect_error(error: psycopg.Error, url: str) -> StokerError:
     where = describe_url(url)
     _, refused, reason = _hide_password(_get_first_line(error), url).rpartition("FATAL:")
-    said = reason.strip()
-    if isinstance(error, _CONFIG_ERRORS) or "authentication failed" in said:
-        return ConfigError(f"{where} does not let us in ({said}); check storage.postgres_url")
-    # What the server says before it lets us in comes without its code, as text alone.
-    if refused and "does not exist" in said:
-        return ConfigError(f"{where} is not there ({said}); create it, or correct the URL")
-    if "no password supplied" in said:
+    message = reason.strip()
+    if isinstance(error, _CONFIG_ERRORS) or "authentication failed" in message:
+        return ConfigError(f"{where} refuses our login ({message}); check storage.postgres_url")
+    # Before the login the server sends only a text, without an error code.
+    if refused and "does not exist" in message:
+        return ConfigError(f"{where} is not there ({message}); create it, or correct the URL")
+    if "no password supplied" in message:
         return ConfigError(f"{where} wants a password; put one into storage.postgres_url")
-    return TransientError(f"{where} cannot be reached ({said}); is it running?")
+    return TransientError(f"{where} cannot be reached ({message}); is it running?")
 
 
 def _get_first_line(error: psycopg.Error) -> str:
-    said = (error.diag.message_primary or str(error)).strip()
-    return said.splitlines()[0] if said else type(error).__name__
+    message = (error.diag.message_primary or str(error)).strip()
+    return message.splitlines()[0] if message else type(error).__name__
 
 
 def _hide_password(text: str, url: str) -> str:

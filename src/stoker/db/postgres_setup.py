@@ -65,8 +65,7 @@ SELECT tablename::text FROM pg_catalog.pg_tables WHERE schemaname = 'stoker'
 UNION ALL SELECT viewname::text FROM pg_catalog.pg_views WHERE schemaname = 'stoker'
 """
 
-# Whoever was given the schema by `create_roles_and_schema` is an app role, and needs each new
-# table too.
+# A role that `create_roles_and_schema` gave the schema to is an app role and needs new tables too.
 _APPS = """
 SELECT DISTINCT r.rolname FROM pg_catalog.pg_namespace n
 CROSS JOIN pg_catalog.aclexplode(n.nspacl) a JOIN pg_catalog.pg_roles r ON r.oid = a.grantee
@@ -141,10 +140,10 @@ def _ensure_app_role(admin: Connection, app: str, password: str | None) -> str:
     admin.execute(sql.SQL("ALTER ROLE {} LOGIN").format(role))
     [has] = admin.execute(_POWERS, [app]).fetchall()
     for power, held in zip(_REVOKED, has, strict=True):
-        if held:  # only said when needed: who lacks a power may not even take it away
+        if held:  # only then: an administrator without the power may not revoke it
             admin.execute(sql.SQL("ALTER ROLE {} " + power).format(role))
     if password:
-        # Hashed here, so that the password itself never stands in the server's log.
+        # Hashed here, so that the password itself is never in the server's log.
         secret = admin.pgconn.encrypt_password(password.encode(), app.encode(), b"scram-sha-256")
         admin.execute(
             sql.SQL("ALTER ROLE {} PASSWORD {}").format(role, sql.Literal(secret.decode()))
@@ -164,7 +163,7 @@ def _create_role(admin: Connection, name: str) -> str:
     ).fetchall()
     if there:
         return "was there"
-    # Roles belong to the whole server, so somebody setting up another database may be first.
+    # Roles belong to the whole server, so the setup of another database may be first.
     with suppress(errors.DuplicateObject, errors.UniqueViolation), admin.transaction():
         admin.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(name)))
     return "made"
@@ -226,10 +225,8 @@ def _grant(admin: Connection, steps: Sequence[Migration]) -> None:
 
 def _translate_setup_error(error: psycopg.Error, admin_url: str) -> StokerError:
     if isinstance(error, errors.InsufficientPrivilege):
-        said = error.diag.message_primary
         return ConfigError(
-            f"{describe_url(admin_url)} may not set this up ({said}); give --admin-url a user that "
-            f"may "
-            "make roles and owns the database"
+            f"{describe_url(admin_url)} may not set this up ({error.diag.message_primary}); give "
+            "--admin-url a user that may make roles and owns the database"
         )
     return translate_error(error, where=describe_url(admin_url))

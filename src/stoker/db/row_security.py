@@ -1,8 +1,8 @@
-"""What would make row security void, asked of the catalog itself.
+"""Find in the database's catalog what would make row security void.
 
 Row security is easily switched off by accident: an owner that is not forced, a view that runs as
-its maker, a key that tells whether another tenant has a row. Two questions find these: LINT about
-the tables and what reads them, ROLE about whoever is asking. No rows answered means safe.
+its maker, a key that shows whether another tenant has a row. Two queries find these: LINT checks
+the tables and what reads them, ROLE the connected role. No rows mean safe.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def find_table_problems(
 
 
 def find_role_problems(connection: Connection) -> list[SecurityProblem]:
-    """Return why row security would not hold for whoever is connected here."""
+    """Return why row security would not hold for the connected role."""
     found = [SecurityProblem(*row) for row in connection.execute(FIND_ROLE_PROBLEMS).fetchall()]
     if not is_unset_tenant_refused(connection):
         found.append(SecurityProblem("silent policy", "no error when no tenant is set"))

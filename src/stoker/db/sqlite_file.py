@@ -93,8 +93,8 @@ def open_reader(path: Path, *, busy: timedelta) -> apsw.Connection:
         try:
             return _connect_reader(str(path), busy=busy)
         except (apsw.CantOpenError, apsw.ReadOnlyError):
-            # A write-ahead log wants a little shared file beside it, even to be read. Where that
-            # cannot be made, nobody is writing either, and the file may be read as it stands.
+            # A write-ahead log needs a small shared file beside it, even to be read. Where that
+            # cannot be made, no process can write either, and the file is safe to read.
             if _is_permitted(os.W_OK, path.parent) or not _is_permitted(os.R_OK, path):
                 raise
             log = Path(f"{path}-wal")
@@ -205,10 +205,10 @@ def _prepare(connection: apsw.Connection, *, busy: timedelta) -> None:
 
 
 def _build_busy_handler(busy: timedelta) -> Callable[[int], bool]:
-    """Return how to wait for another process: look often, and give up after so long.
+    """Return how to wait for another process: retry often, and give up after this long.
 
-    SQLite's own way comes to look ten times a second. Whoever writes without a pause holds the
-    file for all but moments, and with so few looks an order to stop takes seconds to meet one.
+    SQLite's own handler retries ten times a second. A process that writes without pause frees the
+    file only for moments, and with so few attempts `stoker stop` takes seconds to meet one.
     """
     began = 0.0
 
@@ -263,7 +263,7 @@ ON CONFLICT (key) DO UPDATE SET value = excluded.value
 def read_schema_version(connection: apsw.Connection, path: Path) -> int:
     """Return the version of the schema, 0 in an empty file.
 
-    Raises ConfigError when the file is somebody else's: it has tables, and not our `meta`.
+    Raises ConfigError when the file is another program's: it has tables, and not our `meta`.
     """
     with wrap_sqlite_errors(path):
         tables = {name for (name,) in connection.execute(SELECT_TABLES)}
@@ -301,13 +301,12 @@ def apply_migrations(
     pending = schema.list_pending(read_schema_version(connection, path), where=str(path))
     enable_wal(connection, path, busy=busy)
     taken = []
-    # A current file asks for no lock, so that looking never waits for another process's write.
+    # A current file takes no lock, so that reading never waits for another process's write.
     for step in schema.sqlite[-len(pending) :] if pending else ():
         with wrap_sqlite_errors(path), wrap_disk_errors(connection, path):
             connection.execute("BEGIN IMMEDIATE")
             try:
-                # Asked again now that nobody else can change it: another program may have been
-                # faster, or may even be newer.
+                # Read again under the lock: another program may have been faster, or be newer.
                 version = read_schema_version(connection, path)
                 if step in list_pending(schema.sqlite, version=version, where=str(path)):
                     connection.execute(step.script)
@@ -375,7 +374,7 @@ def _check_free_space(path: Path) -> list[Check]:
     try:
         free = shutil.disk_usage(path.parent).free
     except OSError:
-        return []  # the directory is not there, and the file's own check has said so
+        return []  # the directory is missing, which the file's own check reports
     detail = f"{free // 2**20} MiB free"
     if free < MIN_FREE_BYTES:
         detail += "; free some, below 64 MiB a run may not fit"

@@ -1,8 +1,7 @@
-"""One thread that writes, and one fsync for everybody who is waiting.
+"""One thread that writes, and one fsync for all waiting callers.
 
-A durable commit costs one fsync, whoever it is for. So everything that has been asked for while
-the last commit was on its way goes into the next one together, and nobody is answered before the
-disk has it. What the work does, and which database it is, is somebody else's business.
+A durable commit costs one fsync for one caller or many. So all work that arrives during a commit
+goes into the next one together, and no caller gets its result before the disk has it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _Work = Callable[[Any], Any]
 
 
 class _WriteJob:
-    """One piece of work, and the promise of its answer."""
+    """One piece of work and its future result."""
 
     def __init__(self, work: _Work, *, alone: bool) -> None:
         self.work = work
@@ -96,7 +95,7 @@ class SqliteWriter:
             if self._closed:
                 raise ConfigError(f"the store in {self._path} was closed; open it again")
             if self._thread is None:
-                # A daemon: what nobody was answered for may be dropped when the program ends.
+                # A daemon: work whose caller has no answer yet may be dropped at exit.
                 self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
                 self._thread.start()
             self._queue.put(asked)
@@ -110,7 +109,7 @@ class SqliteWriter:
                 if asked is None:
                     last = True
                 elif not asked.future.set_running_or_notify_cancel():
-                    continue  # whoever asked has gone
+                    continue  # the caller has gone
                 elif asked.alone:
                     self._run_group(group, self._write)
                     self._run_group([asked], self._run_exclusive)

@@ -80,18 +80,18 @@ class VendorResponse:
 
 
 ErrorClassifier = Callable[[VendorResponse], StokerError | None]
-_COME_BACK_LATER = "asks us to come back later"
+_COME_BACK_LATER = "asks us to slow down"
 
 DEFAULT_STATUSES: Mapping[int, StatusMeaning] = {
-    400: StatusMeaning(PermanentError, "does not understand this question"),
+    400: StatusMeaning(PermanentError, "does not understand this request"),
     401: StatusMeaning(ConfigError, "refuses our key; check it in the settings"),
-    402: StatusMeaning(ConfigError, "wants to be paid first; look at the account's balance"),
+    402: StatusMeaning(ConfigError, "requires payment; check the account's balance"),
     403: StatusMeaning(ConfigError, "does not allow this with our key; check the plan and the key"),
-    404: StatusMeaning(PermanentError, "knows nothing under this address"),
+    404: StatusMeaning(PermanentError, "has nothing at this address"),
     405: StatusMeaning(PermanentError, "does not offer this"),
     408: StatusMeaning(TransientError, _COME_BACK_LATER),
-    413: StatusMeaning(PermanentError, "finds this question too large"),
-    422: StatusMeaning(PermanentError, "cannot work with this question"),
+    413: StatusMeaning(PermanentError, "refuses this request as too large"),
+    422: StatusMeaning(PermanentError, "cannot process this request"),
     425: StatusMeaning(TransientError, _COME_BACK_LATER),
     429: StatusMeaning(TransientError, _COME_BACK_LATER),
     503: StatusMeaning(TransientError, _COME_BACK_LATER),
@@ -147,7 +147,7 @@ class VendorApi:
         try:
             body = json.dumps(data, allow_nan=False).encode()
         except (ValueError, TypeError, RecursionError) as error:
-            raise PermanentError(f"a question to {self.name} cannot be written as JSON") from error
+            raise PermanentError(f"a request to {self.name} cannot be written as JSON") from error
         sent = {"content-type": "application/json", "accept": "application/json", **(headers or {})}
         return self.read(await self.send("POST", path, body=body, headers=sent))
 
@@ -186,7 +186,7 @@ class VendorApi:
             reply = await self._http.send(call)
         except PermanentError as error:
             # Nothing about the question: the address itself is refused or leads nowhere.
-            raise ConfigError(f"{self.name} cannot be asked at its address: {error}") from error
+            raise ConfigError(f"{self.name} cannot be called at its address: {error}") from error
         if not 200 <= reply.status < 300:
             raise self._to_error(reply)
         if reply.truncated:
@@ -223,10 +223,10 @@ class VendorApi:
         if status >= 500:
             # Some vendors know better than their status says whether coming again is any use.
             useless = reply.headers.get("x-should-retry", "").strip().lower() == "false"
-            because = f"{self.name} broke down over this question ({status})"
+            because = f"{self.name} failed on this request ({status})"
             return UncertainError(because, broke_down=not useless)
         if 300 <= status < 400:
             return ConfigError(
                 f"{self.name} has moved ({status}); its base address must be where it is now"
             )
-        return PermanentError(f"{self.name} does not answer this question ({status})")
+        return PermanentError(f"{self.name} refuses this request ({status})")

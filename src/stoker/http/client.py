@@ -96,7 +96,7 @@ class HttpClient:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         if not user_agent or not _HEADER_VALUE.fullmatch(user_agent):
-            raise ConfigError("the user agent is one line of plain text that names who is asking")
+            raise ConfigError("the user agent is one line of plain text that names the caller")
         self._user_agent = user_agent
         self._connector = SafeConnector(sandbox=sandbox)
         self._connections = ConnectionPool(self._connector, most=connections, tls=tls)
@@ -147,7 +147,9 @@ class HttpClient:
             why = f"{address.display_text} answers in an encoding we did not ask for"
             raise UncertainError(why) if call.billable else PermanentError(why)
         if answer.outcome is Outcome.BROKEN or answer.body is None:
-            raise UncertainError(f"{address.display_text} gave no whole answer: {answer.problem}")
+            raise UncertainError(
+                f"{address.display_text} sent an invalid response: {answer.problem}"
+            )
         return Response(
             status=answer.status,
             headers=answer.headers,
@@ -222,7 +224,7 @@ def _build_redirect(call: Request, origin: Url, status: int, to: str) -> tuple[R
         harmless = {k: v for k, v in call.headers.items() if k.lower() in _SAFE_HEADERS}
         downgrade = origin.scheme == "https" and address.scheme == "http"
         if call.body is not None or (downgrade and len(harmless) < len(call.headers)):
-            raise PermanentError(f"{origin.netloc} redirects what was meant for it alone")
+            raise PermanentError(f"{origin.netloc} redirects a request that may not leave it")
         call = replace(call, headers=harmless)
     return call, address
 

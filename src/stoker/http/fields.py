@@ -22,7 +22,7 @@ def is_sandbox_url(url: str | None) -> bool:
 
 
 def is_sandbox_key(key: Secret | None) -> bool:
-    """Say whether a key may be shown to a make-believe vendor."""
+    """Return whether a key may be sent to a fake vendor."""
     return key is not None and SANDBOX_WORD in key.reveal()
 
 

@@ -90,7 +90,7 @@ class DeflateDecoder(BodyDecoder):
 
     def get_body(self) -> bytes:
         if self._wire and not self.full and (self._decompressor is not None or not self._members):
-            raise UncertainError("its compressed body breaks off")
+            raise UncertainError("its compressed body is incomplete")
         return super().get_body()
 
     def _start_member(self, left: bytes) -> bytes:
@@ -183,9 +183,9 @@ class ResponseParser:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._break("it wants to speak something else than HTTP")
+            self._break("it switched to another protocol than HTTP")
         except httptools.HttpParserError:
-            self._break("it is not HTTP as it should be")
+            self._break("it is not valid HTTP")
         if self.outcome is not None:
             return
         if not self._has_head:
@@ -199,7 +199,7 @@ class ResponseParser:
         """Take in that the other side closed, in good order: the end of some answers."""
         if self.outcome is None and self._has_head and self._by_closing:
             self._end(Outcome.COMPLETE)
-        self._break("it breaks off")
+        self._break("it is incomplete")
 
     def feed_loss(self) -> None:
         """Take in that the connection broke: never the end of an answer."""

@@ -13,7 +13,7 @@ from stoker.http.fields import LOOPBACK
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxSettings(Section):
-    """A make-believe internet to rehearse on; `stoker sandbox serve` is one."""
+    """A fake internet for trying things out; `stoker sandbox serve` is one."""
 
     address: str | None = setting(
         LOOPBACK,

@@ -32,7 +32,7 @@ class CheckedAddress:
 
 
 def parse_sandbox_address(text: str) -> CheckedAddress:
-    """Return where the make-believe internet listens: loopback and a port, nothing else."""
+    """Return where the sandbox listens: loopback and a port, nothing else."""
     host, _, port = text.rpartition(":")
     try:
         address = ip_address(host[1:-1] if host[:1] + host[-1:] == "[]" else host)
@@ -91,7 +91,7 @@ class SafeConnector:
                     self._resolvers, _look_up, host, port
                 )
         except TimeoutError as error:
-            raise TransientError(f"the name {host} was not found out in time") from error
+            raise TransientError(f"the name {host} was not resolved in time") from error
         except ValueError as error:
             raise PermanentError("the host is not a name DNS knows") from error
         except socket.gaierror as error:
@@ -118,7 +118,7 @@ def _look_up(host: str, port: int) -> list[CheckedAddress]:
 
 async def _connect_first(host: str, places: list[CheckedAddress]) -> socket.socket:
     """Return a socket connected to the first of these places that answers."""
-    # IPv4 first: many networks promise IPv6 and lose it on the way.
+    # IPv4 first: many networks announce IPv6 and drop its packets.
     tried = sorted(places, key=lambda place: place.family != socket.AF_INET)[:MAX_ADDRESSES]
     last: Exception | None = None
     for place in tried:

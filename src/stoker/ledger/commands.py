@@ -1,6 +1,6 @@
 """`stoker ledger`: what was decided and spent, and whether the record is sound.
 
-Whose ledger a command reads: tenants' own, or that of what operators do for everybody.
+A command reads the tenants' ledgers or, with `--shared`, the installation's own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_count
 from stoker.base.jsontools import compact_json
+from stoker.budgets.operator import format_connector
 from stoker.budgets.verify import (
     find_shared_mismatches,
     verify_ledger,
@@ -54,11 +56,11 @@ if TYPE_CHECKING:
     from stoker.ledger.chain import LedgerEntry
     from stoker.ledger.store import LedgerStore
 
-ALL_TENANTS = "everybody"
+ALL_TENANTS = "everybody"  # the installation's ledger, in JSON
 
 
 class LedgerScope(NamedTuple):
-    """A ledger, and whose it is as listings say it."""
+    """A ledger, and its owner's name in listings."""
 
     owner: str
     ledger: LedgerStore
@@ -74,7 +76,7 @@ def shared_option(command: _CommandT) -> _CommandT:
 
 
 def list_ledgers(app: Context, tenants: tuple[str, ...], *, shared: bool) -> list[LedgerScope]:
-    """Return the ledgers asked for: those of tenants, or the one of what is done for everybody."""
+    """Return the ledgers of the tenants, or the installation's own."""
     if shared:
         if tenants:
             raise ConfigError("--shared is of no tenant; leave out --tenant, or --shared")
@@ -106,6 +108,8 @@ EXPORT_COLUMNS = {
 _SEQ_RANGE = click.IntRange(1, 2**63 - 1)  # what every store can count to
 
 _ALL = 2**31  # entries; more than a terminal is sent
+
+_MAX_KEY_SHOWN = 8  # characters
 
 _CHECKPOINT_PATTERN = re.compile(r"[0-9]{1,18}:[0-9a-f]{64}")
 
@@ -175,19 +179,19 @@ async def list_entries(
         ["tenant", "seq", "at (utc)", "kind", "about", "reason"],
         [
             (
-                owner,
+                _format_owner(owner),
                 entry.seq,
                 f"{entry.at:%Y-%m-%d %H:%M:%S}",
                 entry.kind,
-                entry.subject,
+                _format_subject(entry),
                 _format_reason(entry),
             )
             for owner, entry in found
         ],
-        empty="no such entries",
+        empty="No such entries.",
     )
     if len(chosen) == 1 and len(found) == limit and found[-1][1].seq > 1:
-        print_text(f"older ones: the same with --before {found[-1][1].seq}")
+        print_text(f"Older entries: repeat with --before {found[-1][1].seq}")
 
 
 @ledger.command("show")
@@ -207,14 +211,14 @@ async def show_entry(
         found = await book.list_entries(after=seq - 1, limit=1)
     if not found or found[0].seq != seq:
         raise ConfigError(
-            f"{owner} has no ledger entry {seq}; see those there are with: "
+            f"{_format_owner(owner)} has no ledger entry {seq}; list them: "
             f"stoker ledger list {'--shared' if shared else f'--tenant {owner}'}"
         )
     [entry] = found
     if as_json:
         print_json(to_entry_json(owner, entry))
         return
-    print_text(f"entry {entry.seq} of {owner}: {entry.kind} {entry.subject}")
+    print_text(f"entry {entry.seq} of {_format_owner(owner)}: {entry.kind} {entry.subject}")
     print_text(f"  {entry.reason or 'no reason was given'}")
     print_text(
         f"  at {entry.at:%Y-%m-%d %H:%M:%S} UTC; digest {entry.digest}, after {entry.previous}"
@@ -284,13 +288,18 @@ async def verify(
         )
         return Exit.PROBLEMS if bad else Exit.OK
     for owner, report in reports:
-        agree = "orders are in force" if owner == ALL_TENANTS else "totals agree"
-        sound = f"the chain is sound and {agree}" if not report.problems else "WRONG"
-        print_text(f"{owner}: {report.entries} entries, {sound}")
+        entries = format_count(report.entries, "entry")
+        what = "stops and caps" if owner == ALL_TENANTS else "totals"
+        verdict = f"OK: {entries}, hash chain intact, {what} match"
+        if report.problems:
+            verdict = f"WRONG: {entries}"
+        print_text(f"{_format_owner(owner)}: {verdict}")
         for problem in report.problems:
             print_text(f"  {problem}")
         if report.head and not report.problems:
-            print_text(f"  head {_format_checkpoint(report)}")
+            print_text(f"  {_format_checkpoint(report)}")
+    if any(report.head and not report.problems for _, report in reports):
+        print_text("Keep these checkpoints elsewhere; `verify --head` compares with one.")
     for problem in totals:
         print_text(f"shared: {problem}")
     return Exit.PROBLEMS if bad else Exit.OK
@@ -355,11 +364,11 @@ async def export_entries(
     if as_json:
         print_json({"entries": count, "out": str(out), "format": kind})
     elif out is not None:
-        print_text(f"{count} entries are in {out}")
+        print_text(f"Wrote {format_count(count, 'entry')} to {out}.")
 
 
 def to_export_row(tenant: str, entry: LedgerEntry) -> Row:
-    """Return an entry as a row: what it says most often has a column of its own."""
+    """Return an entry as a row; the most common data have columns of their own."""
     about = {name: get_data_text(entry, name) for name in ("code", "connector", "account", "run")}
     return {"tenant": tenant, "seq": entry.seq, **asdict(entry), **about}
 
@@ -375,6 +384,20 @@ def _build_filter(*, since: str | None, until: str | None, **rest: str | None) -
 
     start, end = parse_period(since, until, now=system_clock().now())
     return LedgerFilter(since=start, until=end, **rest)
+
+
+def _format_owner(owner: str) -> str:
+    return "all tenants" if owner == ALL_TENANTS else owner
+
+
+def _format_subject(entry: LedgerEntry) -> str:
+    """Return what an entry is about; a vendor call's key is long and shown by `ledger show`."""
+    connector, _, key = entry.subject.partition("/")
+    if connector != get_data_text(entry, "connector") or len(key) <= _MAX_KEY_SHOWN:
+        return entry.subject
+    account = get_data_text(entry, "account")
+    call = f"account {account}" if account else f"{key[:_MAX_KEY_SHOWN]}…"
+    return f"{format_connector(connector)}, {call}"
 
 
 def _format_reason(entry: LedgerEntry) -> str:

@@ -150,5 +150,5 @@ async def request_cancel(store: TenantStores, run: Run, *, by: str, runner: Runn
 async def _get_ended_run(store: TenantStores, run: Run) -> Run:
     there = await store.runs.find_run(run.at)
     if there is None or there.state is RunState.RUNNING:
-        raise ConflictError(f"run {run.name} changed while it was looked at; try again")
+        raise ConflictError(f"run {run.name} changed meanwhile; try again")
     return there

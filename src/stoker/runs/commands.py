@@ -327,7 +327,7 @@ async def cancel(asked: CommandContext, name: str, tenant: str | None, as_json: 
     else:
         at = format_time(request.at, seconds=True)
         print_text(
-            f"{title}: {request.by} asked it to stop at {at}. It begins nothing new and ends once "
+            f"{title}: {request.by} cancelled it at {at}. It starts nothing new and ends once "
             "paid calls are settled."
         )
         print_text(f"See it end: stoker runs show {run.name} --tenant {owner}")

@@ -37,7 +37,7 @@ from stoker.runs.model import (
 # Of run.json, cancel.json and index.json; rises when an older Stoker could misread them.
 FORMAT_VERSION = 1
 
-_REPAIR_HINT = "put it back from a backup, or move its folder away to give this run up"
+_REPAIR_HINT = "restore it from a backup, or move its folder away to give this run up"
 
 _RECHECK_SECONDS = 0.1  # seconds; far longer than a batch takes to write
 
@@ -79,7 +79,7 @@ def read_record(path: Path) -> RunRecord | None:
     except (StokerError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise build_damage_error(path, str(error)) from error
     if run.name != path.parent.name:
-        raise build_damage_error(path, f"it tells of run {run.name}")
+        raise build_damage_error(path, f"it belongs to run {run.name}")
     return RunRecord(run, artifacts)
 
 
@@ -159,7 +159,7 @@ def check_format(found: Mapping[str, Any], path: Path) -> None:
     """Raise ConfigError when a file was written by a Stoker newer than this one."""
     version = found.get("format")
     if not isinstance(version, int):
-        raise build_damage_error(path, "it does not say its format")
+        raise build_damage_error(path, "it has no format version")
     if version > FORMAT_VERSION:
         raise ConfigError(
             f"{path} has format {version}, newer than this Stoker knows ({FORMAT_VERSION}); "

@@ -78,7 +78,7 @@ class ChecksummedLines:
     def check_unchanged(self, head: Mapping[str, Json] | None) -> None:
         """Raise ConfigError unless the file is as its ended run recorded it; None: not ended."""
         if head is not None and (self.partial_bytes or head != self.head):
-            raise ConfigError(f"{self.path} is not as its run left it; put it back from a backup")
+            raise ConfigError(f"{self.path} was changed after its run; restore it from a backup")
 
     def read_new(self) -> Iterator[StoredLine]:
         """Yield the records of every complete batch since the last read; a partial end is left out.
@@ -158,7 +158,7 @@ class ChecksummedLines:
 
     def _build_damage_error(self) -> ConfigError:
         return ConfigError(
-            f"{self.path} is damaged after line {self.position.rows}; put it back from a backup, "
+            f"{self.path} is damaged after line {self.position.rows}; restore it from a backup, "
             "or move its folder away to give this run up"
         )
 

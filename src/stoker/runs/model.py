@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
+# Stored with runs and read back, so the words stay.
 PROCESS_DIED = "its process stopped without a word and its lease lapsed"
 
 _RUN_NAME = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})_([0-9]{2})([0-9]{2})([0-9]{2})")
@@ -127,7 +128,7 @@ class Run:
         if self.state is not RunState.RUNNING:
             raise ConflictError(f"run {self.name} has already ended as {self.state}")
         if state is RunState.RUNNING:
-            raise ConflictError(f"run {self.name} cannot end as RUNNING; say how it ended")
+            raise ConflictError(f"run {self.name} cannot end as RUNNING; choose another state")
         return replace(
             self,
             state=state,

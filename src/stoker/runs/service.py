@@ -274,7 +274,7 @@ class Runner:
         except StokerError as error:
             reason = str(error)
         except Exception as error:  # noqa: BLE001  # the one place: a fault of ours ends one run, not all
-            reason = f"a fault in Stoker: {type(error).__name__}: {error}"
+            reason = f"internal error: {type(error).__name__}: {error}"
         ending = await self._summarize_partial(opened.store, run, counted=opened.partial_counts)
         return replace(ending, state=RunState.FAILED, reason=reason)
 

@@ -16,7 +16,7 @@ from stoker.config.fields import (
 class RetentionRule(Section):
     """Which runs are forgotten."""
 
-    enabled: bool = setting(BOOLEAN, False, "Whether upkeep forgets old runs.")
+    enabled: bool = setting(BOOLEAN, False, "Whether maintenance deletes old runs.")
     days: int = setting(integer(0, 36_500), 90, "Runs younger than this many days stay.")
     keep_latest: int = setting(
         integer(1, 1_000_000),

@@ -109,7 +109,7 @@ def audit_occurrences(
                 status, message = _audit_run(run, known.values(), is_dead=run.at in gone)
         if instant not in due and status not in PROBLEM_STATUSES:
             status = AuditStatus.UNEXPECTED
-            message = f"the schedule as it is now has no such instant; {message}"
+            message = f"the schedule has no such time now; {message}"
         lines.append(AuditLine(due_at=instant, status=status, message=message, run=run))
     return lines
 
@@ -134,21 +134,21 @@ def _audit_missing_run(
     run_at: datetime | None, *, kept_since: datetime | None
 ) -> tuple[AuditStatus, str]:
     if run_at is None:
-        return AuditStatus.LOST, "it was started, but the record does not say as which run"
+        return AuditStatus.LOST, "it was started, but its run is not recorded"
     name = format_run_name(run_at)
     if kept_since is not None and run_at < kept_since:
-        return AuditStatus.RAN, f"run {name} was started; its record is older than what is kept"
+        return AuditStatus.RAN, f"run {name} was started; retention has deleted its record"
     return AuditStatus.LOST, f"run {name} was started, but there is no record of it"
 
 
 def _audit_run(run: Run, runs: Collection[Run], *, is_dead: bool) -> tuple[AuditStatus, str]:
     if run.state is RunState.RUNNING and is_dead:
         return AuditStatus.FAILED, (
-            f"run {run.name} is not going on: {PROCESS_DIED}; go on with: stoker schedule run, "
-            "or only close it with: stoker upkeep"
+            f"run {run.name} is not running: {PROCESS_DIED}; resume it with: stoker schedule run, "
+            "or only close it with: stoker db maintain"
         )
     if run.state is RunState.RUNNING:
-        return AuditStatus.RUNNING, f"run {run.name} is still going"
+        return AuditStatus.RUNNING, f"run {run.name} is still running"
     message = f"run {run.name} ended {run.state}" + (f": {run.reason}" if run.reason else "")
     if run.state is not RunState.FAILED:
         return AuditStatus.RAN, message
@@ -161,5 +161,5 @@ def _format_resumed_by(run: Run, runs: Collection[Run]) -> str:
     later = next((each for each in after if each.manifest.goes_on_with == run.at), None)
     if later is None:
         return ""
-    stands = "is still going" if later.state is RunState.RUNNING else f"ended {later.state}"
-    return f"; run {later.name} went on with it and {stands}{_format_resumed_by(later, runs)}"
+    stands = "is still running" if later.state is RunState.RUNNING else f"ended {later.state}"
+    return f"; run {later.name} resumed it and {stands}{_format_resumed_by(later, runs)}"

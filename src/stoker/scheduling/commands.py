@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError, ConflictError, StokerError
+from stoker.base.formats import format_count
 from stoker.cli.options import (
     choose_active_tenants,
     choose_tenants,
@@ -155,7 +156,7 @@ async def _run_once(app: Context, named: tuple[str, ...], *, as_json: bool) -> E
     tenants = _list_scheduled(app.settings, named)
     with app.redirect_events(observer) as seen:
         ended = await (await _build_scheduler(seen, tenants)).run_once()
-    empty = "nothing was started; the log says why" if skipped else "nothing is due"
+    empty = "Nothing was started; the log says why." if skipped else "Nothing is due."
     shown = _show_runs(ended, as_json=as_json, empty=empty)
     return Exit.LATER if skipped and shown is Exit.OK else shown
 
@@ -249,7 +250,7 @@ async def audit_schedule(
             schedules = await _read_schedules(app, tenant)
             ends = dict.fromkeys(schedules, to)
             if KIND not in schedules:
-                # No further night is expected of a tenant not set up for one; those it had count.
+                # A tenant not set up for nightly runs is expected to have only those it had.
                 schedules[KIND] = app.settings.get_schedule(tenant)
                 last = await store.schedule.find_last_result(KIND, until=to)
                 ends[KIND] = min(to, last.due_at + timedelta(microseconds=1)) if last else start
@@ -264,14 +265,16 @@ async def audit_schedule(
         print_json({"findings": [_to_audit_json(*each) for each in found], "problems": len(bad)})
     else:
         print_table(
-            ["tenant", "kind", "instant (utc)", "finding", "why"],
+            ["tenant", "kind", "due (utc)", "finding", "why"],
             [
                 (tenant, kind, f"{line.due_at:%Y-%m-%d %H:%M}", line.status.value, line.message)
                 for tenant, kind, line in found
             ],
-            empty="nothing was due, and nothing ran",
+            empty="Nothing was due, and nothing ran.",
         )
-        print_text(f"{len(found)} instants, {len(bad)} to look at")
+        print_text(
+            f"{format_count(len(found), 'scheduled time')}, {format_count(len(bad), 'problem')}."
+        )
     return Exit.PROBLEMS if bad else Exit.OK
 
 
@@ -297,8 +300,9 @@ async def accept_clock(asked: CommandContext, tenants: tuple[str, ...], as_json:
     if as_json:
         print_json(accepted)
         return
+    tenants_text = format_count(len(accepted), "tenant")
     print_text(
-        f"accepted for {len(accepted)} tenants" if accepted else "the clock was not in doubt"
+        f"The clock is accepted for {tenants_text}." if accepted else "The clock was right already."
     )
 
 
@@ -331,14 +335,14 @@ def _list_scheduled(settings: Settings, named: tuple[str, ...]) -> tuple[TenantI
     if not on:
         origin = settings.get_origin("scheduling.enabled")
         raise ConfigError(
-            f"scheduling.enabled is false for every tenant asked for ({origin}); "
-            "switch it on, or do one run with: stoker upkeep"
+            f"scheduling.enabled is false for all these tenants ({origin}); "
+            "set it to true, or start one run with: stoker db maintain"
         )
     return on
 
 
 def _show_runs(
-    ended: list[tuple[TenantId, Run]], *, as_json: bool, empty: str = "nothing is due"
+    ended: list[tuple[TenantId, Run]], *, as_json: bool, empty: str = "Nothing is due."
 ) -> Exit:
     if as_json:
         print_json([to_run_view(tenant, run) for tenant, run in ended])

@@ -22,7 +22,7 @@ class OccurrenceState(StrEnum):
 
     STARTED = "STARTED"
     MISSED = "MISSED"  # no scheduler was running, and a later occurrence ran instead
-    OVERLAP = "OVERLAP"  # the run before it was still going
+    OVERLAP = "OVERLAP"  # the run before it was still running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def build_clock_accepted_entry(now: datetime, *, latest: datetime) -> NewEntry:
         at=now,
         kind="CLOCK_ACCEPTED",
         subject="clock",
-        reason=f"an operator vouched for the clock; {latest.isoformat()} was recorded before",
+        reason=f"an operator accepted the clock; {latest.isoformat()} was recorded before",
     )
 
 

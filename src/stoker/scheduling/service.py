@@ -241,7 +241,7 @@ class Scheduler:
         if ours:
             return await self._runner.execute(store, run, task.job)
         self._report_duplicate(task, instant)
-        return await self._close_cancelled(store, run, "another scheduler had this instant")
+        return await self._close_cancelled(store, run, "another scheduler started this one")
 
     async def _record_started(
         self, store: TenantStores, slot: OccurrenceResult, lease: Lease
@@ -286,7 +286,7 @@ class Scheduler:
             # They fell due before that run began, so it is no reason to skip them: either its
             # holder is about to decide them, or they run when it is done.
             return
-        reason = f"run {newest[0].name} was still going"
+        reason = f"run {newest[0].name} was still running"
         await self._record_results(
             store, task, due.missed, OccurrenceState.MISSED, due.reason, fence=None
         )

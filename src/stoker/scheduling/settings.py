@@ -45,7 +45,7 @@ class SchedulingSettings(Section):
         CRON, "0 1 * * *", "When runs start, in the time zone; for mode cron.", "SCHED_START_CRON"
     )
     timezone: str = setting(
-        ZONE, "Asia/Singapore", "The time zone the cron line speaks of.", "SCHED_TIMEZONE"
+        ZONE, "Asia/Singapore", "The time zone of the cron line.", "SCHED_TIMEZONE"
     )
     gap: Gap = tenant_setting(
         member(Gap), Gap.SHIFT, "A time the clock skips in spring: run at the shift, or skip it."
@@ -54,10 +54,10 @@ class SchedulingSettings(Section):
         member(Fold), Fold.FIRST, "A time the clock shows twice in autumn: which of the two runs."
     )
     catch_up: CatchUp = tenant_setting(
-        member(CatchUp), CatchUp.LATEST, "Which missed instants run once Stoker is back."
+        member(CatchUp), CatchUp.LATEST, "Which missed runs start once Stoker is back."
     )
     catch_up_max: int = tenant_setting(
-        integer(1, 1000), 24, "How many missed instants run at most; for catch_up all."
+        integer(1, 1000), 24, "How many missed runs start at most; for catch_up all."
     )
     tenant_concurrency: int = setting(
         integer(1, 100),
@@ -66,7 +66,7 @@ class SchedulingSettings(Section):
         "SCHED_TENANT_CONCURRENCY",
     )
     stagger_s: float = setting(
-        number(0, 600), 2.0, "Seconds between the beginnings of nights due at the same time."
+        number(0, 600), 2.0, "Seconds between the starts of nightly runs due at the same time."
     )
     company_concurrency: int = tenant_setting(
         integer(1, 200), 8, "Companies worked on at once, per tenant.", "SCHED_COMPANY_CONCURRENCY"
@@ -74,14 +74,14 @@ class SchedulingSettings(Section):
     daily_cap_per_tenant: int = tenant_setting(
         integer(0, 1_000_000),
         1000,
-        "Companies a tenant's run takes on at most.",
+        "Companies researched per tenant and run at most.",
         "SCHED_DAILY_CAP_PER_TENANT",
         "SHORTLIST_DAILY_CAP",
     )
     deadline_minutes: int = tenant_setting(
         integer(1, 1440),
         90,
-        "Minutes a night may take; the least valuable companies are left out to end in time.",
+        "Minutes a nightly run may take; it skips the least valuable companies to end in time.",
     )
     tenant_include: tuple[TenantId, ...] = setting(
         TENANTS, (), "Only these tenants run; empty means all.", "SCHED_TENANT_INCLUDE"

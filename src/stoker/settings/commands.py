@@ -26,7 +26,7 @@ STARTER_CAPS = {
 
 _FILE_HEAD = """\
 # Stoker's settings. Everything is optional: a line that begins with `#` shows its default.
-# Stronger than this file are, in this order: .env, the environment, --set KEY=VALUE.
+# Each of these overrides the one before: this file, .env, the environment, --set KEY=VALUE.
 # `stoker config show` prints every value and where it came from.
 """
 

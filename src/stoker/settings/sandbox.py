@@ -67,7 +67,7 @@ def find_sandbox_contradictions(settings: Settings) -> Iterator[str]:
     if settings.sandbox.address is not None:
         return
     name = FIELDS[ORIGIN].env[0]
-    problem = "is a make-believe address, but sandbox.address is not set; set"
+    problem = "is a fake address, but sandbox.address is not set; set"
     for key in SANDBOX_URLS:
         if is_sandbox_url(settings.get_value(key)):
             yield f"{settings.get_origin(key)}: {key} {problem} {name}"
