@@ -17,9 +17,9 @@ from stoker.pulls.columns import (
     NO_CAP,
     Decision,
     PullLimits,
-    compute_period_units,
     validate_accounts,
 )
+from stoker.pulls.constraints import compute_period_units
 from stoker.pulls.planner import (
     DEEP,
     NOT,

@@ -6,7 +6,6 @@ are days since 1970, ages are days, costs are whole units.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -20,7 +19,6 @@ from stoker.base.reasons import Reason
 from stoker.heat.beliefs import ChangeRates
 from stoker.heat.model import BY_RANK, to_ticks
 from stoker.nightly.depth import DEEP_UNITS, SHALLOW_UNITS
-from stoker.pulls.settings import PullRule
 
 Column = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -192,15 +190,6 @@ class PullLimits:
                 raise ConfigError(f"a plan's {name} is {least} to {NO_CAP}, not {number!r}")
         if self.deep_why not in DEPTH_REFUSALS:
             raise ConfigError("looks are not deep for one of the reasons for that")
-
-
-def compute_period_units(left: int, *, now: datetime, until: datetime, rule: PullRule) -> int:
-    """Return the units one plan may use of those left until then: its tick's share of them.
-
-    Rounded up, so that the last of them are used too; a tick that reaches beyond has them all.
-    """
-    ticks = (until - now) / rule.tick
-    return left if ticks <= 1 else min(left, math.ceil(left / ticks))
 
 
 def to_epoch_days(moment: datetime) -> float:

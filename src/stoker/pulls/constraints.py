@@ -23,7 +23,7 @@ from stoker.budgets.windows import WindowKind
 from stoker.context import TenantStores
 from stoker.enrichment.forecast import VendorNeed
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
-from stoker.pulls.columns import NO_CAP, Decision, PullLimits, compute_period_units
+from stoker.pulls.columns import NO_CAP, Decision, PullLimits
 from stoker.pulls.settings import PullRule
 from stoker.rate_limits.limiter import VendorLimits
 from stoker.rate_limits.rate_limit import Rate
@@ -109,6 +109,15 @@ def find_excluded_vendors(
     """
     closed = [cap for cap, line in cap_states if not line.limit]
     return {each.connector for each in needs for cap in closed if _compute_need(each, cap) > 0}
+
+
+def compute_period_units(left: int, *, now: datetime, until: datetime, rule: PullRule) -> int:
+    """Return the units one plan may use of those left until then: its tick's share of them.
+
+    Rounded up, so that the last of them are used too; a tick that reaches beyond has them all.
+    """
+    ticks = (until - now) / rule.tick
+    return left if ticks <= 1 else min(left, math.ceil(left / ticks))
 
 
 def build_cap_constraint(

@@ -50,10 +50,14 @@ from stoker.pulls.columns import (
     REASONS,
     Decision,
     PullLimits,
-    compute_period_units,
     to_epoch_days,
 )
-from stoker.pulls.constraints import is_stopped, limit_deep_lookups, read_constraints
+from stoker.pulls.constraints import (
+    compute_period_units,
+    is_stopped,
+    limit_deep_lookups,
+    read_constraints,
+)
 from stoker.pulls.planner import DEEP, PullPlan, list_in_order, plan_pulls
 from stoker.pulls.saved_plans import (
     DecisionDiff,
