@@ -10,12 +10,12 @@ import click
 from stoker.base.errors import ConfigError
 from stoker.cli.options import choose_tenant, tenant_option
 from stoker.cli.output import (
+    async_command,
     json_option,
     pass_context,
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def icp() -> None:
 @click.option("--years", metavar="FROM-TO", help="Years of incorporation, e.g. 2000-2025.")
 @json_option
 @pass_context
-def set_rule(
+@async_command
+async def set_rule(
     asked: CommandContext,
     tenant: str | None,
     name: str | None,
@@ -65,6 +66,10 @@ def set_rule(
     A new ICP starts from technology, 2–100 employees, incorporated 2000–2025. A company of unknown
     size still matches. `stoker registry industries show INDUSTRY` lists the codes of an industry.
     """
+    from dataclasses import replace
+
+    from stoker.accounts.icp import IcpRule
+
     changes: dict[str, tuple[str, ...] | tuple[int, int]] = {}
     if industries:
         changes["industries"] = _parse_industries(industries)
@@ -72,31 +77,6 @@ def set_rule(
         changes["employees"] = _parse_span(employees, what="--employees", example="2-100")
     if years is not None:
         changes["years"] = _parse_span(years, what="--years", example="2000-2025")
-    chosen, rule = run_async(_update_rule(asked, tenant, name, changes))
-    _print_rule(chosen, rule, as_json=as_json)
-
-
-@icp.command("show")
-@tenant_option
-@_RULE_OPTION
-@json_option
-@pass_context
-def show_rule(asked: CommandContext, tenant: str | None, name: str | None, as_json: bool) -> None:
-    """Show which companies a tenant wants."""
-    chosen, rule = run_async(_load_rule(asked, tenant, name))
-    _print_rule(chosen, rule, as_json=as_json)
-
-
-async def _update_rule(
-    asked: CommandContext,
-    tenant: str | None,
-    name: str | None,
-    changes: dict[str, tuple[str, ...] | tuple[int, int]],
-) -> tuple[TenantId, IcpRule]:
-    from dataclasses import replace
-
-    from stoker.accounts.icp import IcpRule
-
     async with asked.open_app() as app:
         chosen = choose_tenant(app.settings, tenant)
         await _check_codes(app.backend.registry(), changes.get("industries", ()))
@@ -106,7 +86,29 @@ async def _update_rule(
         rule = replace(before, **changes)  # type: ignore[arg-type]  # each under its own name
         await accounts.save_rule(rule)
         await app.backend.tenant(chosen).setup.complete_setup_step("rule", at=app.clock.now())
-    return chosen, rule
+    _print_rule(chosen, rule, as_json=as_json)
+
+
+@icp.command("show")
+@tenant_option
+@_RULE_OPTION
+@json_option
+@pass_context
+@async_command
+async def show_rule(
+    asked: CommandContext, tenant: str | None, name: str | None, as_json: bool
+) -> None:
+    """Show which companies a tenant wants."""
+    async with asked.open_app(only_to_read=True) as app:
+        chosen = choose_tenant(app.settings, tenant)
+        wanted = name or app.settings.for_tenant(chosen).icp.rule_name
+        rule = await app.backend.tenant(chosen).accounts.find_rule(wanted)
+    if rule is None:
+        raise ConfigError(
+            f"{chosen} has no rule {wanted!r}; set it with: "
+            f"stoker icp set --tenant {chosen} --industry technology"
+        )
+    _print_rule(chosen, rule, as_json=as_json)
 
 
 async def _check_codes(registry: RegistryStore, industries: tuple[str | int, ...]) -> None:
@@ -121,21 +123,6 @@ async def _check_codes(registry: RegistryStore, industries: tuple[str | int, ...
                 f"no industry's code begins with {begins}; see those there are with: "
                 f"stoker registry ssic show {begins[:2]}"
             )
-
-
-async def _load_rule(
-    asked: CommandContext, tenant: str | None, name: str | None
-) -> tuple[TenantId, IcpRule]:
-    async with asked.open_app(only_to_read=True) as app:
-        chosen = choose_tenant(app.settings, tenant)
-        wanted = name or app.settings.for_tenant(chosen).icp.rule_name
-        rule = await app.backend.tenant(chosen).accounts.find_rule(wanted)
-    if rule is None:
-        raise ConfigError(
-            f"{chosen} has no rule {wanted!r}; set it with: "
-            f"stoker icp set --tenant {chosen} --industry technology"
-        )
-    return chosen, rule
 
 
 def _parse_industries(industries: tuple[str, ...]) -> tuple[str, ...]:

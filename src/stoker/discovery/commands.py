@@ -16,6 +16,7 @@ from stoker.cli.options import (
 )
 from stoker.cli.output import (
     Exit,
+    async_command,
     choose_exit,
     json_option,
     pass_context,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
     from stoker.context import Context
-    from stoker.discovery.service import DiscoverOptions, DiscoveryReport, SourceTest
+    from stoker.discovery.service import DiscoverOptions, DiscoveryReport
     from stoker.discovery.sources import SourceRecord, SourceSpec
 
 _NO_SOURCES = (
@@ -203,11 +204,18 @@ def sources() -> None:
 @tenant_option
 @json_option
 @pass_context
-def list_sources(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
+@async_command
+async def list_sources(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
     """List a tenant's sources and the result of the last read. Reads no source."""
     from stoker.discovery.sources import build_display_names
 
-    lines = run_async(_list_sources(asked, tenant))
+    async with asked.open_app(only_to_read=True) as app:
+        chosen = choose_tenant(app.settings, tenant)
+        seen = {
+            each.name: each for each in await app.backend.tenant(chosen).listings.list_sources()
+        }
+        wanted = app.settings.for_tenant(chosen).discovery.sources
+        lines = [(source, seen.get(source.name)) for source in wanted]
     shown = build_display_names(source for source, _ in lines)
     if as_json:
         print_json([_to_source_json(source, seen, shown[source.name]) for source, seen in lines])
@@ -228,18 +236,6 @@ def list_sources(asked: CommandContext, tenant: str | None, as_json: bool) -> No
         ],
         empty=_NO_SOURCES,
     )
-
-
-async def _list_sources(
-    asked: CommandContext, tenant: str | None
-) -> list[tuple[SourceSpec, SourceRecord | None]]:
-    async with asked.open_app(only_to_read=True) as app:
-        chosen = choose_tenant(app.settings, tenant)
-        seen = {
-            each.name: each for each in await app.backend.tenant(chosen).listings.list_sources()
-        }
-        wanted = app.settings.for_tenant(chosen).discovery.sources
-        return [(source, seen.get(source.name)) for source in wanted]
 
 
 def _to_source_json(source: SourceSpec, seen: SourceRecord | None, shown: str) -> Json:
@@ -263,7 +259,8 @@ def _to_source_json(source: SourceSpec, seen: SourceRecord | None, shown: str) -
 @tenant_option
 @json_option
 @pass_context
-def try_sources(
+@async_command
+async def try_sources(
     asked: CommandContext, names: tuple[str, ...], tenant: str | None, as_json: bool
 ) -> Exit:
     """Read sources once and store nothing.
@@ -271,7 +268,11 @@ def try_sources(
     SOURCE is KIND:PLACE, e.g. greenhouse:acme; without one, all configured sources. Exit code 1
     when one cannot be read.
     """
-    found = run_async(_try_sources(asked, names, tenant))
+    from stoker.discovery import service
+
+    async with asked.open_app(only_to_read=True) as app:
+        chosen = choose_tenant(app.settings, tenant)
+        found = await service.try_sources(app.for_tenant(chosen), names)
     if as_json:
         rows: list[Json] = [
             {
@@ -305,13 +306,3 @@ def try_sources(
             if each.reject:
                 print_text(f"{each.name}, the first that was rejected: {each.reject}")
     return Exit.PROBLEMS if any(each.error for each in found) else Exit.OK
-
-
-async def _try_sources(
-    asked: CommandContext, names: tuple[str, ...], tenant: str | None
-) -> list[SourceTest]:
-    from stoker.discovery import service
-
-    async with asked.open_app(only_to_read=True) as app:
-        chosen = choose_tenant(app.settings, tenant)
-        return await service.try_sources(app.for_tenant(chosen), names)

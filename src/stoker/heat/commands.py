@@ -18,6 +18,7 @@ from stoker.cli.options import (
 )
 from stoker.cli.output import (
     Exit,
+    async_command,
     json_option,
     pass_context,
     print_json,
@@ -29,7 +30,6 @@ from stoker.cli.output import (
 from stoker.runs.model import RunState
 
 if TYPE_CHECKING:
-    from stoker.accounts.model import CompanyId
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
     from stoker.heat.model import AccountHeat, Signal
@@ -127,11 +127,25 @@ def heat() -> None:
 )
 @json_option
 @pass_context
-def top(
+@async_command
+async def top(
     asked: CommandContext, tenants: tuple[str, ...], tier: str | None, limit: int, as_json: bool
 ) -> None:
     """List the hottest accounts."""
-    found = run_async(_list_top(asked, tenants, tier=tier, limit=limit))
+    from stoker.heat.heat import score_heats
+    from stoker.heat.model import Tier
+
+    found: list[tuple[TenantId, AccountHeat]] = []
+    async with asked.open_app(only_to_read=True) as app:
+        for tenant in choose_tenants(app.settings, tenants):
+            own = app.settings.for_tenant(tenant).heat
+            heats = await app.backend.tenant(tenant).attention.list_hottest(
+                limit=limit, tier=Tier(tier.upper()) if tier else None
+            )
+            now = score_heats(heats, now=app.clock.now(), rule=own, tiers=own)
+            found += [(tenant, each) for each in now]
+    found.sort(key=lambda pair: (-pair[1].score, pair[0], pair[1].account))
+    found = found[:limit]
     if as_json:
         print_json([_to_heat_json(tenant, each) for tenant, each in found])
         return
@@ -154,32 +168,23 @@ def top(
     )
 
 
-async def _list_top(
-    asked: CommandContext, tenants: tuple[str, ...], *, tier: str | None, limit: int
-) -> list[tuple[TenantId, AccountHeat]]:
-    from stoker.heat.heat import score_heats
-    from stoker.heat.model import Tier
-
-    found: list[tuple[TenantId, AccountHeat]] = []
-    async with asked.open_app(only_to_read=True) as app:
-        for tenant in choose_tenants(app.settings, tenants):
-            own = app.settings.for_tenant(tenant).heat
-            heats = await app.backend.tenant(tenant).attention.list_hottest(
-                limit=limit, tier=Tier(tier.upper()) if tier else None
-            )
-            now = score_heats(heats, now=app.clock.now(), rule=own, tiers=own)
-            found += [(tenant, each) for each in now]
-    found.sort(key=lambda pair: (-pair[1].score, pair[0], pair[1].account))
-    return found[:limit]
-
-
 @heat.command()
 @click.argument("account", metavar="[TENANT/]ACCOUNT")
 @json_option
 @pass_context
-def show(asked: CommandContext, account: str, as_json: bool) -> None:
+@async_command
+async def show(asked: CommandContext, account: str, as_json: bool) -> None:
     """Show one account's heat, its factors and its latest signals."""
-    tenant, company, found, signals = run_async(_read_account(asked, account))
+    from stoker.heat.heat import score_heat
+
+    async with asked.open_app(only_to_read=True) as app:
+        tenant, company = parse_account(app.settings, account)
+        own = app.settings.for_tenant(tenant).heat
+        attention = app.backend.tenant(tenant).attention
+        found = await attention.find_heat(company)
+        if found is not None:
+            found = score_heat(found, now=app.clock.now(), rule=own, tiers=own)
+        signals = await attention.list_signals(company, limit=10)
     if found is None:
         raise ConfigError(
             f"{company} has no heat for {tenant} yet; compute it with: stoker heat sweep"
@@ -206,21 +211,6 @@ def show(asked: CommandContext, account: str, as_json: bool) -> None:
         ],
         empty="no signals yet",
     )
-
-
-async def _read_account(
-    asked: CommandContext, account: str
-) -> tuple[TenantId, CompanyId, AccountHeat | None, list[Signal]]:
-    from stoker.heat.heat import score_heat
-
-    async with asked.open_app(only_to_read=True) as app:
-        tenant, company = parse_account(app.settings, account)
-        own = app.settings.for_tenant(tenant).heat
-        attention = app.backend.tenant(tenant).attention
-        found = await attention.find_heat(company)
-        if found is not None:
-            found = score_heat(found, now=app.clock.now(), rule=own, tiers=own)
-        return tenant, company, found, await attention.list_signals(company, limit=10)
 
 
 @heat.command()

@@ -11,12 +11,12 @@ from stoker.base.errors import ConfigError
 from stoker.base.jsontools import get_line, get_object
 from stoker.cli.options import choose_tenant, parse_tenant_argument
 from stoker.cli.output import (
+    async_command,
     json_option,
     pass_context,
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from stoker.cli.output import CommandContext
     from stoker.enrichment.model import WorkItem
     from stoker.pulls.why import CompanyReport, PullReport, UnfinishedReport
-    from stoker.settings import Settings
 
 _STATE_TEXTS = {
     "waiting": "is waiting for its turn",
@@ -49,21 +48,12 @@ _NO_PRICE_TEXTS = ("there were units left", "all accounts had room")  # not look
 )
 @json_option
 @pass_context
-def why(asked: CommandContext, which: str, flip: bool, as_json: bool) -> None:
+@async_command
+async def why(asked: CommandContext, which: str, flip: bool, as_json: bool) -> None:
     """Explain one company: why it was selected or not, each step, cost, refusals, score.
 
     COMPANY is its registry number or part of its name. TENANT can be left out if there is only one.
     """
-    tenant, report, own = run_async(_read_report(asked, which, flip=flip))
-    if as_json:
-        print_json(_to_report_json(tenant, report))
-    else:
-        _print_report(tenant, report, least=own.score.min_export)
-
-
-async def _read_report(
-    asked: CommandContext, which: str, *, flip: bool
-) -> tuple[TenantId, CompanyReport, Settings]:
     from stoker.pulls.why import read_company_report
 
     named, slash, wanted = which.partition("/")
@@ -82,7 +72,10 @@ async def _read_report(
             rule_name=own.icp.rule_name,
             flip=flip,
         )
-    return tenant, report, own
+    if as_json:
+        print_json(_to_report_json(tenant, report))
+    else:
+        _print_report(tenant, report, least=own.score.min_export)
 
 
 def _print_report(tenant: TenantId, report: CompanyReport, *, least: float) -> None:
