@@ -15,12 +15,12 @@ from stoker.base.errors import TransientError
 from stoker.cli.options import aliased_option, choose_active_tenant, sandbox_option, tenant_option
 from stoker.cli.output import (
     Exit,
+    async_command,
     json_option,
     pass_context,
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 from stoker.crawl.model import VisitOutcome
 
@@ -49,7 +49,8 @@ _SUCCESSES = (VisitOutcome.READ, VisitOutcome.UNCHANGED, VisitOutcome.THIN)
 @tenant_option
 @json_option
 @pass_context
-def crawl(
+@async_command
+async def crawl(
     asked: CommandContext,
     url: str,
     max_pages: int | None,
@@ -63,24 +64,13 @@ def crawl(
     Obeys robots.txt and host delays, and costs one shallow lookup. Exit code 1 when the site is
     gone, blocked or failed, 6 when a cap or a stop refuses the lookup.
     """
-    visit = run_async(_visit_site(asked.use_sandbox(sandbox), url, max_pages, full, tenant))
-    if as_json:
-        print_json(_visit_to_json(visit))
-    else:
-        _print_visit(visit)
-    return Exit.OK if visit.outcome in _SUCCESSES else Exit.PROBLEMS
-
-
-async def _visit_site(
-    asked: CommandContext, url: str, max_pages: int | None, again: bool, tenant: str | None
-) -> SiteVisit:
     from stoker.budgets.charges import Refusal
     from stoker.budgets.service import build_budget
     from stoker.crawl.service import build_crawl_connector, visit_site
     from stoker.crawl.visit import parse_site
     from stoker.rate_limits.limiter import build_call_limiter
 
-    async with asked.open_app() as app:
+    async with asked.use_sandbox(sandbox).open_app() as app:
         whose, site = choose_active_tenant(app.settings, tenant), parse_site(url)
         crawler = build_crawl_connector(app.for_tenant(whose), max_pages=max_pages)
         visit = await visit_site(
@@ -91,11 +81,15 @@ async def _visit_site(
             gate=await app.for_tenant(whose).open(build_budget),
             slot=app.for_tenant(whose).get(build_call_limiter).acquire_slot(crawler.name),
             unlike_others=secrets.token_hex(8),
-            again=again,
+            again=full,
         )
     if isinstance(visit, Refusal):
         raise TransientError(f"{visit.message}; {site} was not visited")
-    return visit
+    if as_json:
+        print_json(_visit_to_json(visit))
+    else:
+        _print_visit(visit)
+    return Exit.OK if visit.outcome in _SUCCESSES else Exit.PROBLEMS
 
 
 def _print_visit(visit: SiteVisit) -> None:

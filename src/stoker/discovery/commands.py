@@ -24,7 +24,6 @@ from stoker.cli.output import (
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +55,8 @@ _TOTALS = ("kept", "enriched", "scored", "matched", "employers_matched", "signal
 )
 @json_option
 @pass_context
-def discover(
+@async_command
+async def discover(
     asked: CommandContext,
     tenants: tuple[str, ...],
     enrich: bool,
@@ -71,23 +71,15 @@ def discover(
     jobs_discovered_RUN.csv, and with --enrich jobs_enriched_RUN.json and jobs_scored_RUN.csv. A
     source that fails does not stop the others; the exit code tells how the runs ended.
     """
+    from stoker.discovery.service import DiscoverOptions, run_discoveries
+
     if summary_only and out is not None:
         raise ConfigError(
             "--summary-only writes no file, so there is none for --out; leave one out"
         )
-    from stoker.discovery.service import DiscoverOptions
-
     options = DiscoverOptions(enrich=enrich, scheduled=scheduled, writes=not summary_only, out=out)
-    return run_async(_run_discoveries(asked, tenants, options, as_json=as_json))
-
-
-async def _run_discoveries(
-    asked: CommandContext, named: tuple[str, ...], options: DiscoverOptions, *, as_json: bool
-) -> Exit:
-    from stoker.discovery.service import run_discoveries
-
     async with asked.open_app() as app:
-        chosen = _choose_participants(app, named, options)
+        chosen = _choose_participants(app, tenants, options)
         done, failed = await run_discoveries(app, chosen, options)
         waits = [] if done or failed else [await _format_next_due(app, tenant) for tenant in chosen]
     if as_json:

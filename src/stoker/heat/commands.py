@@ -24,7 +24,6 @@ from stoker.cli.output import (
     print_json,
     print_table,
     print_text,
-    run_async,
     to_run_exit,
 )
 from stoker.runs.model import RunState
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
     from stoker.heat.model import AccountHeat, Signal
-    from stoker.heat.service import ImportResult
-    from stoker.runs.model import Run
 
 MAX_ERRORS_PRINTED = 20
 
@@ -49,7 +46,8 @@ def signals() -> None:
 @tenant_option
 @json_option
 @pass_context
-def import_file(
+@async_command
+async def import_file(
     asked: CommandContext, file: Path, tenant: str | None, as_json: bool
 ) -> Exit | None:
     """Import signals from FILE: CSV, or JSON lines when it ends in .jsonl.
@@ -57,7 +55,20 @@ def import_file(
     Columns: account and at; optionally strength (0 to 1, default 1), source and id. The same row
     counts once, so a file can be imported again. Invalid rows are listed.
     """
-    whose, done = run_async(_import_signals(asked, file, tenant))
+    from stoker.calendar.timezones import get_zone
+    from stoker.heat.service import import_signals, read_signal_rows
+
+    async with asked.open_app() as app:
+        whose = choose_tenant(app.settings, tenant)
+        own = app.settings.for_tenant(whose)
+        done = await import_signals(
+            app.backend.tenant(whose),
+            read_signal_rows(asked.directory / file),
+            heat=own.heat,
+            tiers=own.heat,
+            zone=get_zone(own.scheduling.timezone),
+            clock=app.clock,
+        )
     if as_json:
         print_json(
             {
@@ -80,26 +91,6 @@ def import_file(
     if done.rejected > MAX_ERRORS_PRINTED:
         print_text(f"and {done.rejected - MAX_ERRORS_PRINTED} more; see them with --json")
     return Exit.PROBLEMS if done.rejected else None
-
-
-async def _import_signals(
-    asked: CommandContext, file: Path, named: str | None
-) -> tuple[TenantId, ImportResult]:
-    from stoker.calendar.timezones import get_zone
-    from stoker.heat.service import import_signals, read_signal_rows
-
-    async with asked.open_app() as app:
-        tenant = choose_tenant(app.settings, named)
-        own = app.settings.for_tenant(tenant)
-        done = await import_signals(
-            app.backend.tenant(tenant),
-            read_signal_rows(asked.directory / file),
-            heat=own.heat,
-            tiers=own.heat,
-            zone=get_zone(own.scheduling.timezone),
-            clock=app.clock,
-        )
-        return tenant, done
 
 
 _NO_HEAT = (
@@ -217,12 +208,23 @@ async def show(asked: CommandContext, account: str, as_json: bool) -> None:
 @tenants_option
 @json_option
 @pass_context
-def sweep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exit:
+@async_command
+async def sweep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exit:
     """Recompute heat for all accounts; add accounts that newly match the ICP.
 
     `stoker schedule run` does this every hour (heat.sweep_minutes).
     """
-    done = run_async(_run_sweeps(asked, tenants))
+    from stoker.enrichment.runner import run_now
+    from stoker.heat.service import build_heat_sweep
+
+    async with asked.open_app() as app:
+        done = [
+            (
+                tenant,
+                await run_now(app.for_tenant(tenant), build_heat_sweep(app.for_tenant(tenant))),
+            )
+            for tenant in choose_active_tenants(app.settings, tenants)
+        ]
     if as_json:
         print_json(
             [
@@ -247,20 +249,6 @@ def sweep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) -> Exi
         )
     bad = [run.state for _, run in done if run.state is not RunState.DONE]
     return to_run_exit(bad[0] if bad else RunState.DONE)
-
-
-async def _run_sweeps(asked: CommandContext, named: tuple[str, ...]) -> list[tuple[TenantId, Run]]:
-    from stoker.enrichment.runner import run_now
-    from stoker.heat.service import build_heat_sweep
-
-    async with asked.open_app() as app:
-        return [
-            (
-                tenant,
-                await run_now(app.for_tenant(tenant), build_heat_sweep(app.for_tenant(tenant))),
-            )
-            for tenant in choose_active_tenants(app.settings, named)
-        ]
 
 
 def _to_heat_json(tenant: TenantId, each: AccountHeat) -> dict[str, Json]:

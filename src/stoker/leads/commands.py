@@ -16,12 +16,12 @@ from stoker.cli.options import (
     tenants_option,
 )
 from stoker.cli.output import (
+    async_command,
     json_option,
     pass_context,
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def leads_group() -> None:
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV for spreadsheets, with sources.")
 @json_option
 @pass_context
-def leads(
+@async_command
+async def leads(
     asked: CommandContext,
     tenants: tuple[str, ...],
     min_score: float | None,
@@ -55,9 +56,13 @@ def leads(
 
     `stoker why TENANT/COMPANY` explains one; `stoker leads export` writes all to a file.
     """
+    from stoker.leads.service import list_best_leads
+
     if as_csv and as_json:
         raise ConfigError("--csv and --json are two ways to print the same; choose one")
-    found = run_async(_list_leads(asked, tenants, least=min_score, limit=limit))
+    async with asked.open_app(only_to_read=True) as app:
+        chosen = choose_tenants(app.settings, tenants)
+        found = await list_best_leads(app, chosen, least=min_score, limit=limit)
     if as_csv:
         _print_csv(found)
     elif as_json:
@@ -68,16 +73,6 @@ def leads(
             [_to_table_row(tenant, record) for tenant, record in found],
             empty="no leads yet; find some with: stoker nightly",
         )
-
-
-async def _list_leads(
-    asked: CommandContext, tenants: tuple[str, ...], *, least: float | None, limit: int | None
-) -> list[Lead]:
-    from stoker.leads.service import list_best_leads
-
-    async with asked.open_app(only_to_read=True) as app:
-        chosen = choose_tenants(app.settings, tenants)
-        return await list_best_leads(app, chosen, least=least, limit=limit)
 
 
 def _to_table_row(tenant: TenantId, record: CompanyRecord) -> tuple[object, ...]:
@@ -143,7 +138,8 @@ def export_files() -> None:
     "--json", "as_json", is_flag=True, help="Print the number of rows written as JSON; needs --out."
 )
 @pass_context
-def export_leads(
+@async_command
+async def export_leads(
     asked: CommandContext,
     kind: str,
     out: Path | None,
@@ -158,40 +154,26 @@ def export_leads(
     In CSV, a ' precedes text that a spreadsheet could take for a formula; on a terminal, control
     characters are made visible.
     """
-    if as_json and out is None:
-        raise ConfigError(
-            "--json tells what was written where, and needs --out FILE; "
-            "for the leads themselves use --format json"
-        )
-    writing = _write_leads(asked, tenants, kind=kind, out=out, force=force, least=least, run=run)
-    count = run_async(writing)
-    if as_json:
-        print_json({"leads": count, "out": str(out), "format": kind})
-    elif out is not None:
-        print_text(f"{count} leads are in {out}")
-
-
-async def _write_leads(
-    asked: CommandContext,
-    tenants: tuple[str, ...],
-    *,
-    kind: str,
-    out: Path | None,
-    force: bool,
-    least: float | None,
-    run: str | None,
-) -> int:
     from stoker.files.export import open_export
     from stoker.leads.export import LEAD_COLUMNS
     from stoker.leads.service import write_leads
     from stoker.runs.model import format_run_name, parse_run_name
 
+    if as_json and out is None:
+        raise ConfigError(
+            "--json tells what was written where, and needs --out FILE; "
+            "for the leads themselves use --format json"
+        )
     name = format_run_name(parse_run_name(run)) if run is not None else None
     async with asked.open_app(only_to_read=True) as app:
         chosen = choose_tenants(app.settings, tenants)
         place = out and asked.directory / out
         with open_export(kind, LEAD_COLUMNS, out=place, replace=force) as file:
-            return await write_leads(app, chosen, file, least=least, run=name)
+            count = await write_leads(app, chosen, file, least=least, run=name)
+    if as_json:
+        print_json({"leads": count, "out": str(out), "format": kind})
+    elif out is not None:
+        print_text(f"{count} leads are in {out}")
 
 
 leads_group.add_command(export_leads, "export")

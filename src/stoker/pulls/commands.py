@@ -12,12 +12,12 @@ from stoker.base.formats import format_duration
 from stoker.cli.options import choose_active_tenants, choose_tenants, tenants_option
 from stoker.cli.output import (
     Exit,
+    async_command,
     json_option,
     pass_context,
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def pulls() -> None:
 @click.option("--dry-run", is_flag=True, help="Store nothing, like `stoker pulls quote`.")
 @json_option
 @pass_context
-def plan(
+@async_command
+async def plan(
     asked: CommandContext,
     tenants: tuple[str, ...],
     policy: str | None,
@@ -62,9 +63,7 @@ def plan(
 
     `stoker why TENANT/ACCOUNT` explains one, `stoker pulls replay RUN` computes the plan again.
     """
-    _print_plans(
-        run_async(_make_plans(asked, tenants, policy=policy, keep=not dry_run)), as_json=as_json
-    )
+    await _print_plans(asked, tenants, policy=policy, keep=not dry_run, as_json=as_json)
 
 
 @click.command()
@@ -72,16 +71,17 @@ def plan(
 @_policy_option
 @json_option
 @pass_context
-def quote(
+@async_command
+async def quote(
     asked: CommandContext, tenants: tuple[str, ...], policy: str | None, as_json: bool
 ) -> None:
     """Estimate what pulls would cost now; show which accounts are not selected, and why."""
-    _print_plans(run_async(_make_plans(asked, tenants, policy=policy, keep=False)), as_json=as_json)
+    await _print_plans(asked, tenants, policy=policy, keep=False, as_json=as_json)
 
 
-async def _make_plans(
-    asked: CommandContext, named: tuple[str, ...], *, policy: str | None, keep: bool
-) -> list[PlannedPulls]:
+async def _print_plans(
+    asked: CommandContext, named: tuple[str, ...], *, policy: str | None, keep: bool, as_json: bool
+) -> None:
     from stoker.enrichment.runner import run_now
     from stoker.pulls.service import PlanJob, PullPlanner
 
@@ -94,10 +94,6 @@ async def _make_plans(
                 plans.append(job.get_planned(await run_now(app.for_tenant(tenant), job)))
             else:
                 plans.append(await planner.quote_plan(now=app.clock.now()))
-    return plans
-
-
-def _print_plans(plans: list[PlannedPulls], *, as_json: bool) -> None:
     if as_json:
         print_json([_to_plan_json(each) for each in plans])
         return
@@ -210,18 +206,15 @@ def _get_meaning(code: str) -> str:
 @_policy_option
 @json_option
 @pass_context
-def run(asked: CommandContext, tenants: tuple[str, ...], policy: str | None, as_json: bool) -> Exit:
+@async_command
+async def run(
+    asked: CommandContext, tenants: tuple[str, ...], policy: str | None, as_json: bool
+) -> Exit:
     """Plan, then research the selected accounts: each pull is reserved, done once and settled.
 
     A run that was stopped or killed continues and pays nothing twice. The exit code tells how it
     ended.
     """
-    return run_async(_run_pulls(asked, tenants, policy=policy, as_json=as_json))
-
-
-async def _run_pulls(
-    asked: CommandContext, named: tuple[str, ...], *, policy: str | None, as_json: bool
-) -> Exit:
     from stoker.nightly.commands import print_nights, run_nights
     from stoker.nightly.progress import ProgressDisplay
     from stoker.pulls.service import build_pull_run
@@ -230,7 +223,7 @@ async def _run_pulls(
         return build_pull_run(app.for_tenant(tenant), policy=policy)
 
     async with asked.open_app() as app:
-        tenants = choose_active_tenants(app.settings, named)
+        chosen = choose_active_tenants(app.settings, tenants)
         with ProgressDisplay(sys.stderr, otherwise=app.observer) as live:
-            done, failed = await run_nights(app, tenants, build, observer=live)
+            done, failed = await run_nights(app, chosen, build, observer=live)
     return print_nights(done, failed, as_json=as_json)

@@ -18,16 +18,16 @@ from stoker.base.errors import ConfigError
 from stoker.cli.options import choose_tenant, tenant_option
 from stoker.cli.output import (
     Exit,
+    async_command,
     json_option,
     pass_context,
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
@@ -55,7 +55,8 @@ _DEPTH_NAMES = ("NOT", "SHALLOW", "DEEP")
 )
 @json_option
 @pass_context
-def price(
+@async_command
+async def price(
     asked: CommandContext,
     named: str | None,
     tenant: str | None,
@@ -66,7 +67,7 @@ def price(
 
     The budget is the whole cap of the day, whatever is spent of it, and stops are ignored.
     """
-    whose, inputs, budget, points = run_async(_compute_price(asked, tenant or named))
+    whose, inputs, budget, points = await _compute_price(asked, tenant or named)
     if picture is not None:
         from stoker.simulation.chart import write_bar_chart
 
@@ -208,7 +209,8 @@ def _to_finite(number: float) -> float | None:
 @click.option("--policy", type=click.Choice(["optimal", "tiers"]), help="Another policy.")
 @json_option
 @pass_context
-def replay(
+@async_command
+async def replay(
     asked: CommandContext,
     run: str,
     tenant: str | None,
@@ -221,9 +223,15 @@ def replay(
     RUN is a run's name, or latest. Exit code 1 when a decision differs, or the ledger records
     another one.
     """
-    whose, report = run_async(
-        _replay_run(asked, run, tenant, caps=_parse_caps(caps), policy=policy)
-    )
+    from stoker.pulls.service import replay_run
+    from stoker.vendors.table import list_paid_vendors
+
+    changed_caps = _parse_caps(caps)
+    async with asked.open_app(only_to_read=True) as app:
+        whose = choose_tenant(app.settings, tenant)
+        vendors = list_paid_vendors(app.settings.for_tenant(whose))
+        store = app.backend.tenant(whose)
+        report = await replay_run(store, run, vendors=vendors, caps=changed_caps, policy=policy)
     if as_json:
         print_json(_to_replay_json(whose, report))
     else:
@@ -241,24 +249,6 @@ def _parse_caps(caps: Iterable[str]) -> dict[str, int]:
             raise ConfigError(f"the cap of {name[:40]} is given twice; keep one of the two")
         parsed[name] = int(number)
     return parsed
-
-
-async def _replay_run(
-    asked: CommandContext,
-    run: str,
-    named: str | None,
-    *,
-    caps: Mapping[str, int],
-    policy: str | None,
-) -> tuple[TenantId, ReplayReport]:
-    from stoker.pulls.service import replay_run
-    from stoker.vendors.table import list_paid_vendors
-
-    async with asked.open_app(only_to_read=True) as app:
-        tenant = choose_tenant(app.settings, named)
-        vendors = list_paid_vendors(app.settings.for_tenant(tenant))
-        store = app.backend.tenant(tenant)
-        return tenant, await replay_run(store, run, vendors=vendors, caps=caps, policy=policy)
 
 
 def _print_replay(tenant: TenantId, report: ReplayReport) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,19 +13,19 @@ from stoker.base.errors import ConfigError
 from stoker.cli.options import aliased_option, hide_command, sandbox_option
 from stoker.cli.output import (
     Exit,
+    async_command,
     json_option,
     pass_context,
     print_error,
     print_json,
     print_table,
     print_text,
-    run_async,
 )
 from stoker.registry.ssic import VERSIONS
 from stoker.settings.sandbox import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
 
     from stoker.base.events import Event, Observer
     from stoker.base.types import Json
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from stoker.registry.model import Entity, Load
     from stoker.registry.service import ImportOptions, LoadResult, RegistryImport
     from stoker.registry.store import RegistryStore
-
-    _Result = TypeVar("_Result")
 
 _MAX_ERRORS_SHOWN = 10
 
@@ -60,12 +58,14 @@ def ssic() -> None:
 @_version_option
 @json_option
 @pass_context
-def import_codes(asked: CommandContext, file: Path, version: str, as_json: bool) -> None:
+@async_command
+async def import_codes(asked: CommandContext, file: Path, version: str, as_json: bool) -> None:
     """Import a CSV FILE with a column of codes and one of titles; it replaces the titles."""
     from stoker.registry.files import read_industry_codes
 
     read = read_industry_codes(asked.directory / file, version=version)
-    _use_store(asked, lambda store: store.load_codes(version, read.codes), writes=True)
+    async with asked.open_app() as app:
+        await app.backend.registry().load_codes(version, read.codes)
     for line, because in read.refused[:_MAX_ERRORS_SHOWN]:
         print_error(f"line {line} was left out: {because}")
     if as_json:
@@ -81,12 +81,14 @@ def import_codes(asked: CommandContext, file: Path, version: str, as_json: bool)
 @_version_option
 @json_option
 @pass_context
-def show_codes(asked: CommandContext, industry: str, version: str, as_json: bool) -> None:
+@async_command
+async def show_codes(asked: CommandContext, industry: str, version: str, as_json: bool) -> None:
     """Show which codes INDUSTRY stands for: digits, a section letter, or a word (technology)."""
     from stoker.registry.ssic import has_prefix, list_prefixes
 
     begins = list_prefixes(industry, version=version)
-    codes = _use_store(asked, lambda store: store.list_codes(version))
+    async with asked.open_app(only_to_read=True) as app:
+        codes = await app.backend.registry().list_codes(version)
     known = [each for each in codes if has_prefix(each.code, begins)]
     if as_json:
         rows = [{"code": e.code, "title": e.title, "level": e.level} for e in known]
@@ -97,19 +99,6 @@ def show_codes(asked: CommandContext, industry: str, version: str, as_json: bool
     print_table(
         ("code", "level", "title"), [(e.code, e.level, e.title) for e in known], empty=empty
     )
-
-
-def _use_store(
-    asked: CommandContext,
-    work: Callable[[RegistryStore], Awaitable[_Result]],
-    *,
-    writes: bool = False,
-) -> _Result:
-    async def use() -> _Result:
-        async with asked.open_app(only_to_read=not writes) as app:
-            return await work(app.backend.registry())
-
-    return run_async(use())
 
 
 @click.command("import")
@@ -137,7 +126,8 @@ def _use_store(
 @sandbox_option
 @json_option
 @pass_context
-def import_files(
+@async_command
+async def import_files(
     asked: CommandContext,
     files: tuple[str, ...],
     download: bool,
@@ -172,7 +162,7 @@ def import_files(
         force=allow_older,
     )
     asked = asked.use_sandbox(sandbox)
-    done = run_async(_import_all(asked, files, _parse_parts(letters), options, as_json=as_json))
+    done = await _import_all(asked, files, _parse_parts(letters), options, as_json=as_json)
     if sandbox is not None and done.read and not as_json:
         _print_sandbox_note(asked)
     return Exit.FAILED if done.refused else Exit.OK
@@ -303,14 +293,13 @@ registry.add_command(hide_command(ssic), "ssic")
 )
 @json_option
 @pass_context
-def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> None:
+@async_command
+async def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> None:
     """Count companies in the register, and list the newest imports."""
-
-    async def read(store: RegistryStore) -> tuple[dict[str, int], list[Load]]:
+    async with asked.open_app(only_to_read=True) as app:
+        store = app.backend.registry()
         newest = await store.list_loads(limit=loads) if loads else []
-        return await store.count_entities(by=by), newest
-
-    counts, newest = _use_store(asked, read)
+        counts = await store.count_entities(by=by)
     if as_json:
         print_json(
             {"by": by, "counts": dict(counts), "loads": [to_load_json(each) for each in newest]}
@@ -350,9 +339,11 @@ def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> None:
 )
 @json_option
 @pass_context
-def rejects(asked: CommandContext, after: int, limit: int, as_json: bool) -> None:
+@async_command
+async def rejects(asked: CommandContext, after: int, limit: int, as_json: bool) -> None:
     """List rejected rows, oldest first, each with the reason."""
-    found = _use_store(asked, lambda store: store.list_rejects(after=after, limit=limit))
+    async with asked.open_app(only_to_read=True) as app:
+        found = await app.backend.registry().list_rejects(after=after, limit=limit)
     if as_json:
         print_json(
             [
@@ -380,9 +371,11 @@ def rejects(asked: CommandContext, after: int, limit: int, as_json: bool) -> Non
 @click.argument("uen")
 @json_option
 @pass_context
-def show(asked: CommandContext, uen: str, as_json: bool) -> Exit:
+@async_command
+async def show(asked: CommandContext, uen: str, as_json: bool) -> Exit:
     """Show one company by its number (UEN). Exit code 1 when the register does not have it."""
-    entity, title = _use_store(asked, lambda store: _find_entity(store, uen.strip().upper()))
+    async with asked.open_app(only_to_read=True) as app:
+        entity, title = await _find_entity(app.backend.registry(), uen.strip().upper())
     if as_json:
         print_json(None if entity is None else to_entity_json(entity, title))
     elif entity is None:
