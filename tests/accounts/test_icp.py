@@ -21,7 +21,7 @@ def company(**about):
     [
         ({}, True, "industry 62011, incorporated 2010, 10 employees"),
         ({"ssic": "63119"}, True, "industry 63119"),
-        ({"live": False}, False, "no longer alive"),
+        ({"live": False}, False, "no longer active"),
         ({"ssic": "63120"}, False, "industry 63120 is none of 62, 6311"),
         ({"ssic": ""}, False, "industry unknown is none of"),
         ({"year": 1999}, False, "incorporated 1999, wanted 2000–2025"),

@@ -62,7 +62,7 @@ def test_a_site_is_shown_and_the_second_time_only_changes_are_asked_for(crawl):
         whole = json.loads(crawl("acme.test", "--sandbox", address, "--json", "--again")[1])
 
     assert code == Exit.OK
-    assert "read – 2 pages were read" in out
+    assert "read – 2 pages read" in out
     assert "info@acme.test" in out
     assert again["outcome"] == "unchanged"
     assert again["not_modified"] == 2
@@ -88,7 +88,7 @@ def test_a_site_that_is_not_there_is_a_problem_in_one_sentence(crawl):
         code, out = crawl("acme.test", "--sandbox", address)
 
     assert code == Exit.PROBLEMS
-    assert "gone – there is no home page" in out
+    assert "gone – the website has no home page" in out
 
 
 def test_a_look_counts_pull_units_and_a_cap_that_is_used_up_allows_none(tmp_path, capsys):

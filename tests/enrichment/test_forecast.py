@@ -31,7 +31,7 @@ def test_a_quote_adds_up_what_looks_will_use():
     assert told.calls == {"crawl": 150, "tavily": 50, "zerobounce": 1}
     assert told.cost == {"crawl/pull_units": 150, "tavily/calls": 50, "tavily/money:USD": 50}
     assert not told.refused
-    assert told.slowest == "places for companies"
+    assert told.slowest == "company concurrency"
     assert told.p50 == timedelta(seconds=(150 * 6 + 50 * 1.5 + 100 * 10) / 8)
     assert told.p50 < told.p90
 

@@ -133,9 +133,9 @@ async def test_a_company_nobody_can_work_on_fails_alone_and_says_why(tmp_path):
     states = Counter(unit.state for unit in units.values())
     assert states == {WorkState.DONE: 4, WorkState.FAILED: 1}
     [bad] = [unit for unit in units.values() if unit.state is WorkState.FAILED]
-    assert bad.reasons == ("a fault in Stoker: RecursionError: too deep",)
+    assert bad.reasons == ("internal error: RecursionError: too deep",)
     assert ending.state is RunState.PARTIAL
-    assert "1 of 5 could not be worked on" in ending.reason
+    assert "1 of 5 companies failed" in ending.reason
     assert again.manifest.selected == (bad.company,)  # whoever runs it again has mended something
     assert again.state is RunState.DONE
 
@@ -246,7 +246,7 @@ async def test_a_night_that_is_asked_to_stop_says_what_it_spent_and_wrote_by_the
     for unit in units.values():
         by_units.update(unit.cost)
     assert ending.state is RunState.PARTIAL
-    assert "rows may wait for the CRM" in ending.reason
+    assert "records may wait for the CRM" in ending.reason
     assert ending.counts["crm_written"] == len(rows) > 0
     assert ending.cost == settled
     # The one under way was paid for, though no unit says so.
@@ -741,6 +741,6 @@ async def test_a_night_that_ends_after_its_deadline_says_how_late_and_because_of
 
     late, whole = await at(tmp_path, journey, companies=2, clock=clock)
 
-    assert "after its deadline, because 2 companies were still under way" in late.reason
+    assert "after its deadline, because 2 companies were still in progress" in late.reason
     assert late.reason.startswith("it ended 1 m 15 s after")
     assert "deadline" not in whole.reason

@@ -30,7 +30,7 @@ from vendor_desk import A_LOT
 from vendor_desk import at_desk as at_any_desk
 
 RULE = ScoreRule()
-STAYS = "score: its rationale stays in our own words: "
+STAYS = "score: the rationale was not reworded: "
 
 
 async def at_desk(work, *, limit=A_LOT, **how):
@@ -94,8 +94,8 @@ async def test_a_score_gets_other_words_and_nothing_else_of_it_changes():
 
     after, ended = await at_desk(work)
     assert after.rationale == (
-        "Low (0.35): What speaks for this lead: its industry is the one wanted, its size fits. "
-        "What speaks against it is that no address is known to work."
+        "Low (0.35): What speaks for this lead: industry matches; size matches. "
+        "What speaks against it: no verified email."
     )
     assert replace(after, rationale=SCORE.rationale) == SCORE
     assert (ended.state, ended.reasons) == (WorkState.DONE, ())
@@ -171,7 +171,7 @@ async def test_a_full_cap_and_a_stop_leave_our_own_words_and_pay_nothing():
         (after, ended), charges = await at_desk(work, **how)
         assert after == SCORE
         assert ended.state is WorkState.DONE
-        assert ended.reasons[0].startswith(f"{STAYS}openai was not asked: ")
+        assert ended.reasons[0].startswith(f"{STAYS}openai was not called: ")
         assert charges == {}
 
 

@@ -87,7 +87,7 @@ def test_the_same_trouble_at_two_sites_is_counted_as_one_reason():
         )
         for place, name in enumerate(("one", "two"))
     ]
-    assert summary(troubled).reasons == ("2 × crawl: failed, its site did not answer in time",)
+    assert summary(troubled).reasons == ("2 companies: its site did not answer in time",)
 
 
 def test_only_a_visit_is_to_the_companys_own_site():
@@ -97,20 +97,20 @@ def test_only_a_visit_is_to_the_companys_own_site():
     gone = [with_reason(f"extract: nothing could be read at https://{n}.test/a") for n in "ab"]
     left = [with_reason("https://own.test/ says it is another's; it is left alone")]
     assert summary(gone + left).reasons == (
-        "2 × extract: nothing could be read at an address",
-        "1 × its site says it is another's; it is left alone",
+        "2 companies: nothing could be read at an address",
+        "1 company: its site says it is another's; it is left alone",
     )
 
 
 def test_a_cap_that_refuses_many_is_one_reason_however_much_each_of_them_needed():
     def refused(left, needed):
-        cap = f"tokens/day has {left} of 15000 left, {needed} needed"
-        because = f"extract: openai was not asked: {cap}"
+        cap = f"tenant_connector/openai/tokens/day has {left} of 15000 left, {needed} needed"
+        because = f"extract: openai was not called: {cap}"
         return WorkItem(company=CompanyId("a"), rank=0, depth=Depth.DEEP, reasons=(because,))
 
     told = summary([refused(6091, 7715), refused(1296, 6312)])
     assert told.reasons == (
-        "2 × extract: openai was not asked: tokens/day had too little of its 15000 left",
+        "2 companies: openai was not called: OpenAI tokens per day has too little left of 15,000",
     )
 
 
@@ -154,7 +154,7 @@ def test_a_late_night_says_how_late_and_who_was_under_way_with_what():
         unit(None, state=WorkState.WAITING),
     ]
     assert told(*units, flowed=75 * SECOND, ended=80 * SECOND) == (
-        "it ended 1 m 20 s after its deadline, because 2 companies were still under way, "
+        "it ended 1 m 20 s after its deadline, because 2 companies were still in progress, "
         "longest in verify"
     )
     assert "1 company was still" in told(units[0], flowed=75 * SECOND, ended=80 * SECOND)
@@ -162,7 +162,7 @@ def test_a_late_night_says_how_late_and_who_was_under_way_with_what():
 
 def test_companies_that_were_cut_off_are_not_counted_but_told():
     late = told(unit(None, state=WorkState.CLAIMED), flowed=600 * SECOND, ended=600 * SECOND)
-    assert late == "it ended 10 m 0 s after its deadline, because companies were still under way"
+    assert late == "it ended 10 m 0 s after its deadline, because companies were still in progress"
 
 
 def test_a_crm_that_took_long_is_told_apart():

@@ -93,7 +93,7 @@ async def _had(where, world, companies, *, hasty):
             )
         )
         return sum(
-            any(f"/{vendor}/" in reason for reason in run.manifest.reasons)
+            any(f"{vendor} was not called" in reason for reason in run.manifest.reasons)
             for run in runs
             for vendor in VENDORS
         )

@@ -53,9 +53,12 @@ def stoker(home, capsys):
 def test_signals_are_read_once_and_move_an_account_to_the_top(stoker):
     code, out, _ = stoker("signals", "import", "rows.csv")
     assert code == Exit.PROBLEMS
-    assert "2 signals are new, 0 were known; 1 accounts of acme have moved" in out
+    assert "2 new signals for 1 account of acme; 0 already known" in out
     assert "no company 'nobody' is known to acme" in out
-    assert "0 signals are new, 2 were known" in stoker("signals", "import", "rows.csv")[1]
+    assert (
+        "0 new signals for 0 accounts of acme; 2 already known"
+        in stoker("signals", "import", "rows.csv")[1]
+    )
 
     code, out, _ = stoker("heat", "sweep")
     assert (code, "acme" in out) == (0, True)

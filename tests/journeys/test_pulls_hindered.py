@@ -84,7 +84,7 @@ async def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_r
     assert whys(pulls).count(Decision.CAP_CONNECTOR_DAY) == 5
     assert (len(pulls.plan.chosen), {unit.depth for unit in units}) == (3, {Depth.DEEP})
     assert not quote.refused
-    assert not any("tavily was not asked" in each for unit in units for each in unit.reasons)
+    assert not any("tavily was not called" in each for unit in units for each in unit.reasons)
     assert run.manifest.cost["tavily/calls"] == 3
     [numbers] = line.data["hindrances"]
     assert (numbers["cap"], numbers["had"], numbers["looks"]) == (CALLS, 3, 3)

@@ -86,5 +86,5 @@ async def test_while_the_model_is_stopped_our_own_words_stay_nothing_is_owed_and
     assert during.state is RunState.DONE
     assert kept == plain
     assert not any(parse_steps_to_retry(each) for each in notes)
-    assert all("openai was not asked" in unit.reasons[0] for unit in units)
+    assert all("openai was not called" in unit.reasons[0] for unit in units)
     assert all(WORDED in score.rationale for score in after.values())

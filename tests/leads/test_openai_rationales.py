@@ -65,8 +65,8 @@ def answering(text, *, seen=None, **more):
 async def test_a_rationale_is_worded_at_what_the_vendor_counted_within_a_small_promise():
     done, promised, charges, health = await asked()
     assert done.answer.text == (
-        "What speaks for this lead: its industry is the one wanted, its size fits. "
-        "What speaks against it is that no address is known to work."
+        "What speaks for this lead: industry matches; size matches. "
+        "What speaks against it: no verified email."
     )
     assert done.cost["tokens"] == charges["openai"]["tokens"] <= promised["tokens"] < 3_000
     assert done.cost["money:USD"] <= promised["money:USD"] == 1

@@ -62,8 +62,8 @@ def test_a_model_is_told_numbers_and_our_own_words():
         "presence: 0.40, weight 0.15\n"
         "reachable: 0.00, weight 0.25\n"
         "size: 1.00, weight 0.15\n"
-        "Our sentence: its industry is the one wanted, somebody who decides is known, its size "
-        "fits; but no address is known to work."
+        "Our sentence: industry matches; decision maker known; size matches; "
+        "but no verified email."
     )
 
 

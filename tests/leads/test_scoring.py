@@ -108,8 +108,7 @@ def test_a_company_that_has_everything_is_high_and_one_without_anything_is_low()
     best = score_lead(everything, ICP)
     assert best.bucket is Bucket.HIGH
     assert best.rationale == (
-        f"High ({best.value:.2f}): there is an address that works, its industry is the one wanted, "
-        "somebody who decides is known."
+        f"High ({best.value:.2f}): verified email; industry matches; decision maker known."
     )
     nothing = CompanyRecord(
         company=Company(id=CompanyId("c"), name="Acme", ssic="01111", employees=999)
@@ -117,7 +116,7 @@ def test_a_company_that_has_everything_is_high_and_one_without_anything_is_low()
     worst = score_lead(nothing, ICP)
     assert (worst.value, worst.bucket) == (0.0, Bucket.LOW)
     assert worst.rationale == (
-        "Low (0.00): little is known; but its size is not what is wanted, so it is no lead."
+        "Low (0.00): little is known; but size outside the ICP, so not a lead."
     )
 
 
@@ -129,7 +128,7 @@ def test_whoever_is_known_to_be_larger_or_smaller_than_wanted_is_no_lead_whateve
     score = score_lead(known, ICP, rule)
     outside = people is not None and not ICP.employees[0] <= people <= ICP.employees[1]
     assert (score.features["size"] == 0) is outside
-    assert ("no lead" in score.rationale) is outside
+    assert ("not a lead" in score.rationale) is outside
     if outside:
         rows = build_rows(replace(known, score=score), tenant=TenantId("acme"), least=least)
         assert (score.value, score.bucket) == (0.0, Bucket.LOW)

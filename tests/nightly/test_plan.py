@@ -66,8 +66,8 @@ async def test_a_night_that_can_pay_for_everybody_it_has_a_place_for_waits_for_n
     [
         ({}, ""),
         ({"known": 0}, "stoker registry import"),
-        ({"rule": NOBODY}, "no company fits rule 'default'; see it with: stoker icp show"),
-        ({"limit": 0}, "the night's limit is 0"),
+        ({"rule": NOBODY}, "no company matches ICP 'default'; see it with: stoker icp show"),
+        ({"limit": 0}, "the limit is 0"),
     ],
 )
 async def test_a_night_without_anybody_to_look_at_says_why_and_what_to_do(how, why):

@@ -131,10 +131,10 @@ def test_whoever_wants_to_be_left_alone_is_waited_for_as_long_as_we_are_patient(
     after = rests(10 * MINUTE)
     assert (after.why, after.until) == (Decision.COOLING_DOWN, NOW + 10 * MINUTE)
     assert 0 < after.looks < build_rate_constraint(SEARCH, TEN_A_MINUTE, now=NOW, within=HOUR).looks
-    assert "and then has time for" in after.message
+    assert "then has time for" in after.message
     gone = rests(16 * MINUTE)
     assert (gone.looks, gone.until) == (0, NOW + 16 * MINUTE)
-    assert gone.message == "tavily asked to be left alone until 2026-11-16 06:16 UTC"
+    assert gone.message == "tavily is backing off until 2026-11-16 06:16 UTC"
     assert rests(10 * MINUTE, within=5 * MINUTE).looks == 0
 
 
@@ -152,7 +152,7 @@ hindrances = st.builds(
     limit=st.integers(0, 10**15),
     needed=st.floats(0, 1e6),
     unit=st.sampled_from(["calls", "money:USD"]),
-    cap=st.sampled_from(["", "tenant_connector/tavily/calls/day"]),
+    cap=st.sampled_from(["tenant/*/pull_units/day", "tenant_connector/tavily/calls/day"]),
     until=st.none() | st.just(NOW),
     stop_text=st.text(max_size=20),
 )

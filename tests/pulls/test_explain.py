@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pull_cases import NOW, TODAY, case
+from stoker.base.reasons import Reason
 from stoker.heat.beliefs import ChangeRates
 from stoker.pulls.columns import CHOSEN, NEVER, Decision, PullLimits, validate_accounts
 from stoker.pulls.explain import CHOSEN_BECAUSE, REASONS, explain
@@ -69,12 +70,12 @@ def test_an_account_is_due_when_what_it_offers_reaches_the_price():
     assert first.days_between_changes == pytest.approx(3.0)
     assert first.worth_over_price > 1
     assert first.message.startswith(
-        "Acme: 67% likely out of date (about 2.0 missed changes in 6.0 days; it changes every "
-        "3.0 days). A shallow look: worth its price. Worth "
+        "Acme: researched 6.0 days ago, changes about every 3.0 days, 67% likely stale. "
+        "Selected, shallow: worth its cost. Its value is "
     )
     other = explain(2, accounts, PullLimits(budget=1), now=NOW, rule=rule, plan=plan)
     assert other.late < 0
-    assert "Not looked at: the budget went to accounts of higher value" in other.message
+    assert f"Not selected: {Reason.LOWER_VALUE.message}" in other.message
     later = replace(accounts, looked=accounts.looked + np.array([0.0, 0.0, other.late]))
     offers = make_offers(later, now=TODAY, rule=rule)
     assert offers.look[2] == pytest.approx(plan.price, rel=1e-5)
@@ -85,8 +86,8 @@ def test_somebody_never_looked_at_and_room_for_everybody_are_said_plainly():
     plan = plan_pulls(accounts, PullLimits(budget=9), now=NOW, rule=PullRule())
     found = explain(0, accounts, PullLimits(budget=9), now=NOW, rule=PullRule(), plan=plan)
     assert found.message == (
-        "This account: never looked at. A shallow look: worth its price. "
-        "There were units for all accounts."
+        "This account: never researched. Selected, shallow: worth its cost. "
+        "There was budget for all accounts."
     )
     assert math.isinf(found.age)
     assert found.as_json()["age_days"] is None
@@ -99,6 +100,6 @@ def test_under_the_table_the_tier_explains():
     rule = PullRule(policy=Policy.TIERS)
     plan = plan_pulls(accounts, PullLimits(budget=9), now=NOW, rule=rule)
     found = explain(0, accounts, PullLimits(budget=9), now=NOW, rule=rule, plan=plan)
-    assert "A shallow look: due by its tier. WARM, heat 0.50: due every 6.0 hours." in (
+    assert "Selected, shallow: due by its tier. WARM, heat 0.50: due every 6.0 hours." in (
         found.message
     )

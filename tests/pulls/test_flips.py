@@ -87,8 +87,8 @@ def test_a_flip_is_said_in_one_sentence():
         wait=timedelta(days=2, hours=3),
     )
     assert stated.message == (
-        "It would be looked at with 1 more unit of the connector's day and 3 more units of the "
-        "tenant's day, or a posture of 0.610, or 2 d 3 h more of waiting."
+        "It would be selected with 1 more unit in the connector's day cap and 3 more units in the "
+        "tenant's day cap, or with a posture of 0.610, or in 2 d 3 h, everything else unchanged."
     )
 
 

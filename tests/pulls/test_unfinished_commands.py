@@ -48,12 +48,12 @@ def test_whom_a_stop_left_out_is_told_so_and_what_to_do(stoker):
 
     company = night["manifest"]["remaining"][-1]
     _, out, _ = stoker("why", f"acme/{company}")
-    assert f"It was not begun: run {night['run']} ended PARTIAL, because 3 of 3 were not" in out
+    assert f"not started: run {night['run']} ended PARTIAL (3 of 3 companies not" in out
     assert "vendor trouble" in out
-    assert "It cost nothing so far." in out
-    assert "take that back first, with: stoker resume\n" in out
-    assert f"To resume it: stoker runs rerun {night['run']} --tenant acme" in out
-    assert "waiting for its turn" not in out
+    assert "Cost: nothing so far." in out
+    assert "first allow it again with: stoker resume\n" in out
+    assert f"Resume with: stoker runs rerun {night['run']} --tenant acme" in out
+    assert "Status: waiting" not in out
     _, told = stoker.told("why", f"acme/{company}")
     assert (told["night"]["run_state"], told["night"]["stops"]) == ("PARTIAL", ["stoker resume"])
     assert "vendor trouble" in told["night"]["not_done_because"]
@@ -112,9 +112,9 @@ def a_run_with_one_company_under_way(
 def test_what_was_paid_for_a_company_that_was_given_back_is_told(stoker):
     company, run = a_run_with_one_company_under_way(stoker, ended=True)
     _, out, _ = stoker("why", f"acme/{company}")
-    assert f"It was begun and not finished: run {run} ended CANCELLED, because by ann." in out
-    assert "It cost tavily 1 call so far, which counts when it is resumed." in out
-    assert "Besides, tavily 2 calls may have been spent" in out
+    assert f"started but not finished: run {run} ended CANCELLED (by ann)." in out
+    assert "Cost: tavily 1 call so far (not paid again when it is resumed)." in out
+    assert "tavily 2 calls may have been spent too" in out
     _, told = stoker.told("why", f"acme/{company}")
     assert told["night"]["cost"] == {"tavily/calls": 1}
     assert told["night"]["unknown"] == {"tavily/calls": 2}
@@ -123,28 +123,28 @@ def test_what_was_paid_for_a_company_that_was_given_back_is_told(stoker):
 def test_whom_a_full_cap_left_out_is_told_when_there_is_room_again(stoker):
     at = datetime(2030, 1, 1, 16, tzinfo=UTC)
     company, _ = a_run_with_one_company_under_way(stoker, ended=True, resume_at=at)
-    assert "A full cap has room again at 2030-01-01 16:00 UTC." in stoker("why", company)[1]
+    assert "The first full cap resets at 2030-01-01 16:00 UTC." in stoker("why", company)[1]
 
 
 def test_a_company_that_is_being_worked_on_is_told_what_it_cost_so_far(stoker):
     company, _ = a_run_with_one_company_under_way(stoker, ended=False)
     _, out, _ = stoker("why", f"acme/{company}")
-    assert "It is being worked on." in out
-    assert "It cost tavily 1 call so far." in out
+    assert "Status: in progress." in out
+    assert "Cost: tavily 1 call so far." in out
     assert "runs rerun" not in out
 
 
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (WorkState.WAITING, "It was not begun: run"),
-        (WorkState.CLAIMED, "It was begun and not finished: run"),
-        (WorkState.DROPPED, "It was left out so that more valuable ones were done in time."),
+        (WorkState.WAITING, "Status: not started: run"),
+        (WorkState.CLAIMED, "Status: started but not finished: run"),
+        (WorkState.DROPPED, "Status: dropped"),
     ],
 )
 def test_whom_a_run_left_out_is_told_how_far_it_came_and_what_to_do(stoker, state, words):
     company, run = a_run_with_one_company_under_way(stoker, ended=True, state=state, spends=False)
     _, out, _ = stoker("why", company)
     assert words in out
-    assert "It cost nothing so far." in out
-    assert f"To resume it: stoker runs rerun {run} --tenant acme" in out
+    assert "Cost: nothing so far." in out
+    assert f"Resume with: stoker runs rerun {run} --tenant acme" in out

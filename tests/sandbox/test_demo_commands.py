@@ -25,7 +25,7 @@ def test_the_demo_is_a_night_of_two_tenants_that_adds_up(shown):
     assert sum(len(night["manifest"]["selected"]) for night in nights.values()) == 200
     for night in nights.values():
         assert night["state"] == "PARTIAL"  # its caps are small on purpose
-        assert any("tavily was not asked" in reason for reason in night["manifest"]["reasons"])
+        assert any("tavily was not called" in reason for reason in night["manifest"]["reasons"])
         assert night["leads"] > 20
         assert night["manifest"]["counts"]["crm_written"] > 200
     for vendor in ("tavily", "zerobounce", "lusha"):

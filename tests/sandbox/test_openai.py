@@ -203,7 +203,7 @@ def test_a_rationale_is_worded_from_the_sentence_given_and_from_nothing_else(box
     given = "Score: 0.20\nOur sentence: its size fits; but nothing speaks of growth."
     assert worded(given) == {
         "rationale": "What speaks for this lead: its size fits. "
-        "What speaks against it is that nothing speaks of growth."
+        "What speaks against it: nothing speaks of growth."
     }
     assert worded("Our sentence: it fits.") == {"rationale": "What speaks for this lead: it fits."}
     assert worded("Acme, founded in 1974") == {"rationale": ""}

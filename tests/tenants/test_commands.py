@@ -34,15 +34,15 @@ def test_adding_a_tenant_twice_keeps_its_rule(stoker):
     stoker("tenant", "add", "acme")
     stoker("icp", "set", "--tenant", "acme", "--industry", "finance")
 
-    assert "was there already" in stoker("tenant", "add", "acme")[1]
+    assert "already exists" in stoker("tenant", "add", "acme")[1]
     assert stoker.told("icp", "show")[1]["industries"] == ["64", "65", "66"]
 
 
 def test_a_tenant_that_is_switched_off_has_nothing_done_and_loses_nothing(stoker):
     stoker("tenant", "add", "acme")
     stoker("tenant", "add", "bolt")
-    assert stoker("tenant", "disable", "acme")[1] == "acme is switched off\n"
-    assert stoker("tenant", "disable", "acme")[1] == "acme was switched off already\n"
+    assert stoker("tenant", "disable", "acme")[1] == "acme is disabled\n"
+    assert stoker("tenant", "disable", "acme")[1] == "acme was already disabled\n"
 
     code, ran = stoker.told("upkeep")
     assert (code, [run["tenant"] for run in ran]) == (0, ["bolt"])
@@ -158,7 +158,7 @@ def test_a_tenant_switched_off_by_settings_is_switched_on_there(stoker):
 
     assert "stoker tenants enable zeta" in stoker("upkeep", "--tenant", "zeta")[2]
     code, _, err = stoker("tenant", "enable", "zeta")
-    assert (code, "zeta is switched off by" in err, "stoker.toml" in err) == (2, True, True)
+    assert (code, "zeta is disabled by" in err, "stoker.toml" in err) == (2, True, True)
 
 
 def test_a_new_tenant_starts_from_technology(stoker):
@@ -204,11 +204,11 @@ def test_a_crm_that_does_not_take_the_key_is_told_and_kept(stoker):
         (["tenant", "add", "No Such"], "is not a tenant id"),
         (["tenant", "show", "nobody"], "there is no tenant 'nobody'"),
         (["tenant", "disable", "nobody"], "there is no tenant 'nobody'"),
-        (["icp", "set", "--years", "2000"], "write two numbers"),
+        (["icp", "set", "--years", "2000"], "give two numbers"),
         (["icp", "set", "--years", "2025-2000"], "the earlier first"),
         (["icp", "set", "--employees", "100-2"], "the smaller number first"),
         (["icp", "set", "--industry", "bakin"], "is no industry we know"),
-        (["icp", "set", "--industry", "any", "--industry", "62"], "leave the others out"),
+        (["icp", "set", "--industry", "any", "--industry", "62"], "remove the others"),
         (["icp", "show"], "set it with: stoker icp set"),
         (["crm", "connect", "--url", "http://example.com"], "begins with https://"),
         (["crm", "connect", "--expires", "soon"], "is not a time"),

@@ -1,4 +1,4 @@
-"""`stoker icp`: whom a tenant looks for, its ideal customer profile."""
+"""`stoker icp`: which companies a tenant wants, its ideal customer profile."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ async def _check_codes(registry: RegistryStore, industries: tuple[str | int, ...
         beside = [code for code in codes if code.startswith(begins[:2])]
         if beside and not any(code.startswith(begins) for code in beside):
             raise ConfigError(
-                f"no industry's code begins with {begins}; see those there are with: "
-                f"stoker registry ssic show {begins[:2]}"
+                f"no industry code begins with {begins}; list codes with: "
+                f"stoker registry industries show {begins[:2]}"
             )
 
 
@@ -130,7 +130,7 @@ def _parse_industries(industries: tuple[str, ...]) -> tuple[str, ...]:
 
     if any(each.strip().casefold() == "any" for each in industries):
         if len(industries) > 1:
-            raise ConfigError("--industry any takes every industry; leave the others out")
+            raise ConfigError("--industry any includes every industry; remove the others")
         return ()
     return tuple(dict.fromkeys(code for each in industries for code in list_prefixes(each)))
 
@@ -138,7 +138,7 @@ def _parse_industries(industries: tuple[str, ...]) -> tuple[str, ...]:
 def _parse_span(text: str, *, what: str, example: str) -> tuple[int, int]:
     found = _SPAN_PATTERN.fullmatch(text.strip())
     if found is None:
-        raise ConfigError(f"{what} is {text[:40]!r}; write two numbers, e.g. {example}")
+        raise ConfigError(f"{what} is {text[:40]!r}; give two numbers, e.g. {example}")
     return int(found[1]), int(found[2])
 
 
@@ -146,9 +146,9 @@ def _print_rule(tenant: TenantId, rule: IcpRule, *, as_json: bool) -> None:
     if as_json:
         print_json({"tenant": tenant, **rule.as_json()})
         return
-    print_text(f"{tenant} looks for companies by rule {rule.name!r}:")
+    print_text(f"{tenant} wants these companies (ICP {rule.name!r}):")
     print_table(
-        ["what", "wanted"],
+        ["criterion", "wanted"],
         [
             ("industries (SSIC)", ", ".join(rule.industries) or "any"),
             ("employees, where known", f"{rule.employees[0]}–{rule.employees[1]}"),

@@ -61,7 +61,7 @@ class IcpMatch:
 def match_icp(company: Company, rule: IcpRule) -> IcpMatch:
     """Match a company against a rule. The first part it fails is the reason."""
     if not company.live:
-        return IcpMatch(fits=False, reason="it is no longer alive, says the register")
+        return IcpMatch(fits=False, reason="it is no longer active in the registry")
     if rule.industries and not company.ssic.startswith(rule.industries):
         return IcpMatch(
             fits=False,

@@ -130,10 +130,10 @@ class PoliteFetcher:
             except PermanentError as error:
                 return FetchResult(address=address, end=VisitEnd(VisitOutcome.GONE, str(error)))
             if not same_site(onward.host):
-                away = f"it sends visitors on to another site, {onward.netloc}"
+                away = f"it redirects to another site, {onward.netloc}"
                 return FetchResult(address=address, end=VisitEnd(VisitOutcome.GONE, away))
             address = onward
-        circle = f"it sends visitors on more than {MAX_REDIRECTS} times"
+        circle = f"it redirects more than {MAX_REDIRECTS} times"
         return FetchResult(address=address, end=VisitEnd(VisitOutcome.FAILED, circle))
 
     async def get_robots(
@@ -203,7 +203,7 @@ class PoliteFetcher:
             if not to:
                 return at, reply
             at = resolve_link(at, to)
-        raise PermanentError(f"the robots.txt of {robots_url.netloc} leads on and on")
+        raise PermanentError(f"the robots.txt of {robots_url.netloc} redirects too often")
 
     def _choose_fallback(
         self, seen: PageState | None, earlier: Robots | None, *, otherwise: Robots
@@ -286,9 +286,9 @@ def _get_refusal(robots: Robots) -> VisitEnd:
     if robots.unreachable:
         return VisitEnd(VisitOutcome.FAILED, robots.unreachable)
     if robots.access is Access.CLOSED:
-        why = "its robots.txt could not be read, so nothing is asked of it"
+        why = "its robots.txt could not be read, so it is not crawled"
         return VisitEnd(VisitOutcome.BLOCKED, why, unwanted=True)
-    return VisitEnd(VisitOutcome.BLOCKED, "its robots.txt asks us not to", unwanted=True)
+    return VisitEnd(VisitOutcome.BLOCKED, "its robots.txt disallows crawling", unwanted=True)
 
 
 def build_page_state(

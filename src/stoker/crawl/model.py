@@ -18,6 +18,7 @@ from hashlib import blake2b
 from typing import Protocol
 
 from stoker.accounts.facts import Fact
+from stoker.base.formats import format_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class Page:
 class VisitOutcome(StrEnum):
     READ = "read"  # pages were read, and something is new
     UNCHANGED = "unchanged"  # all pages are as they were last time
-    THIN = "thin"  # pages were read, but they say next to nothing
+    THIN = "thin"  # pages were read, but have almost no text
     BLOCKED = "blocked"  # robots.txt, a login or a challenge: we are not wanted
     GONE = "gone"  # there is no such site, or nothing at its addresses
     FAILED = "failed"  # it did not answer in time, or not in a way we can read
@@ -126,24 +127,18 @@ class VisitEnd:
 
     outcome: VisitOutcome
     reason: str
-    unwanted: bool = False  # we were asked to stay away
+    unwanted: bool = False  # the site asked us not to crawl it
 
 
 _VISIT_ENDS = {
-    PageType.CHALLENGE: VisitEnd(
-        VisitOutcome.BLOCKED, "the site asks visitors to prove they are human"
-    ),
-    PageType.LOGIN: VisitEnd(VisitOutcome.BLOCKED, "the site shows nothing before one logs in"),
-    PageType.COOKIE_WALL: VisitEnd(
-        VisitOutcome.BLOCKED, "the site shows nothing before one agrees to cookies"
-    ),
-    PageType.PARKED: VisitEnd(
-        VisitOutcome.GONE, "the domain is parked or for sale; no company is there"
-    ),
-    PageType.MISSING: VisitEnd(VisitOutcome.GONE, "the site says that there is no such page"),
+    PageType.CHALLENGE: VisitEnd(VisitOutcome.BLOCKED, "blocked by a human check (captcha)"),
+    PageType.LOGIN: VisitEnd(VisitOutcome.BLOCKED, "blocked by a login page"),
+    PageType.COOKIE_WALL: VisitEnd(VisitOutcome.BLOCKED, "blocked by a cookie wall"),
+    PageType.PARKED: VisitEnd(VisitOutcome.GONE, "the domain is parked or for sale"),
+    PageType.MISSING: VisitEnd(VisitOutcome.GONE, "the home page is a not-found page"),
     PageType.SHELL: VisitEnd(
         VisitOutcome.THIN,
-        "the site is an empty shell that only a browser running scripts would fill",
+        "the website is empty without JavaScript",
     ),
 }
 
@@ -179,30 +174,32 @@ def find_status_end(status: int) -> VisitEnd | None:
     if status in (200, 203, 304):
         return None
     if status in (401, 402, 403, 407, 451):
-        return VisitEnd(VisitOutcome.BLOCKED, f"the site does not let us in (status {status})")
+        return VisitEnd(VisitOutcome.BLOCKED, f"the website denied access (status {status})")
     if status in (404, 410):
-        return VisitEnd(VisitOutcome.GONE, f"there is no home page (status {status})")
+        return VisitEnd(VisitOutcome.GONE, f"the website has no home page (status {status})")
     if status in (429, 503):
-        return VisitEnd(VisitOutcome.FAILED, f"the site asked us to come later (status {status})")
-    return VisitEnd(VisitOutcome.FAILED, f"the site answered with status {status}")
+        return VisitEnd(
+            VisitOutcome.FAILED, f"the website asked us to retry later (status {status})"
+        )
+    return VisitEnd(VisitOutcome.FAILED, f"the website returned status {status}")
 
 
 def get_visit_end(*, read: int, changed: int, not_modified: int, letters: int) -> VisitEnd:
     """Return how a visit ended that got past the home page.
 
-    `read` pages came whole, `changed` of them say something new, `not_modified` are as they were;
-    `letters` is how much all pages read say together.
+    `read` pages were downloaded, `changed` of them have new text, `not_modified` did not change;
+    `letters` is the length of the text of all pages read.
     """
     if not changed and read + not_modified:
-        plural = "page says" if read + not_modified == 1 else "pages say"
-        return VisitEnd(
-            VisitOutcome.UNCHANGED, f"{read + not_modified} {plural} what was said last time"
-        )
+        pages = format_count(read + not_modified, "page")
+        return VisitEnd(VisitOutcome.UNCHANGED, f"{pages} unchanged since the last visit")
     if letters < MIN_TEXT_LENGTH and not not_modified:
-        return VisitEnd(VisitOutcome.THIN, f"the site says next to nothing ({letters} characters)")
+        return VisitEnd(VisitOutcome.THIN, f"the website has almost no text ({letters} characters)")
     if not read:
-        return VisitEnd(VisitOutcome.THIN, "no page of the site could be read")
-    return VisitEnd(VisitOutcome.READ, f"{read} pages were read, {changed} of them new or changed")
+        return VisitEnd(VisitOutcome.THIN, "no page of the website could be read")
+    return VisitEnd(
+        VisitOutcome.READ, f"{format_count(read, 'page')} read, {changed} new or changed"
+    )
 
 
 _MAX_LINE_LENGTH = 2_000

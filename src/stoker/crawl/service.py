@@ -99,7 +99,7 @@ class CrawlConnector:
         return Paid(answer=visit, cost={"pull_units": self._units})
 
     async def check(self) -> Health:
-        return Health(ok=True, detail="sites are visited without a key")
+        return Health(ok=True, detail="crawling needs no key")
 
 
 def _list_start_urls(url: str) -> list[str]:
@@ -154,7 +154,7 @@ async def visit_site(
     if isinstance(outcome, Refusal):
         return outcome
     if not isinstance(outcome, SettledCall):
-        raise ConflictError("this very look is under way elsewhere; try again")
+        raise ConflictError("another process is crawling this site; try again")
     visit: SiteVisit = outcome.answer
     await pages.save_pages(visit.site, visit.seen)
     return visit

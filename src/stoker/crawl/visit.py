@@ -97,7 +97,7 @@ class SiteCrawler:
     async def run_visit(self) -> VisitEnd:
         home = await self._fetch(self._start)
         if home.reply is None:
-            return home.end or VisitEnd(VisitOutcome.FAILED, "the site did not answer")
+            return home.end or VisitEnd(VisitOutcome.FAILED, "the website did not answer")
         self.has_response = True
         before = self._changed_count
         links: list[tuple[Url, str]] = []
@@ -136,7 +136,7 @@ class SiteCrawler:
         if self._pages or self._unchanged_count:
             return self._get_end()
         seconds = self._limits.site.total_seconds()
-        return VisitEnd(VisitOutcome.FAILED, f"nothing could be read within {seconds:g} seconds")
+        return VisitEnd(VisitOutcome.FAILED, f"no page could be read within {seconds:g} seconds")
 
     def build_visit(self, ending: VisitEnd) -> SiteVisit:
         return SiteVisit(
@@ -170,7 +170,7 @@ class SiteCrawler:
             if _classify_parsed(parsed) is PageType.CHALLENGE:
                 return find_page_end(PageType.CHALLENGE)
         if ending is None and reply.status != 304 and not _is_page(reply):
-            return VisitEnd(VisitOutcome.THIN, "the home page is a file, not a page")
+            return VisitEnd(VisitOutcome.THIN, "the home page is a file, not HTML")
         return ending
 
     async def _fetch(self, address: Url) -> FetchResult:

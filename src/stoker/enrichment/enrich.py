@@ -347,7 +347,7 @@ class CompanyEnricher:
             if answer is not None and answer.text:
                 return replace(score, rationale=build_rationale(answer, score.rationale))
             reason = answer.note if answer else ""
-        sentence = f"{Step.SCORE}: its rationale stays in our own words: {reason}"
+        sentence = f"{Step.SCORE}: the rationale was not reworded: {reason}"
         log.add_note(clean_text(sentence)[:MAX_REASON_LENGTH])
         return score
 

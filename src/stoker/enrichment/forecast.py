@@ -182,7 +182,7 @@ def compute_quote(
             waits += waited * each.seconds
             spread += waited * (each.seconds * each.spread) ** 2
     places = max(at_once, 1)
-    times = {"places for companies": waits / places}
+    times = {"company concurrency": waits / places}
     for connector, number_sent in sent.items():
         pace = rooms.get(connector, VendorCapacity()).per_minute
         times[connector] = number_sent / pace * 60 if pace > 0 else math.inf

@@ -103,16 +103,16 @@ class CompanyPipeline:
         try:
             before = await self._store.accounts.find_company_record(unit.company)
             if before is None:
-                raise PermanentError("this company is no longer known")
+                raise PermanentError("this company is no longer stored")
             if before.looked_at is None and not has_lookup_step(self._steps):
-                raise PermanentError("it was never looked up; run the night with its lookup steps")
+                raise PermanentError("it was never researched; run its lookup steps too")
             if not self._queue.is_owner():
                 return None
             lookup = await self._pay_for_lookup(unit, before, log)
             if isinstance(lookup, Refusal):
                 return lookup
             if lookup.depth is not unit.depth:
-                because = "a deep look did not fit into what is left; this one is shallow"
+                because = "too little budget left for deep research; researched shallowly"
                 log.record_skip(Step.CRAWL, SkipReason.REFUSED, CRAWL, because)
             enrichment = await self._enricher.enrich(
                 before, lookup.depth, log, searched=lookup.pages
@@ -172,8 +172,8 @@ class CompanyPipeline:
             if pages is not None or before.company.website:
                 log.record_cost(CRAWL, await payment.settle())
                 return PaidLookup(depth=payment.depth, pages=pages)
-            await payment.reserved.release("there is nothing to look at")
-        log.add_note("its site is unknown and was not found, so no lookup was paid for")
+            await payment.reserved.release("there is no website to research")
+        log.add_note("its website is unknown and was not found; nothing charged")
         return PaidLookup(depth=payment.depth, pages=(), has_target=False)
 
     def _finish_item(self, log: LookupLog) -> WorkItem:
@@ -223,7 +223,7 @@ class CompanyPipeline:
 
     async def _fail_item(self, log: LookupLog, error: Exception) -> WorkItem:
         known = isinstance(error, PermanentError)
-        because = str(error) if known else f"a fault in Stoker: {type(error).__name__}: {error}"
+        because = str(error) if known else f"internal error: {type(error).__name__}: {error}"
         ended = replace(
             log.build_result(),
             state=WorkState.FAILED,

@@ -153,5 +153,5 @@ class LookupLog:
 def format_missing_answer(connector: str, outcome: Refusal | VendorFailure) -> str:
     """Say why a vendor gave no answer."""
     if isinstance(outcome, Refusal):
-        return f"{connector} was not asked: {outcome.message}"
+        return f"{connector} was not called: {outcome.message}"
     return replace_url_with_vendor(outcome.reason, vendor=connector)

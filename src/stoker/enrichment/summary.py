@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from stoker.base.clock import CLOCK_TOLERANCE
-from stoker.base.formats import format_duration
+from stoker.base.formats import format_count, format_duration
 from stoker.base.types import Step
+from stoker.budgets.operator import format_cap, format_cap_amount
 from stoker.budgets.statements import RunCost, RunCostCounter
 from stoker.context import TenantStores
 from stoker.crm.upsert import was_undone
@@ -24,9 +25,13 @@ from stoker.runs.service import RunResult
 
 _URL_PATTERN = re.compile(r"https?://\S{1,500}")
 
-_CAP_NUMBERS = re.compile(r"has (?:[0-9]+ of ([0-9]+)|not enough) left, [0-9]+ needed")
+_CAP_SHORTAGE = re.compile(
+    r"(\w+/[\w*]+/[\w:]+/\w+) has (?:[0-9]+ of ([0-9]+)|not enough) left, [0-9]+ needed"
+)
 
-_NON_CRAWL_STEPS = frozenset(Step) - {Step.CRAWL}
+_STEP_PREFIX = re.compile(rf"\A({'|'.join(Step)}): ")
+
+_VISIT_OUTCOME = re.compile(r"\A[a-z]+, ")
 
 MAX_REASONS = 20  # shown of one run; the most frequent ones
 
@@ -39,19 +44,19 @@ _INCOMPLETE_STATES = (WorkState.DEGRADED, WorkState.FAILED, WorkState.UNKNOWN)
 _PARTIAL_STATES = (*_UNFINISHED_STATES, *_INCOMPLETE_STATES)
 
 _STATE_TEXTS: Mapping[WorkState, str] = {
-    WorkState.DEGRADED: "did without something",
-    WorkState.FAILED: "could not be worked on",
-    WorkState.UNKNOWN: "may have paid for an answer that was lost and is asked for another day; "
+    WorkState.DEGRADED: "incomplete",
+    WorkState.FAILED: "failed",
+    WorkState.UNKNOWN: "with a paid call of unknown outcome, retried another day; "
     "see: stoker holds",
-    WorkState.DROPPED: "were left out so that the rest was done in time",
-    WorkState.WAITING: "were not begun",
-    WorkState.CLAIMED: "were not finished",
+    WorkState.DROPPED: "dropped to meet the deadline",
+    WorkState.WAITING: "not started",
+    WorkState.CLAIMED: "not finished",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """A night in numbers and sentences."""
+    """A run in numbers and sentences."""
 
     states: Mapping[WorkState, int]
     cost: Mapping[str, int]
@@ -59,8 +64,8 @@ class RunSummary:
     timings: tuple[StepTiming, ...]
     reasons: tuple[str, ...]
     selected: tuple[str, ...]
-    remaining: tuple[str, ...]  # not worked on
-    lacking: tuple[str, ...] = ()  # worked on, but not wholly
+    remaining: tuple[str, ...]  # not processed
+    lacking: tuple[str, ...] = ()  # processed, but incomplete
     unknown: Mapping[str, int] = field(default_factory=dict)  # it is unknown whether it was spent
 
     @property
@@ -71,10 +76,10 @@ class RunSummary:
         return found | {f"unknown {name}": amount for name, amount in self.unknown.items()}
 
     def compute_outcome(self) -> tuple[RunState, str]:
-        """Return how a night ended that adds up to this, and a sentence saying why."""
+        """Return the run's end state, and a sentence that says why."""
         total = sum(self.states.values())
         parts = [
-            f"{self.states[state]} of {total} {words}"
+            f"{self.states[state]:,} of {format_count(total, 'company')} {words}"
             for state, words in _STATE_TEXTS.items()
             if self.states.get(state)
         ]
@@ -129,7 +134,8 @@ class SummaryBuilder:
                 if step in self._seconds
             ),
             reasons=tuple(
-                f"{number} × {reason}" for reason, number in self._reasons.most_common(MAX_REASONS)
+                f"{format_count(number, 'company')}: {reason}"
+                for reason, number in self._reasons.most_common(MAX_REASONS)
             ),
             selected=tuple(self._selected),
             remaining=tuple(self._remaining),
@@ -138,25 +144,32 @@ class SummaryBuilder:
 
 
 def _generalize_reason(sentence: str) -> str:
-    """Return a reason without the address and amounts of one company."""
-    step = sentence.partition(":")[0]
+    """Return a reason without its step, and without the address and amounts of one company."""
+    match = _STEP_PREFIX.match(sentence)
+    text = sentence[match.end() :] if match else sentence
+    if match and match[1] == Step.CRAWL:
+        text = _VISIT_OUTCOME.sub("", text)
     # Only a visit is to the company's own site; other steps speak of pages anywhere.
-    named = "an address" if step in _NON_CRAWL_STEPS else "its site"
-    return _CAP_NUMBERS.sub(_format_shortage, _URL_PATTERN.sub(named, sentence))
+    named = "its site" if match is None or match[1] == Step.CRAWL else "an address"
+    return _CAP_SHORTAGE.sub(_format_shortage, _URL_PATTERN.sub(named, text))
 
 
-def _format_shortage(found: re.Match[str]) -> str:
-    return f"had too little of its {found[1]} left" if found[1] else "had not enough left"
+def _format_shortage(shortage: re.Match[str]) -> str:
+    cap, limit = shortage[1], shortage[2]
+    left = (
+        f"too little left of {format_cap_amount(cap, int(limit))}" if limit else "too little left"
+    )
+    return f"{format_cap(cap)} has {left}"
 
 
 PAGE_SIZE = 500
 
 
 async def summarize_run(store: TenantStores, run: str) -> RunSummary:
-    """Return what a run's items come to so far, and what the ledger says was spent under it.
+    """Return the totals of a run's items so far, and what it spent by the ledger.
 
-    A kind of run that has no items comes to its cost alone. What an item paid for before it was
-    released is in it too.
+    A kind of run without items has its cost alone. Includes what an item paid for before it was
+    released.
     """
     tally = SummaryBuilder()
     async for page in store.nights.iter_items(run):
@@ -168,9 +181,9 @@ async def summarize_run(store: TenantStores, run: str) -> RunSummary:
 async def compute_run_cost(
     store: TenantStores, run: str, *, ended: Run | None = None, account: str | None = None
 ) -> RunCost:
-    """Return what was spent under a run, for one account or for all, as it is known now.
+    """Return what a run spent so far, for one account or for all.
 
-    Reads only what was entered since the run began, and of one that ended, until then.
+    Reads only the entries between the run's start and its end.
     """
     spending = RunCostCounter(run, account=account)
     until = ended.ended_at + CLOCK_TOLERANCE if ended and ended.ended_at else None
@@ -187,7 +200,7 @@ async def compute_run_cost(
 
 
 async def summarize_partial_run(store: TenantStores, run: Run) -> RunResult:
-    """Return how far a run that was cut off got: what it did, cost and wrote, and what remains."""
+    """Return how far an interrupted run got: what it did, spent and wrote, and what remains."""
     summary = await summarize_run(store, run.name)
     written = await count_crm_rows(store, run.name)
     chosen = {"selected": len(summary.selected)} if summary.selected else {}
@@ -247,9 +260,9 @@ class LateItems:
 def format_lateness(
     *, deadline: datetime, flowed_at: datetime, ended_at: datetime, stragglers: LateItems
 ) -> str:
-    """Say how late a night ended and because of what; empty when it ended in time.
+    """Return how late a run ended and why; empty when it ended in time.
 
-    `flowed_at` is when its companies were through; after that the CRM was filled.
+    `flowed_at` is when its companies were done; after that the CRM was filled.
     """
     if ended_at - deadline < MIN_LATENESS:
         return ""
@@ -257,6 +270,6 @@ def format_lateness(
     if flowed_at - deadline < MIN_LATENESS:
         return f"{late}, because the CRM was still being filled"
     many = stragglers.companies
-    who = {0: "companies were", 1: "1 company was"}.get(many, f"{many} companies were")
+    who = f"{format_count(many, 'company')} {'was' if many == 1 else 'were'}"
     most = f", longest in {stragglers.slowest_step}" if stragglers.slowest_step else ""
-    return f"{late}, because {who} still under way{most}"
+    return f"{late}, because {who if many else 'companies were'} still in progress{most}"

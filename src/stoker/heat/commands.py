@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_count
 from stoker.cli.options import (
     choose_active_tenants,
     choose_tenant,
@@ -82,20 +83,20 @@ async def import_file(
         )
         return Exit.PROBLEMS if done.rejected else None
     print_text(
-        f"{done.new} signals are new, {done.known} were known; "
-        f"{len(done.accounts)} accounts of {whose} have moved"
+        f"{format_count(done.new, 'new signal')} for "
+        f"{format_count(len(done.accounts), 'account')} of {whose}; {done.known} already known"
     )
     if done.rejected:
-        print_text(f"{done.rejected} rows were left out:")
-        print_table(["line", "because"], done.errors[:MAX_ERRORS_PRINTED])
+        print_text(f"{format_count(done.rejected, 'row')} rejected:")
+        print_table(["line", "reason"], done.errors[:MAX_ERRORS_PRINTED])
     if done.rejected > MAX_ERRORS_PRINTED:
-        print_text(f"and {done.rejected - MAX_ERRORS_PRINTED} more; see them with --json")
+        print_text(f"and {done.rejected - MAX_ERRORS_PRINTED} more; list all with --json")
     return Exit.PROBLEMS if done.rejected else None
 
 
 _NO_HEAT = (
-    "no account has a heat yet; find who fits with: stoker nightly --plan, "
-    "and give them one with: stoker heat sweep"
+    "no account has a heat yet; find companies that match the ICP with: stoker nightly --plan, "
+    "then compute heat with: stoker heat sweep"
 )
 
 
@@ -186,14 +187,14 @@ async def show(asked: CommandContext, account: str, as_json: bool) -> None:
         )
         return
     made_of = found.factors
-    print_text(f"{found.account} of {tenant}: {found.tier.value}, heat {found.score:.2f}")
+    print_text(f"{tenant}/{found.account}: {found.tier.value}, heat {found.score:.2f}")
     print_text(
         f"  posture {made_of.posture_score:.2f}, recency {made_of.signal_recency:.2f}, "
         f"volume {made_of.signal_volume:.2f}"
     )
     print_text(f"  {found.tier.value} since {found.tier_since:%Y-%m-%d %H:%M} UTC")
     if found.below_since:
-        print_text(f"  too cool for that since {found.below_since:%Y-%m-%d %H:%M} UTC")
+        print_text(f"  below that tier since {found.below_since:%Y-%m-%d %H:%M} UTC")
     print_table(
         ["signal", "at", "strength", "source"],
         [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_count
 from stoker.cli.options import (
     DefaultGroup,
     choose_tenants,
@@ -59,7 +60,7 @@ async def leads(
     from stoker.leads.service import list_best_leads
 
     if as_csv and as_json:
-        raise ConfigError("--csv and --json are two ways to print the same; choose one")
+        raise ConfigError("--csv and --json exclude each other; choose one")
     async with asked.open_app(only_to_read=True) as app:
         chosen = choose_tenants(app.settings, tenants)
         found = await list_best_leads(app, chosen, least=min_score, limit=limit)
@@ -85,7 +86,7 @@ def _to_table_row(tenant: TenantId, record: CompanyRecord) -> tuple[object, ...]
         record.company.id,
         record.company.name,
         (get_usable_email(contact) or contact.name) if contact else "",
-        score.rationale.partition(": ")[2] if score else "",
+        score.rationale.partition(": ")[2].removesuffix(".") if score else "",
     )
 
 
@@ -110,7 +111,7 @@ def _print_csv(found: list[Lead]) -> None:
 
 @click.group("export")
 def export_files() -> None:
-    """Write what was found to a file."""
+    """Write results to a file."""
 
 
 @export_files.command("leads")
@@ -161,7 +162,7 @@ async def export_leads(
 
     if as_json and out is None:
         raise ConfigError(
-            "--json tells what was written where, and needs --out FILE; "
+            "--json prints a summary and needs --out FILE; "
             "for the leads themselves use --format json"
         )
     name = format_run_name(parse_run_name(run)) if run is not None else None
@@ -173,7 +174,7 @@ async def export_leads(
     if as_json:
         print_json({"leads": count, "out": str(out), "format": kind})
     elif out is not None:
-        print_text(f"{count} leads are in {out}")
+        print_text(f"{format_count(count, 'lead')} written to {out}")
 
 
 leads_group.add_command(export_leads, "export")

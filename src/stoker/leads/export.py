@@ -34,7 +34,7 @@ LEAD_COLUMNS: dict[str, type] = {
 def to_lead_row(tenant: str, record: CompanyRecord) -> dict[str, Json | datetime]:
     """Return the values of a lead by column.
 
-    An address not to write to is among the contacts with its verdict, and nowhere else.
+    An address that failed verification is only among the contacts, with its verdict.
     """
     company, score, best = record.company, record.score, choose_best_contact(record)
     return {

@@ -1,7 +1,7 @@
-"""Score a lead: features, a weighted score, a bucket, and a sentence that says why.
+"""Score a lead: features, a weighted score, a bucket, and the reasons.
 
 Each feature is between 0 and 1 and never falls when more good is known, so neither does the score.
-A company known to be larger or smaller than the rule wants is no lead.
+A company known to be larger or smaller than the ICP wants is not a lead.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _SENIOR = ("chief", "ceo", "cto", "cfo", "coo", "founder", "owner", "director", 
 _MANAGERS = ("head", "vp", "vice", "manager", "lead", "partner")
 
 _FEATURE_TEXTS = {  # the text for the lead, and the text against it
-    "industry": ("its industry is the one wanted", "its industry is not known to fit"),
-    "size": ("its size fits", "its size is not what is wanted, so it is no lead"),
-    "reachable": ("there is an address that works", "no address is known to work"),
-    "decision_maker": ("somebody who decides is known", "nobody who decides is known"),
-    "presence": ("its site says a lot", "its site says little"),
-    "momentum": ("it is hiring or growing", "nothing speaks of growth"),
+    "industry": ("industry matches", "industry unknown or outside the ICP"),
+    "size": ("size matches", "size outside the ICP, so not a lead"),
+    "reachable": ("verified email", "no verified email"),
+    "decision_maker": ("decision maker known", "no decision maker known"),
+    "presence": ("informative website", "website has little text"),
+    "momentum": ("hiring or growing", "no sign of growth"),
 }
 
 
@@ -73,7 +73,7 @@ def compute_feature_hash(features: Mapping[str, float], rule: ScoreRule) -> str:
 def build_plain_rationale(
     value: float, features: Mapping[str, float], parts: Mapping[str, float], rule: ScoreRule
 ) -> str:
-    """Say in one sentence what speaks for a lead, most first, and what most against it."""
+    """Return what counts for a lead, most first, and what counts most against it."""
     ranked = sorted(parts, key=lambda name: (-parts[name], name))
     good = [
         _FEATURE_TEXTS[name][0]
@@ -85,7 +85,7 @@ def build_plain_rationale(
         name: rule.weights[name] * (1 - features[name]) for name in features if features[name] < 0.5
     }
     worst = max(sorted(missing), key=lambda name: missing[name], default=None)
-    sentence = f"{get_bucket(value, rule)} ({value:.2f}): " + (", ".join(good) or "little is known")
+    sentence = f"{get_bucket(value, rule)} ({value:.2f}): " + ("; ".join(good) or "little is known")
     if _is_size_mismatch(features):
         return f"{sentence}; but {_FEATURE_TEXTS['size'][1]}."
     return (

@@ -1,8 +1,4 @@
-"""`stoker nightly`: run tenants' nights now, due or not; or show what they would be.
-
-What a night does is the engine's business, how it looks is `night_telling`'s and, while it goes on,
-`night_progress`'s.
-"""
+"""`stoker nightly`: run tenants' nightly work now, due or not; or show a preview."""
 
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ _STEP = "STEP"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightlyWish:
-    """What a person asks of tonight's nights."""
+    """The options of `stoker nightly`."""
 
     limit: int | None = None
     steps: tuple[Step, ...]
@@ -48,7 +44,7 @@ class NightlyWish:
     again: bool = False
 
     def build_night(self, app: Context, tenant: TenantId) -> NightlyRun:
-        """Return a tenant's night as it is wished for."""
+        """Return a tenant's nightly run with these options."""
         from stoker.nightly.setup import build_nightly_run
 
         return build_nightly_run(
@@ -108,7 +104,7 @@ def nightly(
     from stoker.enrichment.model import choose_steps
 
     if from_run is not None and len(tenants) > 1:
-        raise ConfigError("--from-manifest is about one tenant's run; give one --tenant")
+        raise ConfigError("--from-manifest needs one tenant; give one --tenant")
     wish = NightlyWish(
         limit=limit,
         steps=choose_steps(only=only, skip=skip),
@@ -155,11 +151,13 @@ async def _build_plan(
 
     store = app.backend.tenant(tenant)
     plan = await wish.build_night(app, tenant).plan(store, clock=app.clock, observer=app.observer)
-    called: dict[str, str] = {}
+    names_by_id: dict[str, str] = {}
     for unit in plan.items[:MAX_LEADS_SHOWN] if names else ():
-        dossier = await store.accounts.find_company_record(unit.company)
-        called[unit.company] = dossier.company.name if dossier else ""
-    return PlanReport(tenant=tenant, plan=plan, at=app.clock.now(), names=called, limit=wish.limit)
+        record = await store.accounts.find_company_record(unit.company)
+        names_by_id[unit.company] = record.company.name if record else ""
+    return PlanReport(
+        tenant=tenant, plan=plan, at=app.clock.now(), names=names_by_id, limit=wish.limit
+    )
 
 
 async def _run_tenants(
@@ -178,7 +176,7 @@ async def _run_tenants(
         except asyncio.CancelledError:
             for tenant in chosen:
                 print_error(await format_stopped(app, tenant, since=began_at))
-            print_error(f"what was found is kept and paid for once; go on today with: {go_on}")
+            print_error(f"results are stored and not paid for again; continue today with: {go_on}")
             raise
     return print_nights(done, failed, as_json=as_json)
 
@@ -186,7 +184,7 @@ async def _run_tenants(
 def print_nights(
     done: list[NightReport], failed: list[tuple[TenantId, StokerError]], *, as_json: bool
 ) -> Exit:
-    """Print how tenants' runs went, and which did not begin; return the exit code."""
+    """Print how tenants' runs ended, and which did not start; return the exit code."""
     from stoker.nightly.commands_report import print_night, to_night_json
 
     if as_json:
@@ -207,7 +205,7 @@ async def run_nights(
     *,
     observer: Observer,
 ) -> tuple[list[NightReport], list[tuple[TenantId, StokerError]]]:
-    """Carry out tenants' nights side by side; return how they went, and whose did not begin."""
+    """Run tenants in parallel; return how the runs ended, and which did not start."""
     from stoker.enrichment.runner import run_now
     from stoker.nightly.commands_report import read_night_report
     from stoker.runs.service import run_for_tenants
@@ -228,28 +226,28 @@ async def choose_participants(
 ) -> tuple[TenantId, ...]:
     """Return the tenants to run; print why others are left out.
 
-    Raises ConfigError when a tenant that was named has no rule, or when no tenant is left; and when
-    it is switched off, unless one only looks at what would be.
+    Raises ConfigError when a named tenant has no ICP, when no tenant is left, and when a named
+    tenant is disabled, unless this is a preview.
     """
     from stoker.nightly.readiness import check_readiness
 
     chosen = (choose_tenants if only_to_look else choose_active_tenants)(app.settings, named)
     if wish.from_run and len(chosen) > 1:
-        raise ConfigError(
-            "--from-manifest is about one tenant's run; choose a tenant with --tenant"
-        )
+        raise ConfigError("--from-manifest needs one tenant; choose a tenant with --tenant")
     ready = []
     for tenant in chosen:
         stands = await check_readiness(app, tenant)
-        # A tenant that is named has a night also without a CRM: its results are kept.
+        # A named tenant runs without a CRM too: its results are stored.
         if stands.is_ready or (named and stands.rule is not None):
             ready.append(tenant)
         elif len(chosen) == 1:
-            raise ConfigError(f"{tenant} has no night: {stands.missing[0]}")
+            raise ConfigError(f"{tenant} is not ready: {stands.missing[0]}")
         else:
-            print_error(f"{tenant} is left out: {stands.missing[0]}")
+            print_error(f"{tenant} is skipped: {stands.missing[0]}")
     if not ready:
-        raise ConfigError("no tenant is ready for a night; see what each lacks: stoker tenant list")
+        raise ConfigError(
+            "no tenant is ready for a nightly run; see what is missing: stoker tenants list"
+        )
     if wish.from_run:
         await _check_run_exists(app, ready[0], wish.from_run)
     return tuple(ready)

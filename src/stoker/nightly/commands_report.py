@@ -1,4 +1,4 @@
-"""Report a nightly run to people and programs: what it would be, and how it went.
+"""Report a nightly run to people and programs: what it would do, and how it ended.
 
 Everything is read back from the store, as any other command would.
 """
@@ -9,12 +9,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from stoker.base.formats import format_duration
+from stoker.base.formats import format_amount, format_count, format_duration, format_time
 from stoker.budgets.operator import format_resume_command, format_stop, to_stop_json
-from stoker.cli.output import print_table, print_text
+from stoker.cli.output import print_fields, print_table, print_text
 from stoker.enrichment.model import END_STATES, KIND
 from stoker.runs.model import RunState
 
@@ -25,39 +24,37 @@ if TYPE_CHECKING:
     from stoker.nightly.plan import NightlyPlan
     from stoker.runs.model import Run
 
-MAX_LEADS_SHOWN = 20  # companies of a selection shown to a person; programs are shown all
+MAX_LEADS_SHOWN = 20  # companies of a selection that are printed; `--json` has all
 
 MAX_REASONS_SHOWN = 6
-
-_WIDTH = 100
 
 _PAGE_SIZE = 200
 
 _STATE_TEXTS = {
-    "done": "done",
-    "degraded": "with something left out",
-    "poisoned": "could not be worked on",
-    "shed": "left out for lack of time",
-    "unknown": "with a paid answer lost",
-    "waiting": "not begun",
+    "done": "complete",
+    "degraded": "incomplete",
+    "poisoned": "failed",
+    "shed": "dropped for time",
+    "unknown": "with an unknown outcome",
+    "waiting": "not started",
     "taken": "not finished",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReport:
-    """What a tenant's night would be, begun now."""
+    """What a tenant's nightly run would do now."""
 
     tenant: TenantId
     plan: NightlyPlan
     at: datetime
     names: Mapping[str, str]  # of the companies shown
-    limit: int | None = None  # how many a person asked for at most
+    limit: int | None = None  # `--limit`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightReport:
-    """How a tenant's night went."""
+    """How a tenant's nightly run ended."""
 
     tenant: TenantId
     run: Run
@@ -69,7 +66,7 @@ class NightReport:
 async def read_night_report(
     app: Context, tenant: TenantId, run: Run, *, best: int = 3
 ) -> NightReport:
-    """Read back how a run of nightly work went."""
+    """Read from the store how a nightly run ended."""
     accounts, least = app.backend.tenant(tenant).accounts, app.settings.for_tenant(tenant).score
     found: list[CompanyRecord] = []
     count, after = 0, ""
@@ -84,18 +81,18 @@ async def read_night_report(
 
 
 async def format_stopped(app: Context, tenant: TenantId, *, since: datetime) -> str:
-    """Say of a night that was stopped how much of it was done, and what is left."""
+    """Return how much of a stopped run was done, and what is left."""
     store = app.backend.tenant(tenant)
     newest = await store.runs.list_runs(kind=KIND, limit=1)
-    # A run is named by a whole second, at or after the one it was asked for in.
+    # A run is named by a whole second, at or after the one it was requested in.
     if not newest or newest[0].at < since.replace(microsecond=0):
-        return f"{tenant}: its night had not begun"
+        return f"{tenant}: its run had not started"
     counts = await store.nights.count_items(newest[0].name)
     total, done = sum(counts.values()), sum(counts.get(state, 0) for state in END_STATES)
     if not total:
-        return f"{tenant}: run {newest[0].name} was stopped before it had chosen any companies"
+        return f"{tenant}: run {newest[0].name} was stopped before it selected any companies"
     return (
-        f"{tenant}: run {newest[0].name} was stopped with {done} of {total} companies through "
+        f"{tenant}: run {newest[0].name} was stopped with {done} of {total} companies done "
         f"and {total - done} left"
     )
 
@@ -106,26 +103,26 @@ def print_plan(planned: PlanReport, *, whole: bool) -> None:
     origin = (
         f"left by run {plan.resumed_from}"
         if plan.resumed_from
-        else f"of {plan.candidates} candidates by rule {plan.rule.name!r}"
+        else f"of {format_count(plan.candidates, 'candidate')} of ICP {plan.rule.name!r}"
     )
     print_text(
-        f"{planned.tenant}: {len(plan.items)} companies {origin}, {plan.deep} looked at deeply"
+        f"{planned.tenant}: {format_count(len(plan.items), 'company')} {origin}, "
+        f"{plan.deep} of them researched deeply"
     )
     if plan.empty_reason:
         print_text(f"  {plan.empty_reason}")
     if plan.visited_today:
-        print_text(
-            f"  {plan.visited_today} already looked at today; --again looks at them once more"
-        )
+        print_text(f"  {plan.visited_today} already researched today; --again includes them")
     if plan.over_cap:
-        print_text(f"  {plan.over_cap} wait for another night: {_format_limit(planned)}")
+        print_text(f"  {plan.over_cap} wait for a later run: {_format_limit(planned)}")
     if plan.over_budget:
-        print_text(f"  {plan.over_budget} wait for another night: no pull units are left for them")
+        print_text(f"  {plan.over_budget} wait for a later run: no pull units left")
     for stop in plan.stops:
-        print_text(f"  {format_stop(stop)}; take it back with: {format_resume_command(stop)}")
+        print_text(f"  {format_stop(stop)}")
+        print_text(f"  Allow it again with: {format_resume_command(stop)}")
     if whole:
         print_table(
-            ["#", "company", "name", "depth", "because"],
+            ["#", "company", "name", "depth", "reason"],
             [
                 (
                     unit.rank + 1,
@@ -136,12 +133,12 @@ def print_plan(planned: PlanReport, *, whole: bool) -> None:
                 )
                 for unit in plan.items[:MAX_LEADS_SHOWN]
             ],
-            empty="nobody",
+            empty="no companies",
         )
         if len(plan.items) > MAX_LEADS_SHOWN:
             print_text(f"… and {len(plan.items) - MAX_LEADS_SHOWN} more; --json lists all")
     print_table(
-        ["expected of", "calls", "cost", "refused"],
+        ["connector", "calls", "cost", "over cap"],
         [
             (
                 name,
@@ -151,32 +148,33 @@ def print_plan(planned: PlanReport, *, whole: bool) -> None:
             )
             for name, calls in quote.calls.items()
         ],
-        empty="nobody needs to be asked",
+        empty="No vendor calls expected.",
     )
     print_text(
-        f"through in {_format_span(quote.p50)} (P50) to {_format_span(quote.p90)} (P90), at "
-        f"{_format_moment(planned.at, quote.p50)} to {_format_moment(planned.at, quote.p90)} UTC; "
-        f"it waits for {quote.slowest}"
+        f"Expected to take {_format_span(quote.p50)} (P50) to {_format_span(quote.p90)} (P90), "
+        f"until {_format_moment(planned.at, quote.p90)} UTC. Bottleneck: {quote.slowest}."
     )
     print_text(format_history(quote.nights))
-    print_text("Nobody was asked, and nothing was promised or written to a CRM.\n")
+    print_text("Preview only: no vendor called, nothing reserved, CRM untouched.\n")
 
 
 def format_history(nights: int) -> str:
-    """Say what a quote goes by: how many earlier nights, or rough numbers only."""
+    """Return what an estimate is based on: earlier runs, or rough numbers only."""
     if not nights:
-        return "Quoted by rough numbers; from its first night on, by what its nights took."
-    return f"Quoted by what the latest {f'{nights} nights' if nights > 1 else 'night'} took."
+        return "Estimate based on rough numbers; after the first nightly run, on past runs."
+    return (
+        f"Estimate based on the last {f'{nights} nightly runs' if nights > 1 else 'nightly run'}."
+    )
 
 
 def _format_limit(planned: PlanReport) -> str:
     if planned.limit is not None and len(planned.plan.items) >= planned.limit:
-        return f"--limit asked for at most {planned.limit} tonight"
+        return f"--limit {planned.limit} is reached"
     return "the cap on companies is reached"
 
 
 def to_plan_json(planned: PlanReport, *, whole: bool) -> Json:
-    """Return a plan for programs."""
+    """Return a plan as JSON."""
     plan, quote = planned.plan, planned.plan.quote
     report: dict[str, Json] = {
         "tenant": planned.tenant,
@@ -216,12 +214,11 @@ def to_plan_json(planned: PlanReport, *, whole: bool) -> Json:
 
 
 def print_night(report: NightReport) -> None:
-    """Print how a night went: what was done, spent and saved, what was not done and why."""
+    """Print how a run ended: what was done, spent and saved, what was not done and why."""
     run, manifest = report.run, report.run.manifest
     took = format_duration(run.ended_at - run.at) if run.ended_at else "not ended"
     print_text(f"{report.tenant}  run {run.name}  {run.state.value}  {took}")
-    if run.reason:
-        _print_line("because", run.reason)
+    fields: list[tuple[str, object]] = [("Reason", run.reason)]
     counts = manifest.counts
     ends = [
         f"{counts[f'units_{state}']} {words}"
@@ -230,53 +227,48 @@ def print_night(report: NightReport) -> None:
     ]
     if ends:
         chosen = counts.get("selected", len(manifest.selected))
-        _print_line("looked", f"{chosen} {_format_origin(counts)}: {', '.join(ends)}")
-    _print_line("spent", format_cost(manifest.cost) or "nothing")
+        fields.append(("Companies", f"{chosen} {_format_origin(counts)} ({', '.join(ends)})"))
+    fields.append(("Spent", format_cost(manifest.cost) or "nothing"))
     if unknown := _get_amounts(counts, "unknown"):
-        _print_line(
-            "unknown", f"{format_cost(unknown)} may have been spent besides; see: stoker holds"
+        fields.append(
+            ("Unknown", f"{format_cost(unknown)} may have been spent too; see: stoker holds")
         )
     if saved := _get_amounts(counts, "saved"):
-        _print_line("saved", f"{format_cost(saved)}, answered before and not paid again")
-    _print_line("leads", f"{report.leads} with a score of {report.min_score:g} or more")
+        fields.append(("Saved", f"{format_cost(saved)} (cached answers, not paid again)"))
+    fields.append(("Leads", f"{report.leads} with a score of {report.min_score:g} or more"))
     crm = [f"{counts[key]} {word}" for key, word in _CRM_TEXTS.items() if counts.get(key)]
-    if crm:
-        _print_line("crm", ", ".join(crm))
-    for reason in manifest.reasons[:MAX_REASONS_SHOWN]:
-        _print_line("why not", reason)
+    fields.append(("CRM", ", ".join(crm)))
+    fields += [("Why", reason) for reason in manifest.reasons[:MAX_REASONS_SHOWN]]
     if len(manifest.reasons) > MAX_REASONS_SHOWN:
         more = len(manifest.reasons) - MAX_REASONS_SHOWN
-        _print_line(
-            "why not", f"… {more} more: stoker runs show {run.name} --tenant {report.tenant}"
-        )
+        fields.append(("Why", f"{more} more: stoker runs show {run.name} --tenant {report.tenant}"))
     if run.state is RunState.CANCELLED and manifest.remaining:
-        _print_line("goes on", f"stoker runs rerun {run.name} --tenant {report.tenant}")
+        fields.append(("Resume", f"stoker runs rerun {run.name} --tenant {report.tenant}"))
     if run.state in (RunState.CANCELLED, RunState.FAILED) and counts.get("crm_written"):
-        _print_line(
-            "undo", f"stoker undo {run.name} --tenant {report.tenant} takes back what it wrote"
-        )
+        fields.append(("Undo", f"stoker crm undo {run.name} --tenant {report.tenant}"))
     if manifest.resume_at:
-        _print_line(
-            "goes on", f"{manifest.resume_at:%Y-%m-%d %H:%M} UTC, when the first cap has room"
+        fields.append(
+            ("Continues", f"{format_time(manifest.resume_at)}, when the first cap resets")
         )
+    print_fields(fields)
     print_text()
 
 
 _CRM_TEXTS = {
-    "crm_written": "rows written",
-    "crm_same": "as they were",
-    "crm_left_to_people": "left as people have them",
-    "crm_refused": "set aside",
-    "crm_later": "kept for the next night",
-    "crm_unknown": "that may be there or not",
+    "crm_written": "written",
+    "crm_same": "unchanged",
+    "crm_left_to_people": "kept as edited in the CRM",
+    "crm_refused": "rejected by the CRM",
+    "crm_later": "queued for the next run",
+    "crm_unknown": "with an unknown outcome",
 }
 
 
 def _format_origin(counts: Mapping[str, int]) -> str:
     if "candidates" not in counts:
-        return "companies"  # it was cut off before the plan was counted
+        return "selected"  # the run was interrupted before the plan was counted
     among = counts["candidates"]
-    return f"of {among} candidates" if among else "that an earlier run chose"
+    return f"of {among} candidates" if among else "selected by an earlier run"
 
 
 def _get_amounts(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
@@ -287,36 +279,23 @@ def _get_amounts(counts: Mapping[str, int], prefix: str) -> dict[str, int]:
     }
 
 
-def _print_line(label: str, text: str) -> None:
-    wrapped = wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
-    for nth, part in enumerate(wrapped):
-        print_text(f"  {'' if nth else label:<9}{part}")
-
-
 def to_night_json(report: NightReport) -> Json:
-    """Return how a night went, for programs: the run, and how many leads it found."""
+    """Return a nightly run as JSON, with the number of leads it found."""
     from stoker.runs.model import to_run_view
 
     return {**to_run_view(report.tenant, report.run), "leads": report.leads}
 
 
-def format_amount(unit: str, amount: int) -> str:
-    """Return an amount as people say it; money is kept in minor units."""
-    kind, _, currency = unit.partition(":")
-    if kind == "money":
-        return f"{currency} {amount / 100:,.2f}"
-    words = unit.replace("_", " ")
-    return f"{amount:,} {words.removesuffix('s') if amount == 1 else words}"
-
-
 def format_cost(cost: Mapping[str, int]) -> str:
-    """Return what was spent as people say it, connector by connector."""
-    found: dict[str, list[str]] = {}
+    """Return amounts by connector: `lusha 1 call, 1 credit; openai 3 calls`."""
+    by_connector: dict[str, list[str]] = {}
     for name, amount in cost.items():
         connector, _, unit = name.partition("/")
         if amount:
-            found.setdefault(connector, []).append(format_amount(unit, amount))
-    return "; ".join(f"{connector} {', '.join(amounts)}" for connector, amounts in found.items())
+            by_connector.setdefault(connector, []).append(format_amount(unit, amount))
+    return "; ".join(
+        f"{connector} {', '.join(amounts)}" for connector, amounts in by_connector.items()
+    )
 
 
 def _format_connector_cost(cost: Mapping[str, int], connector: str) -> str:
@@ -328,12 +307,12 @@ def _format_calls(refused: float) -> str:
     return str(round(refused)) if round(refused) else ""
 
 
-def _get_sort_key(dossier: CompanyRecord) -> tuple[float, str]:
-    return (-dossier.score.value if dossier.score else 0.0, dossier.company.id)
+def _get_sort_key(record: CompanyRecord) -> tuple[float, str]:
+    return (-record.score.value if record.score else 0.0, record.company.id)
 
 
 def _format_span(span: timedelta) -> str:
-    return "for ever" if span == timedelta.max else format_duration(span)
+    return "forever" if span == timedelta.max else format_duration(span)
 
 
 def _to_seconds(span: timedelta) -> float | None:

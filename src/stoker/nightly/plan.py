@@ -59,11 +59,11 @@ from stoker.scheduling.settings import SchedulingSettings
 CRM_CONNECTOR = "odoo"  # the CRM's connector, as stops name it
 
 _SELECT_SKIPPED = (
-    "no companies were chosen, because select is left out; "
-    "take it too, or name an earlier run with --from-manifest"
+    "no companies were selected, because the step select is skipped; "
+    "include it, or name an earlier run with --from-manifest"
 )
 
-_LIMIT_IS_ZERO = "no companies were asked for: the night's limit is 0"
+_LIMIT_IS_ZERO = "no companies selected: the limit is 0"
 
 _CAP_REACHED = "the day's cap on companies is reached"
 
@@ -72,7 +72,7 @@ NO_SELECTION = Selection(items=(), candidates=0, over_cap=0, over_budget=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightlyOptions:
-    """What a night is to do, for one tenant."""
+    """What a nightly run does for one tenant."""
 
     rule_name: str = IcpSettings.rule_name
     max_companies: int = SchedulingSettings.daily_cap_per_tenant  # at most in a day
@@ -94,7 +94,7 @@ class NightlyOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """What a night has to go by: pull units left today, and what each connector allows."""
+    """What caps and rates allow: pull units left today, and the calls of each connector."""
 
     tenant_units: int = UNLIMITED  # pull units, whatever they are spent on
     connector_units: int = UNLIMITED  # of the connector that looks go through
@@ -103,13 +103,13 @@ class Capacity:
 
     @property
     def pull_units(self) -> int:
-        """How many pull units looks may take."""
+        """How many pull units lookups may use."""
         return min(self.tenant_units, self.connector_units)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightlyPlan:
-    """Tonight's items in order, where they come from, and what they are expected to take."""
+    """The run's items in order, where they come from, and their estimated cost and time."""
 
     rule: IcpRule
     items: tuple[WorkItem, ...]
@@ -122,22 +122,22 @@ class NightlyPlan:
     over_budget: int = 0
     visited_today: int = 0  # and so not chosen again
     cap_resets_at: datetime | None = None  # when there are pull units again for those over budget
-    empty_reason: str = ""  # why there is no company to look at, and what to do about it
+    empty_reason: str = ""  # why there is no company to research, and what to do about it
     stops: tuple[Stop, ...] = ()  # by which some or all of it is refused
 
     @property
     def companies(self) -> int:
-        """How many units there are, or were when it was planned."""
+        """How many items there are, or were when it was planned."""
         return sum(self.count_by_depth.values())
 
     @property
     def deep(self) -> int:
-        """How many of the looks are deep."""
+        """How many of the lookups are deep."""
         return self.count_by_depth.get(Depth.DEEP, 0)
 
 
 class NightlyPlanner:
-    """Plans nights of one tenant."""
+    """Plans nightly runs of one tenant."""
 
     def __init__(
         self,
@@ -151,14 +151,11 @@ class NightlyPlanner:
         self._read_capacity = read_capacity
 
     async def plan(self, run: RunHandle) -> NightlyPlan:
-        """Return the plan of a night. Raises ConfigError when the tenant has no rule."""
+        """Return the plan of a run. Raises ConfigError when the tenant has no ICP."""
         options, accounts = self._options, run.store.accounts
         rule = await accounts.find_rule(options.rule_name)
         if rule is None:
-            raise ConfigError(
-                f"there is no rule {options.rule_name!r} that says which companies to look for; "
-                "set it with: stoker icp set"
-            )
+            raise ConfigError(f"there is no ICP {options.rule_name!r}; set it with: stoker icp set")
         refreshed, capacity = RefreshCount(), await self._read_capacity()
         stops = await self._list_stops(run.store, capacity)
         if Step.REFRESH in options.steps:
@@ -260,7 +257,7 @@ class NightlyPlanner:
         began_at: datetime,
         chosen: tuple[WorkItem, ...] = (),
     ) -> tuple[WorkItem, ...]:
-        """Return what there is room for of what is taken over, behind those that were chosen."""
+        """Return the resumed items that still fit, after the selected ones."""
         options, found = self._options, earlier.items if earlier else ()
         if not found or not has_lookup_step(options.steps):
             return found[: compute_open_capacity(options.max_companies, limit=options.limit)]
@@ -278,7 +275,7 @@ class NightlyPlanner:
         if earlier is None:
             return _SELECT_SKIPPED if self._has_company_steps else ""
         if not earlier.items:
-            return f"run {earlier.run} had left nothing to do"
+            return f"run {earlier.run} left no work"
         return _LIMIT_IS_ZERO if self._options.limit == 0 else _CAP_REACHED
 
     async def _explain_empty(self, accounts: AccountStore, rule: IcpRule, chosen: Selection) -> str:
@@ -289,13 +286,11 @@ class NightlyPlanner:
         if chosen.candidates:
             return ""
         if await accounts.list_companies(limit=1):
-            return f"no company fits rule {rule.name!r}; see it with: stoker icp show"
-        return (
-            "no companies are known yet; read the register with: stoker registry import --download"
-        )
+            return f"no company matches ICP {rule.name!r}; see it with: stoker icp show"
+        return "there are no companies yet; import some: stoker registry import --download"
 
     async def _list_stops(self, store: TenantStores, capacity: Capacity) -> tuple[Stop, ...]:
-        """Return the stops that stand in the way of any step tonight."""
+        """Return the stops that prevent a step of this run."""
         steps = self._options.steps
         needs = list_vendor_needs(set(capacity.vendors), steps=steps)
         asked = {each.connector for of_depth in needs.values() for each in of_depth}
@@ -350,9 +345,9 @@ def _count_by_depth(items: tuple[WorkItem, ...]) -> Counter[Depth]:
 
 
 def _format_all_visited(chosen: Selection) -> str:
-    found = [f"{chosen.visited_today} of {chosen.candidates} candidates were looked at today"]
+    found = [f"{chosen.visited_today} of {chosen.candidates} candidates were researched today"]
     if chosen.over_cap:
         found.append(_CAP_REACHED)
-    again = "; look at them again with: stoker nightly --again"
+    again = "; research them again with: stoker nightly --again"
     text = " and ".join(found if chosen.visited_today else found[1:])
     return text + (again if chosen.visited_today else "")

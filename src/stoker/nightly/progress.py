@@ -1,4 +1,4 @@
-"""Show a running night on a terminal: one line per tenant, redrawn as companies end.
+"""Show running nightly runs on a terminal: one line, redrawn as companies end.
 
 An observer of the run's events. Without a terminal it passes every event on to the log.
 """
@@ -37,12 +37,12 @@ class _TenantProgress:
     finish: datetime | None = None
     late: bool = False
     stuck_since: datetime | None = None  # no item has ended, and the finish is unknown
-    waits_for: str = ""  # a vendor that wants to be left alone
+    waits_for: str = ""  # a vendor that is backing off
     waits_until: datetime | None = None
 
 
 class ProgressDisplay:
-    """An observer that draws, as a context manager. What asks for attention is passed on."""
+    """An observer that draws, as a context manager. Warnings are passed on."""
 
     def __init__(
         self, stream: TextIO, *, otherwise: Observer, every: float = _REDRAW_SECONDS
@@ -104,20 +104,20 @@ class ProgressDisplay:
 
 def _format_progress(tenant: TenantId, line: _TenantProgress) -> str:
     if not line.companies:
-        return f"{tenant} choosing …"
-    odd = f", {line.incomplete} with less" if line.incomplete else ""
+        return f"{tenant} selecting …"
+    incomplete = f" ({line.incomplete} incomplete)" if line.incomplete else ""
     late = " (late)" if line.late else ""
-    progress = f"{tenant} {line.ended}/{line.companies}{odd}"
+    progress = f"{tenant} {line.ended}/{line.companies}{incomplete}"
     return f"{progress}{_format_finish(line)}{late}{_format_wait(line)}"
 
 
 def _format_finish(line: _TenantProgress) -> str:
     if line.stuck_since:
-        return f", nothing ended since {line.stuck_since:%H:%M:%S} UTC"
-    return f", through at {line.finish:%H:%M:%S} UTC" if line.finish else ""
+        return f", no company done since {line.stuck_since:%H:%M:%S} UTC"
+    return f", done about {line.finish:%H:%M:%S} UTC" if line.finish else ""
 
 
 def _format_wait(line: _TenantProgress) -> str:
     if line.waits_until is None:
         return ""
-    return f", {line.waits_for} wants to be left alone until {line.waits_until:%H:%M:%S} UTC"
+    return f"; waiting for {line.waits_for} until {line.waits_until:%H:%M:%S} UTC"

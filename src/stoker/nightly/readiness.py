@@ -1,4 +1,4 @@
-"""Find out what a tenant still needs before the nightly run takes it along."""
+"""Check what a tenant still needs for the nightly run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantReadiness:
-    """What a tenant has of what a nightly run needs, and what it lacks, in sentences."""
+    """What a tenant has of what a nightly run needs, and what is missing, in sentences."""
 
     tenant: TenantId
     name: str
@@ -29,7 +29,7 @@ class TenantReadiness:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the nightly run takes this tenant along without being asked to."""
+        """Whether the nightly run includes this tenant without --tenant."""
         return not self.missing
 
 
@@ -44,13 +44,13 @@ async def check_readiness(app: Context, tenant: TenantId) -> TenantReadiness:
     if tenant not in app.settings.list_active_tenants():
         lacks.append("it is not active: stoker tenants enable, or scheduling.tenant_include")
     if rule is None:
-        lacks.append(f"it has no rule {own.icp.rule_name!r}: stoker icp set --tenant {tenant}")
+        lacks.append(f"it has no ICP {own.icp.rule_name!r}: stoker icp set --tenant {tenant}")
     if connection is not None and connection.active:
         crm = f"{connection.url} {connection.database}"
         if own.keys.odoo is None:
             lacks.append("the key of its CRM is not set: ODOO_API_KEY")
     elif connection is not None:
-        lacks.append(f"its CRM is switched off: stoker crm connect --tenant {tenant}")
+        lacks.append(f"its CRM is disconnected: stoker crm connect --tenant {tenant}")
     elif off := get_off_reason(own, "odoo"):
         lacks.append(f"it has no CRM: stoker crm connect --tenant {tenant} ({off})")
     else:

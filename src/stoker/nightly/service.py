@@ -16,6 +16,7 @@ from stoker.accounts.model import CompanyId
 from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, StokerError
 from stoker.base.events import CompanyEnded, NightPlanned, Observer
+from stoker.base.formats import format_count
 from stoker.base.heartbeat import send_heartbeats
 from stoker.base.types import Depth, PullJobId, Step
 from stoker.budgets.service import build_budget, expire_reservations
@@ -35,15 +36,15 @@ from stoker.runs.service import RunHandle, RunResult
 from stoker.vendors.client import open_vendor_client
 from stoker.vendors.email_batches import EmailBatcher
 
-CANCEL_REQUESTED = "the run was asked to stop"
+CANCEL_REQUESTED = "the run was cancelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineResult:
-    """How the companies' part of a night ended."""
+    """How the companies' part of a run ended."""
 
     summary: RunSummary
-    refusal: str = ""  # why not everything was begun
+    refusal: str = ""  # why not everything was started
     released: int = 0  # companies that were under way then, and are as if not begun
     monitor_error: str = ""  # the error that stopped the deadline monitor
     cap_resets_at: datetime | None = None  # when a full cap has room again
@@ -58,7 +59,7 @@ class Planner(Protocol):
 
 
 class NightlyRun:
-    """The nightly work of one tenant; or its pulls, which are looks chosen in another way."""
+    """The nightly run of one tenant; or its pulls, which are lookups selected by a pull plan."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class NightlyRun:
         self._pull_id = pull_id
 
     async def __call__(self, run: RunHandle) -> RunResult:
-        """Run the night. Caps, stops and failing vendors degrade it; the outcome says so."""
+        """Run it. Caps, stops and failing vendors make it partial; the result says so."""
         name = Run(key=run.key, kind=run.kind).name
         items = WorkQueue(run.store.nights, name, owner=self._tenant.process.owner, clock=run.clock)
         async with send_heartbeats(
@@ -137,7 +138,7 @@ class NightlyRun:
         return _build_outcome(plan, flowed, exported, late=late, missing=self._vendors.missing)
 
     async def plan(self, store: TenantStores, *, clock: Clock, observer: Observer) -> NightlyPlan:
-        """Return what a night begun now would do, without a run, a vendor or a promise.
+        """Return what a run started now would do: no run, no vendor call, no reservation.
 
         Companies and candidates are brought up to date. Raises ConfigError without a rule.
         """
@@ -352,18 +353,23 @@ def _build_outcome(
         reason = f"{reason}: {flowed.refusal}"
     if flowed.released:
         reasons.append(
-            f"{flowed.released} of them were under way; what they had paid for is in what this "
-            "run's cost, and cached for when they are resumed"
+            f"{flowed.released} of them were in progress; what they paid for is in this run's "
+            "cost, and cached for when they are resumed"
         )
     if missing and plan.deep:
         reasons.append(f"no key is set for: {', '.join(missing)}; these were skipped")
     if exported.later or exported.is_aborted:
         state = RunState.PARTIAL
-        rows = f"{exported.later} rows wait" if exported.later else "rows may wait"
+        waits = "waits" if exported.later == 1 else "wait"
+        rows = (
+            f"{format_count(exported.later, 'record')} {waits}"
+            if exported.later
+            else "records may wait"
+        )
         reason = "; ".join(filter(None, (reason, f"{rows} for the CRM")))
     if plan.over_budget:
         state = RunState.PARTIAL
-        waiting = f"{plan.over_budget} candidates wait, because no pull units are left for them"
+        waiting = f"{plan.over_budget} candidates wait, because no pull units are left"
         reason = "; ".join(filter(None, (reason, waiting)))
     reason = "; ".join(filter(None, (reason or plan.empty_reason, late)))
     return RunResult(

@@ -51,7 +51,7 @@ def build_nightly_options(
     from_run: str = "",
     again: bool = False,
 ) -> NightlyOptions:
-    """Return what a night is to do, as a tenant's settings and a person say."""
+    """Return what a run does, by the tenant's settings and the command's options."""
     scheduling, verifier = own.scheduling, own.zerobounce
     return NightlyOptions(
         rule_name=own.icp.rule_name,
@@ -109,7 +109,7 @@ def build_nightly_run(
     from_run: str = "",
     again: bool = False,
 ) -> NightlyRun:
-    """Return a tenant's night: at most so many companies, only these steps."""
+    """Return a tenant's nightly run: at most so many companies, only these steps."""
     options = build_nightly_options(
         tenant.settings, limit=limit, steps=steps, from_run=from_run, again=again
     )
@@ -130,7 +130,7 @@ def build_nightly_run(
 def build_nightly_task(
     tenant: TenantContext, night: NightlyRun, *, start_delay: timedelta = timedelta(0)
 ) -> Task:
-    """Return a tenant's night or pulls as a task; a run whose process died is resumed."""
+    """Return a tenant's nightly run or pulls as a task; a run whose process died is resumed."""
     reset = build_reset_rule(tenant.settings)
     return build_task(tenant, night, resume_window=reset, start_delay=start_delay)
 

@@ -47,7 +47,7 @@ def was_visited_since(standing: Candidate, day_began_at: datetime | None) -> boo
 
 
 def compute_open_capacity(cap: int, *, limit: int | None = None, looked_at_today: int = 0) -> int:
-    """Return how many companies may still be looked at: by the day's cap, by this night's limit."""
+    """Return how many companies may still be researched: by the day's cap, by the run's limit."""
     left = max(cap - looked_at_today, 0)
     return left if limit is None else min(left, limit)
 
@@ -95,7 +95,7 @@ class TargetPicker:
     ) -> None:
         least = min(cap, 0 if limit is None else limit)
         if least < 0:
-            raise ConfigError(f"a night has at least 0 places and units, not {least}")
+            raise ConfigError(f"a run has at least 0 places and units, not {least}")
         self._cap = cap
         self._max_items = compute_open_capacity(cap, limit=limit)
         self.day_began_at = day_began_at
@@ -142,7 +142,7 @@ class TargetPicker:
         paid for becomes a shallow one, and is left out if that cannot be paid for either.
         """
         if pull_units < 0:
-            raise ConfigError(f"a night has at least 0 places and units, not {pull_units}")
+            raise ConfigError(f"a run has at least 0 places and units, not {pull_units}")
         room = compute_open_capacity(self._cap, looked_at_today=max(looked_at, self._visited_today))
         chosen = sorted([*self._unvisited[:room], *self._visited], key=compute_rank)[
             : self._max_items
@@ -218,7 +218,7 @@ def compute_affordable(
 
 
 def format_choice_reason(standing: Candidate) -> str:
-    """Say which part of the order put this company where it is."""
+    """Return which part of the order decided this company's rank."""
     if not standing.scored:
         return "never scored"
     if standing.contacts == 0:

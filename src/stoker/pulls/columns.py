@@ -84,9 +84,9 @@ DEPTH_REFUSALS = (
 REASONS = {why: Reason[why.name] for why in Decision if why.name in Reason.__members__}
 
 CHOSEN_BECAUSE = {
-    Decision.WORTH: "worth its price",
-    Decision.FLOOR: "it waited too long: no account waits longer than the floor",
-    Decision.SIGNAL: "worth its price because of signals since the last look",
+    Decision.WORTH: "worth its cost",
+    Decision.FLOOR: "past the maximum wait",
+    Decision.SIGNAL: "worth its cost because of signals since the last research",
 }
 
 

@@ -1,4 +1,4 @@
-"""`stoker pulls plan|run` and `stoker quote`: choose where lookups are worth most, and say why."""
+"""`stoker pulls plan|run|quote`: select the accounts where research is worth most, with reasons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoker.base.formats import format_duration
+from stoker.base.formats import format_amount, format_duration
 from stoker.cli.options import choose_active_tenants, choose_tenants, tenants_option
 from stoker.cli.output import (
     Exit,
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from stoker.pulls.service import PlannedPulls
 
 _DECISION_TEXTS = {
-    "WORTH": "looked at: worth its price",
-    "FLOOR": "looked at: waited too long",
-    "SIGNAL": "looked at: because of signals",
+    "WORTH": "selected: worth its cost",
+    "FLOOR": "selected: past the maximum wait",
+    "SIGNAL": "selected: worth it because of signals",
 }
 
 _policy_option = click.option(
@@ -102,7 +102,7 @@ async def _print_plans(
 
 
 def _print_plan(planned: PlannedPulls) -> None:
-    from stoker.nightly.commands_report import format_amount, format_history
+    from stoker.nightly.commands_report import format_history
     from stoker.pulls.saved_plans import list_active_constraints
     from stoker.pulls.service import NO_ACCOUNTS
     from stoker.pulls.settings import Policy
@@ -110,9 +110,8 @@ def _print_plan(planned: PlannedPulls) -> None:
     view, rule, quote = _to_plan_json(planned), planned.pulls.inputs.rule, planned.quote
     by = f"{rule.policy} ({rule.objective})" if rule.policy is Policy.OPTIMAL else rule.policy
     print_text(
-        f"{planned.tenant}: {view['selected']} of {view['accounts']} accounts by policy "
-        f"{by}, {view['deep']} of them deep; "
-        f"{view['spent']} of {view['budget']} pull units"
+        f"{planned.tenant}: {view['selected']} of {view['accounts']} accounts selected "
+        f"(policy {by}), {view['deep']} deep; {view['spent']} of {view['budget']} pull units"
     )
     print_table(
         ["reason", "accounts", "meaning"],
@@ -122,13 +121,13 @@ def _print_plan(planned: PlannedPulls) -> None:
     for each in list_active_constraints(planned.pulls):
         print_text(f"  {each.why.name}: {each.message}")
     if view["withheld"]:
-        print_text(f"  {view['withheld']} accounts wanted a deep look for which there was no room")
+        print_text(f"  {view['withheld']} accounts needed deep research that caps do not allow")
     costs: dict[str, list[str]] = {}
     for key, amount in quote.cost.items():
         connector, _, unit = key.partition("/")
         costs.setdefault(connector, []).append(format_amount(unit, amount))
     print_table(
-        ["expected of", "calls", "cost", "caps refuse"],
+        ["connector", "calls", "cost", "over cap"],
         [
             (
                 name,
@@ -138,23 +137,28 @@ def _print_plan(planned: PlannedPulls) -> None:
             )
             for name, calls in quote.calls.items()
         ],
-        empty="no vendor needs to be asked",
+        empty="  No vendor calls expected.",
     )
     print_text(
-        f"  price of a unit {view['price']:.3g}; at most {view['gap']:.2%} from the best plan"
+        f"  Cutoff: {view['price']:.3g} value per unit. "
+        f"Plan proven within {view['gap']:.2%} of the best."
     )
     if planned.pulls.plan.overdue:
         print_text(
-            f"  {view['overdue']} accounts waited too long; {view['unkept']} of them still wait"
+            f"  {view['overdue']} accounts are past the maximum wait; "
+            f"{view['unkept']} of them could not be selected"
         )
     print_text(
-        f"  through in {format_duration(quote.p50)} (P50) to {format_duration(quote.p90)} (P90)"
+        f"  Expected to take {format_duration(quote.p50)} (P50) "
+        f"to {format_duration(quote.p90)} (P90)."
     )
     print_text(f"  {format_history(quote.nights)}")
     if planned.run:
-        print_text(f"  kept as run {planned.run}; one account: stoker why {planned.tenant}/ACCOUNT")
+        print_text(
+            f"  Stored as run {planned.run}. One account: stoker why {planned.tenant}/ACCOUNT"
+        )
     else:
-        print_text("  Nothing was kept, promised or asked for.")
+        print_text("  Preview only: nothing stored or reserved, no vendor called.")
 
 
 def _to_plan_json(planned: PlannedPulls) -> dict[str, Json]:

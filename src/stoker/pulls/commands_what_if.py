@@ -1,7 +1,6 @@
-"""`stoker price` and `stoker replay`: what other budgets would buy, and saved plans made again.
+"""`stoker pulls price|replay`: what other budgets would buy, and saved plans computed again.
 
-Nothing is written but the requested picture. What vendors would be asked is an expectation, as in a
-quote.
+Nothing is written but the requested picture. Vendor calls are estimates, as in a quote.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_count, format_few, format_time
 from stoker.cli.options import choose_tenant, tenant_option
 from stoker.cli.output import (
     Exit,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _HALF_TIMES, _ONCE, _MORE_TIMES = 0.5, 1.0, 1.1
 
-_MAX_DIFFERENCES, _MAX_NAMES = 20, 5
+_MAX_DIFFERENCES = 20
 
 _DEPTH_NAMES = ("NOT", "SHALLOW", "DEEP")
 
@@ -73,7 +73,7 @@ async def price(
 
         labels = [f"{each.times:g}" for each in points]
         fresh = [each.freshness for each in points]
-        write_bar_chart(picture, "SHARE UP TO DATE, BY TIMES THE BUDGET", labels, fresh)
+        write_bar_chart(picture, "SHARE OF FRESH DATA BY BUDGET", labels, fresh)
     by_times = {each.times: each for each in points}
     now, more, half = by_times[_ONCE], by_times[_MORE_TIMES], by_times[_HALF_TIMES]
     if as_json:
@@ -112,15 +112,14 @@ async def price(
         f"{whose}: {len(inputs.ids):,} accounts, {budget:,} pull units a day, "
         f"policy {inputs.rule.policy.value}"
     )
-    print_text(f"  price of a unit: {_format_price(now.price)}")
+    print_text(f"  Cutoff: {_format_price(now.price)} value per unit")
     print_text(
-        f"  10 % more units would buy {more.looks - now.looks:+,} looks today and keep "
-        f"{_format_points(more.freshness - now.freshness)} of value more up to date"
+        f"  10 % more budget: {more.looks - now.looks:+,} accounts today, "
+        f"{_format_points(more.freshness - now.freshness)} fresher"
     )
     print_text(
-        f"  with half the budget: a look every {_format_interval(half.every)} in place of every "
-        f"{_format_interval(now.every)}, {_format_points(half.freshness - now.freshness)} up to "
-        f"date"
+        f"  Half the budget: research every {_format_interval(half.every)} instead of every "
+        f"{_format_interval(now.every)}, {_format_points(half.freshness - now.freshness)} fresher"
     )
     _print_points(points)
 
@@ -137,8 +136,7 @@ async def _compute_price(
         inputs, budget = await planner.read_price_inputs(now=now)
     if not inputs.ids:
         raise ConfigError(
-            f"no account of {tenant} has a heat yet; give those that fit one with: "
-            "stoker heat sweep"
+            f"no account of {tenant} has a heat yet; compute it with: stoker heat sweep"
         )
     points: list[BudgetPoint] = []
     for point in iterate_budget_points(inputs.accounts, budget, now=now, rule=inputs.rule):
@@ -154,10 +152,10 @@ def _print_points(points: Sequence[BudgetPoint]) -> None:
         [
             "budget",
             "units a day",
-            "looks today",
-            "up to date",
-            "price",
-            "half of all looked at every",
+            "accounts today",
+            "fresh",
+            "cutoff",
+            "median interval",
         ],
         [
             (
@@ -172,15 +170,15 @@ def _print_points(points: Sequence[BudgetPoint]) -> None:
         ],
     )
     print_text(
-        "  up to date: share of time, by value, that the best plan of this budget keeps, if what "
-        "is believed is true"
+        "  FRESH: share of time, weighted by value, that data is up to date under the best plan "
+        "of this budget, if the estimated change rates are right"
     )
 
 
 def _format_price(number: float) -> str:
     if number == 0:
-        return "0, there is more money than looks"
-    return f"{number:.3g}" if math.isfinite(number) else "none, nothing may be spent"
+        return "0 (more budget than demand)"
+    return f"{number:.3g}" if math.isfinite(number) else "none (nothing may be spent)"
 
 
 def _format_points(change: float) -> str:
@@ -188,7 +186,7 @@ def _format_points(change: float) -> str:
 
 
 def _format_interval(number: float) -> str:
-    return f"{number:.1f} days" if number < 3650 else "ten years or more"
+    return f"{number:.1f} days" if number < 3650 else "10 years or more"
 
 
 def _to_finite(number: float) -> float | None:
@@ -203,7 +201,7 @@ def _to_finite(number: float) -> float | None:
     "caps",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="With another cap for the day: pull_units of the tenant, crawl for its looks, "
+    help="With another cap for the day: pull_units of the tenant, crawl for its lookups, "
     "or a vendor's calls, e.g. lusha=200. May be repeated.",
 )
 @click.option("--policy", type=click.Choice(["optimal", "tiers"]), help="Another policy.")
@@ -244,9 +242,9 @@ def _parse_caps(caps: Iterable[str]) -> dict[str, int]:
     for each in caps:
         name, equals, number = each.partition("=")
         if not equals or not number.isascii() or not number.isdigit() or len(number) > 15:
-            raise ConfigError(f"{each[:40]!r} is no cap; write NAME=NUMBER, e.g. lusha=200")
+            raise ConfigError(f"unknown cap {each[:40]!r}; use NAME=NUMBER, e.g. lusha=200")
         if name in parsed:
-            raise ConfigError(f"the cap of {name[:40]} is given twice; keep one of the two")
+            raise ConfigError(f"the cap of {name[:40]} is given twice; give it once")
         parsed[name] = int(number)
     return parsed
 
@@ -254,16 +252,16 @@ def _parse_caps(caps: Iterable[str]) -> dict[str, int]:
 def _print_replay(tenant: TenantId, report: ReplayReport) -> None:
     record, differences = report.saved.record, report.differences
     print_text(
-        f"{tenant}, run {record.run}: {len(report.saved.inputs.ids)} accounts planned again by "
-        f"policy {record.policy}, as of {record.at:%Y-%m-%d %H:%M} UTC: "
+        f"{tenant}, run {record.run}: {len(report.saved.inputs.ids)} accounts planned again "
+        f"(policy {record.policy}, {format_time(record.at)}): "
         + (f"{len(differences)} differ" if differences else "the same decisions, byte for byte")
     )
     if not report.matches_ledger:
-        tells = "other decisions" if report.in_ledger else "no such plan"
-        print_text(f"  The ledger tells of {tells}; see it with: stoker ledger list --kind plan")
+        recorded = "other decisions" if report.in_ledger else "no such plan"
+        print_text(f"  The ledger has {recorded}; see: stoker ledger list --kind plan")
     if differences:
         print_table(
-            ["account", "kept", "now", "depth kept", "depth now"],
+            ["account", "stored", "now", "depth stored", "depth now"],
             [
                 (
                     each.account,
@@ -278,19 +276,19 @@ def _print_replay(tenant: TenantId, report: ReplayReport) -> None:
     if report.after is None:
         return
     rows = _to_rows(report.before, report.after)
-    print_table(["what", "as it was", "changed", "difference"], rows)
+    print_table(["measure", "stored plan", "changed", "difference"], rows)
     for word, accounts in (("more", report.gained), ("fewer", report.lost)):
         if accounts:
-            named = ", ".join(accounts[:_MAX_NAMES]) + (", …" if len(accounts) > _MAX_NAMES else "")
-            print_text(f"  {len(accounts)} accounts {word}: {named}")
-    print_text("  Nothing was kept, promised or asked for.")
+            count = format_count(len(accounts), f"{word} account")
+            print_text(f"  {count}: {format_few(accounts)}")
+    print_text("  Preview only: nothing stored or reserved, no vendor called.")
 
 
 def _to_rows(before: PlanSide, after: PlanSide) -> list[tuple[str, str, str, str]]:
     one, other = before.totals, after.totals
     costs = sorted({*before.quote.cost, *after.quote.cost})
     numbers = {
-        "accounts looked at": (one.looks, other.looks),
+        "accounts selected": (one.looks, other.looks),
         "of them deep": (one.deep, other.deep),
         "pull units": (one.units, other.units),
         **{name: (before.quote.cost.get(name, 0), after.quote.cost.get(name, 0)) for name in costs},
@@ -300,9 +298,9 @@ def _to_rows(before: PlanSide, after: PlanSide) -> list[tuple[str, str, str, str
             (name, f"{was:,}", f"{would_be:,}", f"{would_be - was:+,}")
             for name, (was, would_be) in numbers.items()
         ),
-        ("price of a unit", f"{one.price:.3g}", f"{other.price:.3g}", ""),
+        ("cutoff, value per unit", f"{one.price:.3g}", f"{other.price:.3g}", ""),
         (
-            "up to date, by value",
+            "fresh, by value",
             f"{one.freshness:.2%}",
             f"{other.freshness:.2%}",
             f"{other.freshness - one.freshness:+.2%}",

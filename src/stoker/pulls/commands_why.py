@@ -1,4 +1,4 @@
-"""`stoker why`: what happened to one company, in sentences, with the numbers behind them."""
+"""`stoker why`: explain what happened to one company, with the numbers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_time
 from stoker.base.jsontools import get_line, get_object
 from stoker.cli.options import choose_tenant, parse_tenant_argument
 from stoker.cli.output import (
@@ -27,16 +28,19 @@ if TYPE_CHECKING:
     from stoker.pulls.why import CompanyReport, PullReport, UnfinishedReport
 
 _STATE_TEXTS = {
-    "waiting": "is waiting for its turn",
-    "taken": "is being worked on",
-    "done": "was looked at, and nothing was left out",
-    "degraded": "was looked at, but something was left out",
-    "poisoned": "could not be worked on",
-    "shed": "was left out so that more valuable ones were done in time",
-    "unknown": "was looked at, but an answer that may have been paid for was lost",
+    "waiting": "waiting",
+    "taken": "in progress",
+    "done": "complete",
+    "degraded": "incomplete",
+    "poisoned": "failed",
+    "shed": "dropped, so that more valuable companies were done in time",
+    "unknown": "a paid call has an unknown outcome; see: stoker holds",
 }
 
-_NO_PRICE_TEXTS = ("there were units left", "all accounts had room")  # not looked up, looked up
+_NO_PRICE_TEXTS = (
+    "budget was not the limit",
+    "budget for all accounts",
+)  # not looked up, looked up
 
 
 @click.command()
@@ -62,7 +66,7 @@ async def why(asked: CommandContext, which: str, flip: bool, as_json: bool) -> N
     async with asked.open_app(only_to_read=True) as app:
         if not named and app.settings.find_default_tenant() is None:
             names = ", ".join(each.id for each in app.settings.tenants)
-            raise ConfigError(f"say whose: stoker why TENANT/{which[:40]} (one of {names})")
+            raise ConfigError(f"choose a tenant: stoker why TENANT/{which[:40]} (one of {names})")
         tenant = choose_tenant(app.settings, parse_tenant_argument(named) if named else None)
         own = app.settings.for_tenant(tenant)
         report = await read_company_report(
@@ -81,21 +85,21 @@ async def why(asked: CommandContext, which: str, flip: bool, as_json: bool) -> N
 def _print_report(tenant: TenantId, report: CompanyReport, *, least: float) -> None:
     company, fit = report.record.company, report.fit
     print_text(f"{company.name} ({company.id}), for {tenant}")
-    print_text(f"  {company.website or 'its site is not known'}")
+    print_text(f"  {company.website or 'website unknown'}")
     if fit is not None:
-        print_text(f"\nDoes it fit? {'Yes' if fit.fits else 'No'}: {fit.reason}.")
+        print_text(f"\nMatches the ICP: {'yes' if fit.fits else 'no'}, {fit.reason}.")
     if report.item is not None:
         _print_work_item(tenant, report, report.item)
     elif fit is None:
         print_text(
-            f"\nNo night has looked at it yet. {tenant} has no rule; set one with: "
+            f"\nNot researched yet. {tenant} has no ICP; set one with: "
             f"stoker icp set --tenant {tenant}"
         )
     elif not fit.fits:
-        print_text("\nNo night has looked at it yet. It does not fit the rule, so none will.")
+        print_text("\nNot researched yet. It does not match the ICP, so it will not be selected.")
     else:
         print_text(
-            "\nNo night has looked at it yet. Others came before it; see the order with: "
+            "\nNot researched yet. Other companies came first; see the order with: "
             "stoker nightly --dry-run"
         )
     if report.pull_report is not None:
@@ -104,8 +108,8 @@ def _print_report(tenant: TenantId, report: CompanyReport, *, least: float) -> N
     if report.page_text is not None:
         page_text = get_object(report.page_text.answer)
         print_text(
-            f"\nWhat its pages said is kept, {len(get_line(page_text, 'text'))} characters from "
-            f"run {get_line(page_text, 'run')}; read it with --json."
+            f"\nIts page text is stored ({len(get_line(page_text, 'text')):,} characters, "
+            f"run {get_line(page_text, 'run')}); print it with --json."
         )
 
 
@@ -114,22 +118,24 @@ def _print_work_item(tenant: TenantId, report: CompanyReport, item: WorkItem) ->
     from stoker.nightly.commands_report import format_cost
 
     run, unfinished = report.run, report.unfinished
-    print_text(f"\nRun {run} had it at place {item.rank + 1}, {item.depth.lower()}: {item.reason}.")
+    print_text(
+        f"\nRun {run}: selected as number {item.rank + 1}, {item.depth.lower()}: {item.reason}."
+    )
     cause = unfinished and _format_cause(unfinished, item)
-    print_text(f"It {cause or _STATE_TEXTS[item.state.value]}.")
+    print_text(f"Status: {cause or _STATE_TEXTS[item.state.value]}.")
     for reason in item.reasons:
         print_text(f"  - {reason}")
     if unfinished is None:
-        print_text(f"It cost {format_cost(item.cost) or 'nothing'}.")
+        print_text(f"Cost: {format_cost(item.cost) or 'nothing'}.")
     else:
         _print_unfinished(unfinished, tenant)
     if item.saved:
-        print_text(f"Not paid for again: {format_cost(item.saved)}.")
+        print_text(f"Saved by cached answers: {format_cost(item.saved)}.")
     if item.seconds:
         took = ", ".join(
             f"{step} {item.seconds[step]:.1f} s" for step in Step if step in item.seconds
         )
-        print_text(f"It took {took}.")
+        print_text(f"Time: {took}.")
 
 
 def _format_cause(unfinished: UnfinishedReport, item: WorkItem) -> str:
@@ -139,53 +145,48 @@ def _format_cause(unfinished: UnfinishedReport, item: WorkItem) -> str:
     if not unfinished.is_over or item.state is WorkState.DROPPED:
         return ""
     begun = item.state is WorkState.CLAIMED or any(unfinished.spent.settled.values())
-    run, how = unfinished.run, "was begun and not finished" if begun else "was not begun"
-    because = f", because {run.reason}" if run.reason else ""
-    return f"{how}: run {run.name} ended {run.state}{because}"
+    run, how = unfinished.run, "started but not finished" if begun else "not started"
+    reason = f" ({run.reason})" if run.reason else ""
+    return f"{how}: run {run.name} ended {run.state}{reason}"
 
 
 def _print_unfinished(unfinished: UnfinishedReport, tenant: TenantId) -> None:
-    """Print what was paid for it so far, and how to have it looked up all the same."""
+    """Print what was paid for it so far, and how to resume its research."""
     from stoker.budgets.operator import format_resume_command
     from stoker.nightly.commands_report import format_cost
 
     settled, unknown = format_cost(unfinished.spent.settled), format_cost(unfinished.spent.unknown)
-    counts = ", which counts when it is resumed" if settled and unfinished.is_over else ""
-    print_text(f"It cost {settled or 'nothing'} so far{counts}.")
+    kept = " (not paid again when it is resumed)" if settled and unfinished.is_over else ""
+    print_text(f"Cost: {settled or 'nothing'} so far{kept}.")
     if unknown:
-        print_text(f"Besides, {unknown} may have been spent (outcome unknown); see: stoker holds")
+        print_text(f"{unknown} may have been spent too (outcome unknown); see: stoker holds")
     if not unfinished.is_over:
         return
     for stop in unfinished.stops:
-        print_text(
-            f"Spending is stopped; take that back first, with: {format_resume_command(stop)}"
-        )
+        print_text(f"Spending is stopped; first allow it again with: {format_resume_command(stop)}")
     resume_at = unfinished.run.manifest.resume_at
     if resume_at is not None:
-        print_text(f"A full cap has room again at {resume_at:%Y-%m-%d %H:%M} UTC.")
-    print_text(f"To resume it: stoker runs rerun {unfinished.run.name} --tenant {tenant}")
+        print_text(f"The first full cap resets at {format_time(resume_at)}.")
+    print_text(f"Resume with: stoker runs rerun {unfinished.run.name} --tenant {tenant}")
 
 
 def _print_pull_report(report: PullReport) -> None:
     print_text(
-        f"\nPulls: the plan of run {report.run} "
-        f"({report.at:%Y-%m-%d %H:%M} UTC, policy {report.policy})"
+        f"\nPulls: plan of run {report.run} ({format_time(report.at)}, policy {report.policy})"
     )
     explained = report.explanation
     if explained is None:
-        print_text(
-            "  did not know it: it had no heat then; the next does, after: stoker heat sweep"
-        )
+        print_text("  Not in the plan: it had no heat yet. Compute it with: stoker heat sweep")
         return
     print_text(f"  {explained.message}")
     if report.differs_now and report.saved_decision is not None:
         print_text(
-            f"  It was decided as {report.saved_decision.name} then; this version of Stoker would "
-            f"say {explained.why.name}."
+            f"  The stored decision is {report.saved_decision.name}; this version of Stoker would "
+            f"decide {explained.why.name}."
         )
     times = explained.worth_over_price
     print_table(
-        ["out of date", "missed changes", "changes every", "worth over price", "due every"],
+        ["stale", "missed changes", "changes every", "value / cutoff", "due every"],
         [
             (
                 f"{explained.stale_chance:.0%}",
@@ -203,26 +204,27 @@ def _print_pull_report(report: PullReport) -> None:
 def _print_facts(record: CompanyRecord, *, least: float) -> None:
     score = record.score
     if score is None:
-        print_text("\nIt has no score yet.")
+        print_text("\nNo score yet.")
     else:
-        lead = "a lead" if score.value >= least else f"no lead, which takes {least:g}"
-        print_text(f"\nScore {score.value:.2f}, {lead}. {score.rationale}")
+        lead = "a lead" if score.value >= least else f"not a lead (needs {least:g})"
+        reason = score.rationale.partition(": ")[2] or score.rationale
+        print_text(f"\nScore {score.value:.2f} ({score.bucket}), {lead}: {reason}")
         print_table(
             ["feature", "value"], [(name, f"{value:.2f}") for name, value in score.features.items()]
         )
     if record.contacts:
-        print_text("\nWhom to write to:")
+        print_text("\nContacts:")
         print_table(
-            ["name", "title", "email", "verdict", "phone", "from"],
+            ["name", "title", "email", "verdict", "phone", "source"],
             [
                 (each.name, each.title, each.email, each.verdict.value, each.phone, each.source)
                 for each in record.contacts
             ],
         )
     if record.facts:
-        print_text("\nWhat was found, and where:")
+        print_text("\nFacts and their sources:")
         print_table(
-            ["what", "value", "sure", "how", "source"],
+            ["fact", "value", "confidence", "method", "source"],
             [
                 (
                     each.field.value,
@@ -307,7 +309,7 @@ def _to_pull_json(report: PullReport) -> Json:
 
 def _format_flip(report: PullReport) -> str:
     if report.explanation is not None and report.explanation.depth:
-        return "It is looked at; there is nothing to flip."
+        return "It was selected; there is nothing to flip."
     return report.counterfactual.message if report.counterfactual is not None else ""
 
 

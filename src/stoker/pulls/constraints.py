@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_count
 from stoker.base.jsontools import get_object
 from stoker.base.types import Json
 from stoker.budgets.caps import Cap
 from stoker.budgets.model import Stop, filter_stops
+from stoker.budgets.operator import format_cap, format_cap_amount
 from stoker.budgets.statements import CapBalance
 from stoker.budgets.windows import WindowKind
 from stoker.context import TenantStores
@@ -53,19 +55,18 @@ class Constraint:
         if self.why is Decision.PAUSED:
             because = self.stop_text or "no reason was given"
             return f"{self.connector or 'spending'} is stopped: {because}"
-        until = f"{self.until:%Y-%m-%d %H:%M} UTC" if self.until else "it is changed"
+        until = f"{self.until:%Y-%m-%d %H:%M} UTC" if self.until else "you change it"
         if self.why is Decision.COOLING_DOWN:
-            rest = f", and then has time for {_format_lookups(self.looks)}" if self.looks else ""
-            return f"{self.connector} asked to be left alone until {until}{rest}"
+            rest = f", then has time for {_format_lookups(self.looks)}" if self.looks else ""
+            return f"{self.connector} is backing off until {until}{rest}"
         if self.why is Decision.RATE_LIMIT:
             had = f"{self.connector} may be called {self.had:,} times until {until}"
         else:
-            had = f"{self.cap} has {self.had:,} of {self.limit:,} left until {until}"
+            left, limit = (format_cap_amount(self.cap, each) for each in (self.had, self.limit))
+            had = f"{format_cap(self.cap)}: {left} of {limit} left until {until}"
         if self.looks is None:
-            return f"{had}, {self.needed:,.4g} or more needed for a look"
-        return (
-            f"{had}, about {self.needed:,.4g} needed for a deep look: {_format_lookups(self.looks)}"
-        )
+            return f"{had}, {self.needed:,.4g} or more needed for a lookup"
+        return f"{had}, enough for {_format_lookups(self.looks)}"
 
     def as_json(self) -> dict[str, Json]:
         """Return the JSON that plans and `--json` contain."""
@@ -259,7 +260,7 @@ def _round_down(looks: float) -> int:
 
 
 def _format_lookups(looks: int | None) -> str:
-    return f"{looks or 0:,} deep look{'' if looks == 1 else 's'}"
+    return format_count(looks or 0, "deep lookup")
 
 
 CapState = tuple[Cap, CapBalance, datetime]  # and when its window ends

@@ -222,19 +222,18 @@ def _find_constraint(
 def _format_explanation(
     answer: Explanation, one: PlanAccounts, rule: PullRule, name: str, wanted: int
 ) -> str:
-    known = f"{name}: never looked at"
+    known = f"{name}: never researched"
     if math.isfinite(answer.age):
         known = (
-            f"{name}: {answer.stale_chance:.0%} likely out of date "
-            f"(about {answer.missed_changes:.1f} missed changes in {_format_days(answer.age)}; "
-            f"it changes every {_format_days(answer.days_between_changes)})"
+            f"{name}: researched {_format_days(answer.age)} ago, changes about every "
+            f"{_format_days(answer.days_between_changes)}, {answer.stale_chance:.0%} likely stale"
         )
     if answer.why in CHOSEN_BECAUSE:
         depth = "deep" if answer.depth == DEEP else "shallow"
         due = rule.policy is Policy.TIERS and answer.why is not Decision.FLOOR
-        verdict = f"A {depth} look: {'due by its tier' if due else CHOSEN_BECAUSE[answer.why]}"
+        verdict = f"Selected, {depth}: {'due by its tier' if due else CHOSEN_BECAUSE[answer.why]}"
     else:
-        verdict = f"Not looked at: {_format_refusal(answer.why, answer.constraint, wanted)}"
+        verdict = f"Not selected: {_format_refusal(answer.why, answer.constraint, wanted)}"
     parts = [known, verdict]
     if answer.depth_refusal and answer.depth != NOT:
         parts.append(
@@ -249,7 +248,7 @@ def _format_explanation(
         parts.append(_format_worth(answer))
         parts.append(f"With half the budget: every {_format_days(answer.due_every_at_half)}")
     elif answer.depth != NOT:
-        parts.append("There were units for all accounts")
+        parts.append("There was budget for all accounts")
     return ". ".join(parts) + "."
 
 
@@ -257,7 +256,7 @@ def _format_refusal(why: Decision, constraint: Constraint | None, wanted: int) -
     sentence = REASONS[why].message
     if constraint is None:
         return sentence
-    of_many = f", and {wanted:,} accounts wanted one" if wanted and constraint.needed else ""
+    of_many = f"; {wanted:,} accounts needed it" if wanted and constraint.needed else ""
     return f"{sentence} ({constraint.message}{of_many})"
 
 
@@ -270,15 +269,15 @@ def _format_worth(answer: Explanation) -> str:
     times = (
         f"{answer.worth_over_price:.2g}" if answer.worth_over_price >= 0.01 else "less than 0.01"
     )
-    over = f"Worth {times} × the price of its units"
+    over = f"Its value is {times} × the cutoff"
     if answer.due_every >= _MAX_DAYS:
-        return f"{over}; not due at that price"
+        return f"{over}; not due at that cutoff"
     return f"{over}; due every {_format_days(answer.due_every)}, {when}"
 
 
 def _format_days(number: float) -> str:
     if number >= _MAX_DAYS:
-        return "ten years or more"
+        return "10 years or more"
     if number >= 1:
         return f"{number:.1f} days"
     return f"{number * 24:.1f} hours"

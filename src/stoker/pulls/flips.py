@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
+from stoker.base.formats import format_count
 from stoker.budgets.caps import Scope
 from stoker.pulls.columns import (
     UNREADABLE,
@@ -69,30 +70,29 @@ class Counterfactual:
 
     @property
     def message(self) -> str:
-        """Say it for people."""
+        """Return a sentence for people."""
         ways = []
         if self.raises is not None:
-            ways.append(" and ".join(map(_format_increase, self.raises)))
+            ways.append("with " + " and ".join(map(_format_increase, self.raises)))
         if self.posture is not None:
-            ways.append(f"a {'heat' if self.by_heat else 'posture'} of {self.posture:.3f}")
+            ways.append(f"with a {'heat' if self.by_heat else 'posture'} of {self.posture:.3f}")
         if self.wait is not None:
-            ways.append(f"{format_span(self.wait)} more of waiting")
+            ways.append(f"in {format_span(self.wait)}, everything else unchanged")
         if not ways:
-            return "No change of units, posture or time would have had it looked at."
-        return f"It would be looked at with {', or '.join(ways)}."
+            return "No change of units, posture or time would have selected it."
+        return f"It would be selected {', or '.join(ways)}."
 
 
 _SCOPE_TEXTS = {
-    Scope.TENANT: "of the tenant's day",
-    Scope.TENANT_CONNECTOR: "of the connector's day",
+    Scope.TENANT: "in the tenant's day cap",
+    Scope.TENANT_CONNECTOR: "in the connector's day cap",
 }
 
 
 def _format_increase(each: CapIncrease) -> str:
-    many = "s" if each.units > 1 else ""
     if each.deep:
-        return f"room for {each.units} more deep look{many}"
-    return f"{each.units} more unit{many} {_SCOPE_TEXTS[each.scope]}"
+        return f"room for {format_count(each.units, 'more deep lookup')}"
+    return f"{format_count(each.units, 'more unit')} {_SCOPE_TEXTS[each.scope]}"
 
 
 def find_counterfactual(

@@ -99,7 +99,7 @@ async def read_company_report(
 
 async def _find_company(backend: Backend, store: TenantStores, wanted: str) -> CompanyRecord:
     if not wanted:
-        raise ConfigError("say which company: stoker why TENANT/COMPANY")
+        raise ConfigError("name a company: stoker why TENANT/COMPANY")
     if record := await store.accounts.find_company_record(CompanyId(wanted.upper())):
         return record
     matches: list[Company] = []
@@ -111,18 +111,18 @@ async def _find_company(backend: Backend, store: TenantStores, wanted: str) -> C
         matches += [each for each in page if words in each.name.casefold()]
     if len(matches) > 1:
         named = ", ".join(f"{each.id} ({each.name})" for each in matches[:_MAX_MATCHES])
-        raise ConfigError(f"{wanted!r} could be any of {named}; give its number")
+        raise ConfigError(f"{wanted!r} matches {named}; give its number")
     if matches and (record := await store.accounts.find_company_record(matches[0].id)):
         return record
     registered = await backend.registry().find_entity(wanted.upper())
     if registered is not None:
         raise ConfigError(
-            f"{registered.name} is in the register, but {store.tenant} has not taken it over yet; "
-            "its next night does, with: stoker nightly"
+            f"{registered.name} is in the registry, but not yet an account of {store.tenant}; "
+            "the next run adds it: stoker nightly"
         )
     raise ConfigError(
-        f"{store.tenant} knows no company {wanted[:60]!r}; give a number of the register or a part "
-        "of a name, e.g. from: stoker leads"
+        f"{store.tenant} has no company {wanted[:60]!r}; give a registry number or part of a "
+        "name, e.g. from: stoker leads"
     )
 
 

@@ -1,7 +1,6 @@
-"""`stoker sandbox`: the make-believe internet on a port of this machine, until Ctrl-C.
+"""`stoker sandbox`: serve the fake internet on a local port, until Ctrl-C.
 
-Prints where it is and what to set so that Stoker talks to it, then a line now and then. What is
-behind the port is the sandbox's business.
+Prints its address and how Stoker uses it, then a line of counts now and then.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from stoker.cli.output import Exit, json_option, on_stop_signal, print_text
 if TYPE_CHECKING:
     from stoker.sandbox.server import Sandbox
 
-_POLL_SECONDS = 0.2  # seconds between looks at the counters
+_POLL_SECONDS = 0.2  # seconds between reads of the counters
 
 
 @click.group()
@@ -93,7 +92,7 @@ async def _run_server(
     try:
         await box.__aenter__()
     except OSError as error:
-        # The event loop's own words repeat the address; the system's say why.
+        # The event loop's message repeats the address; the system's says why.
         why = os.strerror(error.errno) if error.errno else "the system does not say why"
         raise ConfigError(
             f"port {port} cannot be listened on ({why}); choose another with --port"
@@ -110,10 +109,10 @@ async def _run_server(
 async def _wait_for_stop(
     stopping: asyncio.Event, box: Sandbox, *, every: int, as_json: bool
 ) -> None:
-    told = 0
+    printed = 0
     while not stopping.is_set():
-        if box.meter.requests // every > told // every:
-            told = box.meter.requests
+        if box.meter.requests // every > printed // every:
+            printed = box.meter.requests
             _print_usage("so far", box, as_json=as_json)
         try:
             await asyncio.wait_for(stopping.wait(), _POLL_SECONDS)
@@ -128,11 +127,11 @@ def _print_start(box: Sandbox, *, as_json: bool) -> None:
         _print_line({"said": "serving", "address": box.address, "hosts": sorted(HANDLERS)})
         return
     first = box.world.get_company(0)
-    print_text(f"A make-believe internet of {box.world.size:,} companies is at {box.address}.")
-    print_text("Names ending in .test are served there. With this, all vendors are make-believe:")
-    print_text(f"  STOKER_SANDBOX_ADDRESS={box.address} stoker connector test")
-    print_text(f"There are {', '.join(sorted(HANDLERS))}.")
-    print_text(f"Every company has its own site too, e.g. http://{first.domain}. Try:")
+    print_text(f"A fake internet of {box.world.size:,} companies is at {box.address}.")
+    print_text("It serves all hosts ending in .test. To use its fake vendors:")
+    print_text(f"  STOKER_SANDBOX_ADDRESS={box.address} stoker connectors test")
+    print_text(f"Hosts: {', '.join(sorted(HANDLERS))}.")
+    print_text(f"Every company has its own website, e.g. http://{first.domain}. Try:")
     print_text(f"  curl -H 'Host: sandbox.test' http://{box.address}/")
     print_text(f"  curl -H 'Host: {first.domain}' http://{box.address}/")
     print_text("Ctrl-C ends it.")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 COMPANIES, SEED = 1000, 45  # of a world without sites that ask for half a minute between pages
 
-COMPANIES_PER_TENANT = 100  # companies a tenant looks at
+COMPANIES_PER_TENANT = 100
 
 BOARDS_PER_TENANT = 2  # of each kind that are read for openings
 
@@ -69,7 +69,7 @@ daily_cap_per_tenant = {each}
 concurrency = 120
 timeout_s = 3                 # some sites hang on purpose
 
-[caps]                        # small enough that the night meets some of them
+[caps]                        # small enough that the run reaches some of them
 openai_daily_tokens = 200000
 tavily_queries = 90
 lusha_contact_lookups = 3
@@ -85,7 +85,7 @@ name = "Hudson Revenue"
 timezone = "America/New_York"
 """
 
-# Real vendors are slower: fake ones let us show a night in less than a minute.
+# Faster than real vendors allow, so that the demo takes less than a minute.
 _RATE_SETTINGS = "".join(
     f"\n[{vendor}]\ncalls = 100000\nburst = 1000\nconcurrency = 100\n"
     for vendor in ("tavily", "openai", "lusha", "zerobounce", "odoo", "boards")
@@ -131,7 +131,7 @@ def _run_in_directory(directory: Path, *, kept: bool, as_json: bool) -> Exit:
             address=address, each=COMPANIES_PER_TENANT, paces=_RATE_SETTINGS, sources=sources
         )
         (directory / wiring.CONFIG_FILE).write_text(text, encoding="utf-8")
-        # Only what stands in the demo's own file counts: whatever is set outside is for real work.
+        # Only the demo's own file counts: the environment is for real work.
         settings = wiring.read_settings(directory=directory, config=None, flags={}, environment={})
         return run_async(_run_demo(settings, directory if kept else None, as_json=as_json))
 
@@ -207,11 +207,11 @@ async def _run_demo(settings: Settings, kept: Path | None, *, as_json: bool) -> 
         print_json(_to_demo_json(done, charged, hiring, took=took))
     else:
         _print_result(done, charged, took=took)
-        print_text("\nAnd who is hiring? Their boards say:")
+        print_text("\nWho is hiring, from their job boards:")
         for each in hiring:
             print_discovery(each)
         _print_next_steps(kept, done, settings)
-    return Exit.OK  # that caps left something out is what the demo is there to show
+    return Exit.OK  # the demo reaches its caps on purpose
 
 
 async def _set_up_tenants(app: Context) -> int:
@@ -246,10 +246,10 @@ async def _read_charges(app: Context) -> dict[str, dict[str, int]]:
 
 
 def _print_start(settings: Settings, registered: int) -> None:
-    print_text(f"A fake internet is up: {registered} registered companies with sites of their own,")
-    print_text("a search engine, a model, a contact database, a mail verifier and two CRMs.")
+    print_text(f"A fake internet is running: {registered} registered companies with websites,")
+    print_text("a search engine, an LLM, a contact database, an email verifier and two CRMs.")
     names = " and ".join(each.name for each in settings.tenants)
-    print_text(f"Tonight {names} look at {COMPANIES_PER_TENANT} companies each …\n")
+    print_text(f"Now {names} research {COMPANIES_PER_TENANT} companies each …\n")
 
 
 def _print_result(
@@ -261,27 +261,27 @@ def _print_result(
         print_night(report)
     rows = [
         (
-            f"{dossier.score.value:.2f}",
+            f"{record.score.value:.2f}",
             report.tenant,
-            dossier.company.name,
-            _get_email(dossier),
+            record.company.name,
+            _get_email(record),
         )
         for report in done
-        for dossier in report.top_leads
-        if dossier.score
+        for record in report.top_leads
+        if record.score
     ]
     print_table(["score", "tenant", "company", "email"], rows, empty="no leads")
-    for dossier in done[0].top_leads[:1]:
-        print_text(f"\nWhy the first of them? {dossier.score.rationale if dossier.score else ''}")
+    for record in done[0].top_leads[:1]:
+        print_text(f"\nWhy the first one? {record.score.rationale if record.score else ''}")
     ours, theirs = (
         _count_credits(done),
         {name: each.get("credits", 0) for name, each in charged.items()},
     )
-    told_by = ", ".join(f"{name} {ours[name]}" for name in ours)
+    amounts = ", ".join(f"{name} {ours[name]}" for name in ours)
     agree = all(theirs.get(name, 0) == amount for name, amount in ours.items())
     print_text(
-        f"\nCredits by our ledger: {told_by}; the vendors' own counters "
-        f"{'say the same' if agree else f'say {theirs}'}."
+        f"\nCredits in our ledger: {amounts}; the vendors' own counters "
+        f"{'match' if agree else f'differ: {theirs}'}."
     )
     print_text(
         f"{sum(len(each.run.manifest.selected) for each in done)} companies in {took:.0f} s."
@@ -298,25 +298,25 @@ def _count_credits(done: list[NightReport]) -> dict[str, int]:
     return found
 
 
-def _get_email(dossier: CompanyRecord) -> str:
+def _get_email(record: CompanyRecord) -> str:
     from stoker.accounts.contacts import choose_best_contact, get_usable_email
 
-    contact = choose_best_contact(dossier)
+    contact = choose_best_contact(record)
     return get_usable_email(contact) if contact else ""
 
 
 def _print_next_steps(kept: Path | None, done: list[NightReport], settings: Settings) -> None:
     if kept is None:
-        print_text("\nNothing is left behind. To look around in it yourself:")
+        print_text("\nNothing was kept. To keep the database and explore it:")
         print_text("  stoker demo --keep demo-out")
-        print_text("To begin with your own tenants:")
-        print_text("  stoker init && stoker doctor && stoker tenant add acme")
+        print_text("To start with your own tenants:")
+        print_text("  stoker init && stoker doctor && stoker tenants add acme")
         return
     report = done[0]
     company = (
         report.top_leads[0].company.id if report.top_leads else report.run.manifest.selected[0]
     )
-    print_text(f"\nLook around in {kept}:")
+    print_text(f"\nExplore {kept}:")
     for command in (
         f"why {report.tenant}/{company}",
         "leads --limit 10",
@@ -327,7 +327,7 @@ def _print_next_steps(kept: Path | None, done: list[NightReport], settings: Sett
     ):
         print_text(f"  stoker -C {kept} {command}")
     port = (settings.sandbox.address or "").rpartition(":")[2]
-    print_text("The vendors are gone; bring them back in another terminal, and the night goes on:")
+    print_text("To continue the run, start the fake vendors again in another terminal:")
     print_text(f"  stoker sandbox serve --port {port} --companies {COMPANIES} --seed {SEED}")
     print_text(f"  stoker -C {kept} nightly")
 
@@ -351,4 +351,4 @@ def _to_demo_json(
 
 
 def _ignore_event(_: object) -> None:
-    """The demo tells its story itself."""
+    """Drop an event: the demo prints its own report."""

@@ -61,8 +61,8 @@ async def add_tenant(asked: CommandContext, name: str, called: str, as_json: boo
     if as_json:
         print_json({"tenant": name, "new": new})
         return
-    print_text(f"{name} {'is added' if new else 'was there already'}. Next:")
-    print_text(f"  stoker icp show --tenant {name}      whom it looks for")
+    print_text(f"{name} {'is added' if new else 'already exists'}. Next:")
+    print_text(f"  stoker icp show --tenant {name}      which companies it wants")
     print_text(f"  stoker crm connect --tenant {name}   where its results go")
     print_text(f"  stoker nightly --tenant {name} --dry-run")
 
@@ -81,7 +81,7 @@ async def list_tenants(asked: CommandContext, as_json: bool) -> None:
         print_json([_readiness_to_json(each) for each in found])
         return
     print_table(
-        ["tenant", "name", "nights", "rule", "crm", "lacks"],
+        ["tenant", "name", "ready", "icp", "crm", "missing"],
         [
             (
                 each.tenant,
@@ -93,7 +93,7 @@ async def list_tenants(asked: CommandContext, as_json: bool) -> None:
             )
             for each in found
         ],
-        empty="no tenants; add one with: stoker tenant add ID",
+        empty="no tenants; add one with: stoker tenants add ID",
     )
 
 
@@ -111,10 +111,10 @@ async def show_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
     if as_json:
         print_json(_readiness_to_json(each))
         return
-    print_text(f"{each.tenant} ({each.name}): {'active' if each.active else 'switched off'}")
-    print_text(f"  rule: {each.rule.name if each.rule else 'none'}")
-    print_text(f"  results go to: {each.crm or 'nowhere'}")
-    print_text(f"  has nights: {'yes' if each.is_ready else 'no'}")
+    print_text(f"{each.tenant} ({each.name}): {'active' if each.active else 'disabled'}")
+    print_text(f"  ICP: {each.rule.name if each.rule else 'none'}")
+    print_text(f"  CRM: {each.crm or 'none'}")
+    print_text(f"  ready for nightly runs: {'yes' if each.is_ready else 'no'}")
     for lack in each.missing:
         print_text(f"  {lack}")
     for step, at in each.setup_steps.items():
@@ -150,15 +150,15 @@ async def _switch(asked: CommandContext, name: str, *, on: bool, as_json: bool) 
         settings = asked.read_settings()
         if on and not all(each.enabled for each in settings.tenants if each.id == known.id):
             where = app.settings.get_origin(f"tenants.{known.id}.enabled")
-            raise ConfigError(f"{known.id} is switched off by {where}; change it there")
+            raise ConfigError(f"{known.id} is disabled by {where}; change it there")
         before = own.get(known.id, Tenant(id=known.id, name=known.name))
         saved = await app.backend.directory().save_tenant(replace(before, active=on))
     changed = saved and before.active is not on
     if as_json:
         print_json({"tenant": name, "active": on, "changed": changed})
         return
-    state = "on" if on else "off"
-    print_text(f"{name} is switched {state}" if changed else f"{name} was switched {state} already")
+    state = "enabled" if on else "disabled"
+    print_text(f"{name} is {state}" if changed else f"{name} was already {state}")
 
 
 def _readiness_to_json(each: TenantReadiness) -> dict[str, Json]:

@@ -170,9 +170,7 @@ def _build_row(app: Context, name: str, tenant: TenantId, stands: BudgetPosition
 
 def _print_sandbox(address: str | None) -> None:
     if address is not None:
-        print_text(
-            f"THE SANDBOX IS ON, at {address}: addresses ending in .test are make-believe.\n"
-        )
+        print_text(f"THE SANDBOX IS ON, at {address}: hosts ending in .test are fake.\n")
 
 
 def _format_health(health: Health | None) -> str:

@@ -135,7 +135,7 @@ def reword_rationale(text: str) -> TextFacts:
     if given is None:
         return {}
     good, _, bad = given[1].partition(_BUT_CLAUSE)
-    against = f" What speaks against it is that {bad}." if bad else ""
+    against = f" What speaks against it: {bad}." if bad else ""
     return {"rationale": (TextFact(f"What speaks for this lead: {good}.{against}", given[0]),)}
 
 
