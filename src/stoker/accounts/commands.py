@@ -105,7 +105,7 @@ async def show_rule(
         rule = await app.backend.tenant(chosen).accounts.find_rule(wanted)
     if rule is None:
         raise ConfigError(
-            f"{chosen} has no rule {wanted!r}; set it with: "
+            f"{chosen} has no ICP {wanted!r}; set it with: "
             f"stoker icp set --tenant {chosen} --industry technology"
         )
     _print_rule(chosen, rule, as_json=as_json)

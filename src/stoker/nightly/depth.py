@@ -34,5 +34,5 @@ def choose_depth(standing: Candidate, *, now: datetime, rule: DepthRule) -> tupl
     looked_at = standing.last_looked_at
     if looked_at is None or now - looked_at >= rule.deep_again_after:
         days = f"{(now - looked_at).days} days ago" if looked_at else "never"
-        return Depth.DEEP, f"deep, as it was last looked at {days}"
+        return Depth.DEEP, f"deep, as it was last researched {days}"
     return Depth.SHALLOW, "shallow, as it is scored, has contacts and is not hot"
