@@ -59,7 +59,7 @@ def test_by_default_one_csv_is_written_and_nothing_more(stoker, home):
     code, out, _ = stoker("discover")
     assert code == 0
     assert files(home) == ["jobs_discovered_TS.csv"]
-    assert "2 postings kept" in out
+    assert "2 postings saved" in out
     assert "few.csv, line 4: it has no web address" in out
     (written,) = (home / "discovered").iterdir()
     assert '"\'=cmd()"' in written.read_text()
@@ -161,7 +161,7 @@ def test_each_of_several_tenants_has_its_own_sources_and_its_own_files(home, tol
 def test_sources_that_were_never_tried_are_listed_so(stoker):
     code, out, _ = stoker("sources", "list")
     assert code == 0
-    assert "never tried" in out
+    assert "never read" in out
     assert stoker("sources", "list", **{"discovery.sources": ";"})[1].startswith("no source is set")
 
 

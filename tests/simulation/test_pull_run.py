@@ -228,7 +228,7 @@ def test_what_is_found_warms_an_account_and_cools_again():
 
 @pytest.mark.parametrize(("budget", "days"), [(0.0, 10), (-1.0, 10), (0.1, 1), (float("nan"), 10)])
 def test_a_rehearsal_of_nothing_is_refused(budget, days):
-    with pytest.raises(ConfigError, match="a rehearsal takes"):
+    with pytest.raises(ConfigError, match="a simulation takes"):
         run_policy(build_tiers(), build_population(5), budget=budget, days=days)
 
 

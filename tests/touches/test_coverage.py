@@ -85,7 +85,7 @@ def test_where_no_day_is_open_in_time_no_budget_would_do():
         late, monday=MONDAY, rule=weekend, zone="UTC", success_rate=0.8, seed=0, runs=1, weeks=1
     )
     assert found.feasibility.smallest_weekly is None
-    assert "no weekly budget would do" in found.message
+    assert "no weekly budget is enough" in found.message
 
 
 def test_the_first_failing_day_and_its_shortfall_are_named():
@@ -112,8 +112,8 @@ def test_a_certificate_is_a_probability_and_says_what_it_assumes():
     assert found.one_waits.low <= found.one_waits.estimate <= found.one_waits.high
     assert found.one_waits.estimate <= found.any_waits.estimate
     assert 0 < found.one_waits.estimate < 0.05
-    assert "at 80% success" in found.message
-    assert "95 % interval" in found.message
+    assert "At 80% success" in found.message
+    assert "95 %: " in found.message
     assert "guarantee" not in found.message
     assert certificate() == found
 
@@ -175,8 +175,8 @@ def test_too_many_profiles_are_not_feasible_and_surely_wait():
     found = certificate(number=200, weeks=3, runs=3)
     assert not found.feasibility.feasible
     assert found.any_waits.estimate == 1
-    assert found.message.startswith("not feasible: by 2026-02-")
-    assert "a week would do" in found.message
+    assert found.message.startswith("Feasible: no, by 2026-02-")
+    assert "a week are enough" in found.message
 
 
 def test_when_every_touch_succeeds_nobody_waits():
@@ -188,7 +188,7 @@ def test_when_every_touch_succeeds_nobody_waits():
 def test_a_tenant_without_profiles_has_nothing_to_promise():
     found = certificate(number=0, runs=2, weeks=1)
     assert found.feasibility.feasible
-    assert found.message.startswith("there is no active profile")
+    assert found.message.startswith("There is no active profile")
     assert found.any_waits.estimate == 0
 
 

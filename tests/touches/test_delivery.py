@@ -78,8 +78,10 @@ async def test_no_more_leave_than_the_limits_have_room_for_also_counting_those_s
     told = await over(at, way)
     assert len(told.delivered) == 5
     assert told.waiting == len(queue) - 5
-    assert told.waiting_reason == "5 may be made per hour; 0 were, 0 are out"
-    assert (await over(at, way)).waiting_reason == "5 may be made per hour; 0 were, 5 are out"
+    assert told.waiting_reason == "the limit is 5 per hour: 0 done, 0 awaiting an outcome"
+    assert (
+        await over(at, way)
+    ).waiting_reason == "the limit is 5 per hour: 0 done, 5 awaiting an outcome"
     await at.touching.mark_outcome(queue[0].url, "skipped")
     assert len((await over(at, way)).delivered) == 1
     await at.touching.mark_outcome(queue[1].url, "done")

@@ -61,7 +61,7 @@ def test_what_is_usual_is_in_order(tmp_path):
     [check] = checks(tmp_path, "")
     assert check.ok
     assert check.what == "touches, default"
-    assert check.detail == "80 a week, by file, kept in the store"
+    assert check.detail == "80 a week, delivered by file, kept in the store"
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_profiles_are_imported_once_and_bad_rows_are_told(stoker, told, home):
     (home / "bad.csv").write_text("url,name\nnope,X\nhttps://people.test/new,Y\n")
     code, out, _ = stoker("touches", "import", "bad.csv")
     assert code == 1
-    assert "1 profiles are new" in out
+    assert "1 profile new" in out
     assert "line 2" in out
     assert told("touches", "import", "bad.csv", code=1)["bad"][0]["where"] == "line 2"
 
@@ -214,7 +214,7 @@ def test_due_touches_leave_for_a_file_once(told, stoker, home):
     assert [json.loads(line)["url"] for line in lines] == due["left"]
     code, out, _ = stoker("touches", "run")
     assert code == 0
-    assert "touches left by file" in out
+    assert "touches delivered by file" in out
     lines = (home / "touches.jsonl").read_text().splitlines()
     assert len({json.loads(line)["delivery"] for line in lines}) == len(lines) > 2
 
@@ -274,7 +274,7 @@ def test_what_can_be_promised_is_a_probability(told, stoker):
         "1",
     )
     assert code == 1
-    assert out.startswith("not feasible")
+    assert out.startswith("Feasible: no")
     assert "guarantee" not in out
 
 

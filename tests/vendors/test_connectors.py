@@ -168,7 +168,7 @@ def test_a_crm_on_the_sandbox_is_refused_a_key_that_may_be_real(on_app, box):
         )
 
     async def ask(app):
-        with pytest.raises(ConfigError, match=r"acme's key of Odoo may be real: it stays here"):
+        with pytest.raises(ConfigError, match=r"acme's Odoo key may be real: it is not sent there"):
             open_crm(app.for_tenant(ACME), at("http://odoo.test"))
 
     on_app(ask, box=box, changed=with_a_real_key)

@@ -86,7 +86,7 @@ async def connect(
         data = database or (before.database if before else own.database)
         if not place or not data:
             raise ConfigError(
-                f"say where the CRM of {tenant_id} is: stoker crm connect --tenant {tenant_id} "
+                f"connect the CRM of {tenant_id}: stoker crm connect --tenant {tenant_id} "
                 "--url https://your.odoo.com --database NAME"
             )
         connection = CrmConnection(
@@ -170,9 +170,7 @@ def _print_connection(
         )
         return
     if connection is None:
-        print_text(
-            f"results of {tenant} go nowhere; say where with: stoker crm connect --tenant {tenant}"
-        )
+        print_text(f"{tenant} has no CRM; connect one with: stoker crm connect --tenant {tenant}")
         return
     where = f"{connection.kind} at {connection.url}, database {connection.database}"
     print_text(f"results of {tenant} {'go' if connection.active else 'would go'} to {where}")

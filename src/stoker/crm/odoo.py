@@ -336,7 +336,7 @@ def open_crm(
         raise ConfigError(f"odoo is off for {tenant.id}: {tenant.settings.format_missing(missing)}")
     if is_sandbox_url(url) and not is_sandbox_key(key):
         raise ConfigError(
-            f"{url} is make-believe, and {tenant.id}'s key of Odoo may be real: it stays here"
+            f"{url} is fake, and {tenant.id}'s Odoo key may be real: it is not sent there"
         )
     process = tenant.process
     return process.parts.get(

@@ -28,7 +28,7 @@ REGISTER = "the public register"
 
 _METHOD_TEXTS = {
     Method.REGISTRY: REGISTER,
-    Method.VENDOR: "told by a vendor",
+    Method.VENDOR: "from a vendor",
     Method.JSON_LD: "its linked data",
     Method.MICRODATA: "its microdata",
     Method.META: "its meta tags",
@@ -87,7 +87,7 @@ def format_contact_lines(contact: Contact) -> list[str]:
         "phone": contact.phone,
     }
     named = ", ".join(column for column, value in known.items() if value)
-    lines = [f"{named}: {_shorten_part(contact.source) or 'nobody said where from'}"]
+    lines = [f"{named}: {_shorten_part(contact.source) or 'source unknown'}"]
     if contact.email:
         lines.append(f"email checked: {contact.verdict.replace('_', ' ')}")
     return lines

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_count
 from stoker.cli.options import (
     choose_active_tenants,
     choose_tenant,
@@ -37,7 +38,13 @@ _NO_SOURCES = (
     "no source is set; set discovery.sources, and try one with: stoker sources test KIND:PLACE"
 )
 
-_COLUMNS = ("listed", "new", "gone", "twins", "rejected")
+_COLUMNS = {
+    "listed": "found",
+    "new": "new",
+    "gone": "closed",
+    "twins": "duplicate",
+    "rejected": "invalid",
+}
 
 _TOTALS = ("kept", "enriched", "scored", "matched", "employers_matched", "signals")
 
@@ -142,23 +149,21 @@ def print_discovery(report: DiscoveryReport) -> None:
     print_text(f"{report.tenant}: discovery {run.name} {run.state.value}{why}")
     seconds = {timing.step: timing.seconds for timing in run.manifest.sources}
     print_table(
-        ["source", "", *_COLUMNS, "seconds"],
+        ["source", "", *_COLUMNS.values(), "seconds"],
         [
             (name, each["state"], *(each[column] for column in _COLUMNS), f"{seconds[name]:.1f}")
             for name, each in parse_source_counts(counts).items()
             if name in seconds
         ],
-        empty="no source was read",
+        empty="No source was read.",
     )
-    summary = f"{counts.get('kept', 0)} postings kept"
+    summary = f"{format_count(counts.get('kept', 0), 'posting')} saved"
     if counts.get("scored"):
-        summary += f", {counts['scored']} enriched and scored"
+        summary += f", {counts['scored']} scored"
     if counts.get("matched"):
-        accounts = counts["employers_matched"]
-        summary += (
-            f"; {counts['matched']} are of {accounts} account{'' if accounts == 1 else 's'}, "
-            f"{counts['signals']} new signals"
-        )
+        accounts = format_count(counts["employers_matched"], "account")
+        signals = format_count(counts["signals"], "new signal")
+        summary += f"; {counts['matched']} belong to {accounts} ({signals})"
     print_text(summary)
     for reason in run.manifest.reasons:
         print_text(f"  {reason}")
@@ -213,13 +218,13 @@ async def list_sources(asked: CommandContext, tenant: str | None, as_json: bool)
         print_json([_to_source_json(source, seen, shown[source.name]) for source, seen in lines])
         return
     print_table(
-        ["source", "whose", "domain", "last time", "read at (utc)", "postings", "why"],
+        ["source", "company", "domain", "last read", "read at (utc)", "postings", "why"],
         [
             (
                 shown[source.name],
                 source.company,
                 source.domain,
-                seen.state.value if seen else "never tried",
+                seen.state.value if seen else "never read",
                 f"{seen.read_at:%Y-%m-%d %H:%M}" if seen and seen.read_at else "never",
                 seen.listed if seen else 0,
                 seen.reason if seen else "",
@@ -281,7 +286,7 @@ async def try_sources(
         print_json(rows)
     else:
         print_table(
-            ["source", "", "postings", "rejected", "the first of them, or why"],
+            ["source", "", "postings", "rejected", "first posting, or error"],
             [
                 (
                     each.name,
@@ -296,5 +301,5 @@ async def try_sources(
         )
         for each in found:
             if each.reject:
-                print_text(f"{each.name}, the first that was rejected: {each.reject}")
+                print_text(f"{each.name}, first rejected posting: {each.reject}")
     return Exit.PROBLEMS if any(each.error for each in found) else Exit.OK

@@ -205,14 +205,14 @@ def _print_comparison(
 _MAX_VIOLATIONS_SHOWN = 20
 
 _COUNT_TEXTS = {
-    "nights": "nights begun",
-    "killed": "nights the program died in",
-    "looks": "looks",
-    "deep": "looks that were deep",
-    "refused": "times a cap said no",
-    "pushed_back": "times a vendor said later",
-    "shed": "looks left out to end in time",
-    "said": "waits longer than the floor that a plan told of",
+    "nights": "nightly runs started",
+    "killed": "nightly runs in which the program died",
+    "looks": "lookups",
+    "deep": "deep lookups",
+    "refused": "refusals by a cap",
+    "pushed_back": "rate limits of a vendor",
+    "shed": "lookups skipped to end in time",
+    "said": "accounts over the maximum wait that a plan reported",
 }
 
 
@@ -283,23 +283,21 @@ def _print_nights(
 ) -> None:
     from stoker.simulation.invariants import Invariant
 
-    wrong = ", ".join(sorted(injected)) or "nothing"
-    print_text(f"{nights} nights of {tenants} tenants; going wrong: {wrong}\n")
+    wrong = ", ".join(sorted(injected)) or "none"
+    print_text(f"{nights} nights of {tenants} tenants; failures: {wrong}\n")
     broken = Counter(each.invariant for each in found.violations)
-    print_table(["promise", "broken"], [(each.value, broken[each]) for each in Invariant])
+    print_table(["guarantee", "broken"], [(each.value, broken[each]) for each in Invariant])
     if found.violations:
         print_text("")
         print_table(
-            ["night", "tenant", "day", "promise", "what happened"],
+            ["night", "tenant", "day", "guarantee", "what happened"],
             [
                 (each.night, each.tenant, each.day.isoformat(), each.invariant.value, each.message)
                 for each in found.violations[:_MAX_VIOLATIONS_SHOWN]
             ],
         )
         if len(found.violations) > _MAX_VIOLATIONS_SHOWN:
-            print_text(
-                f"and {len(found.violations) - _MAX_VIOLATIONS_SHOWN} more; see them with --json"
-            )
+            print_text(f"and {len(found.violations) - _MAX_VIOLATIONS_SHOWN} more; --json has all")
     print_text("")
     print_table(
         ["what happened", "times"],

@@ -91,7 +91,7 @@ def parse_faults(text: str) -> frozenset[InjectedFault]:
     for name in names:
         if name not in known:
             raise ConfigError(
-                f"no trouble is called {name[:40]!r}; there are {', '.join(InjectedFault)}"
+                f"there is no fault {name[:40]!r}; there are {', '.join(InjectedFault)}"
             )
     return frozenset(InjectedFault(name) for name in names)
 

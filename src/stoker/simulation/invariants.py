@@ -27,7 +27,7 @@ class Invariant(StrEnum):
 
     CAPS = "no cap is exceeded"
     ONE_RUN = "one night for every local day"
-    FLOOR = "no account waits longer than the floor unless reported"
+    FLOOR = "no account exceeds the maximum wait unless reported"
     DEADLINE = "a night ends by its deadline"
     ONCE = "no account is looked up twice a day"
 
@@ -85,7 +85,7 @@ class InvariantChecker:
         day = self._place.to_local_day(at)
         self._looks[account, day] += 1
         if self._looks[account, day] > 1:
-            self._add_violation(Invariant.ONCE, day, f"{account} was looked at again")
+            self._add_violation(Invariant.ONCE, day, f"{account} was looked up again")
 
     def record_end(self, *, at: datetime, deadline: datetime) -> None:
         """Record the end of a run."""

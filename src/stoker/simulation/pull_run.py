@@ -122,7 +122,7 @@ def run_policy(
 ) -> PolicyResult:
     """Return the result of a policy with so many units per account and day. Raises ConfigError."""
     if not 2 <= days <= 36_600 or not 0 < budget <= 1000:
-        raise ConfigError("a rehearsal takes 2 days to 100 years, and a budget above 0")
+        raise ConfigError("a simulation takes 2 days to 100 years, and a budget above 0")
     costs, half = costs or LookupCosts(), days // 2
     luck = np.random.default_rng([seed, 4])
     turn = min(1 / budget, LEAD_DAYS)

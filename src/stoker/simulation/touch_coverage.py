@@ -54,7 +54,7 @@ def compare_coverage(
 ) -> tuple[CoverageResult, ...]:
     """Return how each policy did, the product's own first. Raises ConfigError."""
     if profiles < 1 or weeks < 1 or runs < 1:
-        raise ConfigError("a rehearsal needs at least a profile, a week and a run")
+        raise ConfigError("a simulation needs at least a profile, a week and a run")
     policies: dict[str, Callable[[int], ChooseProfiles]] = {
         REPLANNED_DAILY: lambda nth: build_production_policy(rule=rule, seed=nth),
         WEEKLY: lambda nth: _build_weekly_policy(rule=rule, seed=nth),

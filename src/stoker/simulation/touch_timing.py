@@ -52,7 +52,7 @@ def simulate_timing(
 ) -> TimingResult:
     """Return how so many touches a day lie, over so many days. Raises ConfigError."""
     if days < 1 or per_day < 1:
-        raise ConfigError("a rehearsal of times needs at least a day and a touch a day")
+        raise ConfigError("a simulation of times needs at least a day and a touch a day")
     drawn, planned, apart, outside = [], [], [], 0
     weights: dict[int, float] = {}
     for nth in range(days):

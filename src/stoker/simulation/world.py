@@ -103,7 +103,7 @@ def build_population(
 ) -> SimWorld:
     """Return a random population, the same one for the same seed. Raises ConfigError."""
     if not 1 <= accounts <= MAX_ACCOUNTS:
-        raise ConfigError(f"a rehearsal has 1 to {MAX_ACCOUNTS:,} accounts, not {accounts:,}")
+        raise ConfigError(f"a simulation has 1 to {MAX_ACCOUNTS:,} accounts, not {accounts:,}")
     luck = np.random.default_rng([seed, 1])
     pace, worth, deep_pace = luck.standard_normal((3, accounts))
     worth = correlation * pace + np.sqrt(1 - correlation**2) * worth

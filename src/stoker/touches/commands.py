@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_count
 from stoker.cli.options import choose_active_tenant, choose_tenant, tenant_option
 from stoker.cli.output import (
     Exit,
@@ -111,7 +112,8 @@ async def import_profiles(
         )
     else:
         print_text(
-            f"{counts.new} profiles are new, {counts.changed} changed, {counts.same} as they were"
+            f"{format_count(counts.new, 'profile')} new, {counts.changed} changed, "
+            f"{counts.same} unchanged"
         )
         _print_bad_rows(parsed)
     return Exit.PROBLEMS if parsed.bad_rows else None
@@ -120,7 +122,7 @@ async def import_profiles(
 def _print_bad_rows(parsed: ParsedProfiles) -> None:
     bad = parsed.bad_rows
     if bad:
-        print_text(f"{len(bad)} rows were left out:")
+        print_text(f"{format_count(len(bad), 'row')} rejected:")
         print_table(
             ["row", "because"], [(each.where, each.reason) for each in bad[:MAX_ERRORS_SHOWN]]
         )
@@ -129,7 +131,7 @@ def _print_bad_rows(parsed: ParsedProfiles) -> None:
 
 def _print_more(values: Sequence[Any], shown: int) -> None:
     if len(values) > shown:
-        print_text(f"and {len(values) - shown} more; see all of them with --json")
+        print_text(f"and {len(values) - shown} more; --json has all")
 
 
 @touches.command()
@@ -173,7 +175,8 @@ async def plan(
         print_json({**_week_to_json(opened, after), **changes})
     else:
         _print_week(after)
-        print_text(f"{added} touches {'would be' if dry_run else 'are'} new, {dropped} gone")
+        would = "would be " if dry_run else ""
+        print_text(f"{format_count(added, 'touch')} {would}added, {dropped} {would}removed.")
         if parsed is not None:
             _print_bad_rows(parsed)
     return Exit.PROBLEMS if parsed is not None and parsed.bad_rows else None
@@ -188,8 +191,8 @@ def _week_to_json(opened: TouchContext, plan: WeeklyPlan) -> dict[str, Json]:
 def _print_week(plan: WeeklyPlan) -> None:
     planned = sum(len(slot.touches) for slot in plan.days)
     print_text(
-        f"week {plan.week}: {planned} touches planned, budget {plan.total}, seed {plan.seed}, "
-        f"times in {plan.zone}"
+        f"Week {plan.week}: {format_count(planned, 'touch')} planned, budget {plan.total}, "
+        f"seed {plan.seed}, times in {plan.zone}"
     )
     rows = [
         (
@@ -279,7 +282,7 @@ async def today(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
         return
     _print_queue(queue, zone=opened.service.zone)
     if not allowed:
-        print_text(f"no more may be made now: {reason}")
+        print_text(f"No more touches allowed now: {reason}.")
 
 
 @touches.command()
@@ -314,13 +317,13 @@ async def run(
             }
         )
     else:
-        verb = "would leave" if dry_run else "left"
-        print_text(f"{len(result.delivered)} touches {verb} by {channel.name}")
+        verb = "would be delivered" if dry_run else "delivered"
+        print_text(f"{format_count(len(result.delivered), 'touch')} {verb} by {channel.name}.")
         reasons = [*result.refused.items(), *result.postponed.items()]
         if reasons:
-            print_table(["not handed over", "because"], reasons[:MAX_ERRORS_SHOWN])
+            print_table(["not delivered", "because"], reasons[:MAX_ERRORS_SHOWN])
         if result.waiting:
-            print_text(f"{result.waiting} wait: {result.waiting_reason}")
+            print_text(f"{result.waiting} waiting: {result.waiting_reason}")
     return Exit.PROBLEMS if result.refused or result.postponed else None
 
 
@@ -370,8 +373,8 @@ async def status(ctx: CommandContext, tenant: str | None, as_json: bool) -> None
         )
         return
     print_table(["per", "used", "limit"], rows)
-    print_text(f"week {found.week} has {'a' if found.has_plan else 'no'} plan")
-    print_text("one more may be made now" if allowed else f"no more may be made now: {reason}")
+    print_text(f"Week {found.week} has {'a' if found.has_plan else 'no'} plan.")
+    print_text("Touches are allowed now." if allowed else f"No more touches allowed now: {reason}.")
 
 
 @touches.command()
@@ -389,7 +392,8 @@ async def certify(ctx: CommandContext, runs: int, tenant: str | None, as_json: b
     if as_json:
         print_json({"tenant": opened.tenant.id, **_certificate_to_json(certificate)})
     else:
-        print_text(certificate.message)
+        for line in certificate.message.splitlines():
+            print_text(line)
     return None if certificate.feasibility.feasible else Exit.PROBLEMS
 
 

@@ -301,7 +301,7 @@ async def deliver_due(
     )
     room, reason = await _compute_capacity(service, now=now)
     if limit is not None and limit < room:
-        room, reason = limit, f"no more than {limit} were asked for"
+        room, reason = limit, f"--limit is {limit}"
     delivered: list[Touch] = []
     refused: dict[str, str] = {}
     postponed: dict[str, str] = {}
@@ -341,7 +341,7 @@ async def _compute_capacity(service: TouchService, *, now: datetime) -> tuple[in
         out = await service.store.count_awaiting_outcome(since=parse_window(count.name).start)
         free = max(limit - count.used - out, 0)
         capacities.append(
-            (free, f"{limit} may be made per {kind}; {count.used} were, {out} are out")
+            (free, f"the limit is {limit} per {kind}: {count.used} done, {out} awaiting an outcome")
         )
     return min(capacities, key=lambda each: each[0])
 

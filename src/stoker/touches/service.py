@@ -231,7 +231,7 @@ class TouchService:
         return found
 
     async def compute_certificate(self, *, runs: int) -> Certificate:
-        """Return what can be promised from this Monday on, at the success rate that was measured.
+        """Return what can be guaranteed from this Monday on, at the measured success rate.
 
         While too few touches were made to tell, the rule's rate is taken for it.
         """

@@ -244,9 +244,11 @@ class TouchSettings(PlanRule):
     """How often and at which hours profiles are touched, and where due touches go."""
 
     way: str = _each(
-        choice("file", "webhook", "odoo"), "file", "How `touches run` hands over what is due."
+        choice("file", "webhook", "odoo"), "file", "How `touches run` delivers due touches."
     )
-    file: Path = _each(PATH, Path("touches.jsonl"), "Where handed over touches go; for way file.")
+    file: Path = _each(
+        PATH, Path("touches.jsonl"), "Where delivered touches are written; for way file."
+    )
     webhook_url: str | None = _each(
         BASE_URL, None, "Where touches are delivered, signed with keys.webhook; for way webhook."
     )

@@ -221,7 +221,7 @@ async def _run_with_file_lock(path: Path, work: Coroutine[Any, Any, _ResultT]) -
 
 
 def _build_busy_error(what: str) -> TransientError:
-    return TransientError(f"another process hands {what} over; nothing was done, try again")
+    return TransientError(f"another process delivers {what}; nothing was done, try again")
 
 
 async def read_profiles(tenant: TenantContext, source: str | None) -> ParsedProfiles:
@@ -287,6 +287,6 @@ def _check_tenant(tenant: TenantId, own: Settings, now: datetime, shared: set[Pa
         get_monday(get_local_day(now, zone)), rule=section, seed=0, zone=zone
     )
     place = section.state_file if in_file else "the store"
-    detail = f"{section.target} a week, by {section.way}, kept in {place}"
+    detail = f"{section.target} a week, delivered by {section.way}, kept in {place}"
     # What does not fit is planned as far as it does, and every plan has a note: no error.
     return Check(what=what, ok=True, detail="; ".join([detail, *(n.message for n in notes[-1:])]))

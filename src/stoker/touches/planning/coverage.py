@@ -47,7 +47,7 @@ class OutcomeOdds:
         return 1 - self.failed - self.already_reacted - self.no_posts
 
 
-# Told the day each was last really done, a day and its budget; returns the places it picks.
+# Takes the day each was last done, a day and its budget; returns the positions it picks.
 ChooseProfiles = Callable[[Ints, date, int], Ints]
 
 
@@ -136,7 +136,7 @@ class Feasibility:
     feasible: bool
     failing_day: date | None  # the first on which more are due than there was room for
     shortfall: int  # how many touches are missing by then
-    smallest_weekly: int | None  # spread evenly over its open days, so much a week would do
+    smallest_weekly: int | None  # spread evenly over its open days, so much a week is enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class Probability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What can be promised, and under which assumptions."""
+    """What can be guaranteed, and under which assumptions."""
 
     profiles: int
     feasibility: Feasibility
@@ -163,25 +163,26 @@ class Certificate:
 
     @property
     def message(self) -> str:
-        """Say it to a tenant."""
+        """Return the guarantee in words, one statement a line."""
         if not self.profiles:
-            return "there is no active profile to promise anything about; import some first"
+            return "There is no active profile; import some first."
         one, some = self.one_waits, self.any_waits
         days, found = self.window.days, self.feasibility
         chances = (
-            f"at {self.success_rate:.0%} success a given profile waits longer than {days} days "
-            f"within {self.weeks} weeks with probability {one.estimate:.2%} (95 % interval "
-            f"{one.low:.2%} to {one.high:.2%}), at least one of {self.profiles} with "
-            f"{some.estimate:.0%} ({some.low:.0%} to {some.high:.0%})"
+            f"At {self.success_rate:.0%} success, within {self.weeks} weeks:\n"
+            f"  one profile waits over {days} days: {one.estimate:.2%} "
+            f"(95 %: {one.low:.2%} to {one.high:.2%})\n"
+            f"  any of {self.profiles} does: {some.estimate:.0%} "
+            f"(95 %: {some.low:.0%} to {some.high:.0%})"
         )
         if found.feasible:
-            return f"feasible if every touch succeeds; {chances}"
-        would_do = "no weekly budget would do, as no day is open by then"
+            return f"Feasible: yes, if every touch succeeds.\n{chances}"
+        needed = "no weekly budget is enough, as no day is open by then"
         if found.smallest_weekly is not None:
-            would_do = f"{found.smallest_weekly} a week would do"
+            needed = f"{found.smallest_weekly} a week are enough"
         return (
-            f"not feasible: by {found.failing_day} {found.shortfall} touches are missing; "
-            f"{would_do}; {chances}"
+            f"Feasible: no, by {found.failing_day} {found.shortfall} touches are missing; "
+            f"{needed}.\n{chances}"
         )
 
 
@@ -197,7 +198,7 @@ def compute_certificate(
     runs: int = 200,
     appeals: Mapping[str, float] | None = None,
 ) -> Certificate:
-    """Return what can be promised from this Monday on. Raises ConfigError.
+    """Return what can be guaranteed from this Monday on. Raises ConfigError.
 
     Every run simulates the weeks with other budgets, picks and outcomes.
     """
@@ -295,7 +296,7 @@ def compute_wilson_interval(successes: float, number: float) -> Probability:
 def compute_clustered_interval(counts: Sequence[int], size: int) -> Probability:
     """Return the share of all that these counts, each out of `size`, are; runs are independent.
 
-    Within a run one who waits makes others wait, so a run says less than its size promises.
+    Within a run one who waits makes others wait, so a run counts for less than its size.
     """
     number = len(counts) * size
     if not number:

@@ -182,7 +182,7 @@ def fill_day(
         appeal=roster.appeal,
     )
     if (short := len(times) - len(picks.indexes)) > 0:
-        message = f"{slot.day}: {short} places stay empty; no more profiles may be touched then"
+        message = f"{slot.day}: {short} places stay empty; no more profiles are available that day"
         notes += (PlanNote(message=message, day=slot.day),)
     last_done[picks.indexes] = slot.day.toordinal()
     touches = _build_touches(slot.day, picks, times, roster, seed=seed)

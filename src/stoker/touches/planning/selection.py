@@ -147,7 +147,7 @@ def compute_inclusion(weights: Floats, number: int) -> Floats:
 def _choose_forced(
     since: Ints, scores: Floats, free: Flags, *, budget: int, limit: int, rule: PlanRule
 ) -> Ints:
-    # A touch in five fails, so one last try is no promise: four of them are. From then on the
+    # A touch in five fails, so one last try is not enough: four of them are. From then on the
     # limit no longer holds, and profiles near the end of the window go in, oldest first.
     pressing = rule.window.days - rule.pressing.days
     overdue = np.flatnonzero(free & (since > min(rule.force_after.days, pressing - 1)))
