@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext,
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from stoker.base.clock import Clock
@@ -178,12 +177,7 @@ class BudgetService:
         await self._heartbeats.enter_async_context(beats)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._closing_tasks:
             await asyncio.wait(self._closing_tasks.values())
         await self._heartbeats.aclose()
@@ -357,12 +351,7 @@ class OpenReservation:
     async def __aenter__(self) -> OpenReservation:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._is_closed:
             return
         if error is None:

@@ -47,6 +47,7 @@ from stoker.enrichment.site_facts import (
 )
 from stoker.enrichment.step_log import (
     MAX_REASON_LENGTH,
+    AnswerT,
     LookupLog,
     format_missing_answer,
     parse_steps_to_retry,
@@ -57,14 +58,12 @@ from stoker.leads.settings import ScoreRule
 from stoker.vendors.client import VendorClient
 from stoker.vendors.extraction import build_extraction_query
 from stoker.vendors.lusha import PeopleQuery, RevealQuery, build_contacts
-from stoker.vendors.model import CacheableAnswer, CachedAnswer, VendorAnswer, VendorQuery
+from stoker.vendors.model import CachedAnswer, VendorAnswer, VendorQuery
 from stoker.vendors.tavily import build_company_search
 
 MAX_REVEALED = 2  # people of one company whose addresses are paid for
 
 _READABLE_OUTCOMES = (VisitOutcome.READ, VisitOutcome.UNCHANGED)
-
-AnswerT = TypeVar("AnswerT", bound=CacheableAnswer)
 
 QueryT = TypeVar("QueryT", bound=VendorQuery[Any])
 

@@ -164,7 +164,7 @@ MAX_NIGHTS, MAX_LOOKUPS = 5, 400
 
 MAX_RUNS_READ = 20  # among them may be runs that had nothing to do, or broke off
 
-_FINISHED_RUN_STATES = (RunState.DONE, RunState.PARTIAL)
+FINISHED_RUN_STATES = (RunState.DONE, RunState.PARTIAL)
 
 _ENDED_STATES = (WorkState.DONE, WorkState.DEGRADED)
 
@@ -183,7 +183,7 @@ async def list_recent_lookups(
     for run in await store.runs.list_runs(kind=KIND, limit=MAX_RUNS_READ):
         if len(dates) == MAX_NIGHTS and run.at.date() not in dates:
             break
-        if run.state in _FINISHED_RUN_STATES and run.manifest.counts.get("selected"):
+        if run.state in FINISHED_RUN_STATES and run.manifest.counts.get("selected"):
             ended = await store.nights.list_items(run.name, states=_ENDED_STATES, limit=looks)
             items = [item for item in ended if is_lookup(item)]
             if items:

@@ -37,11 +37,11 @@ MAX_REASONS = 20  # shown of one run; the most frequent ones
 
 _MAX_COUNTED_REASONS = 500  # reasons counted apart; the rest is counted together
 
-_UNFINISHED_STATES = (WorkState.WAITING, WorkState.CLAIMED, WorkState.DROPPED)
+UNFINISHED_STATES = (WorkState.WAITING, WorkState.CLAIMED, WorkState.DROPPED)
 
 _INCOMPLETE_STATES = (WorkState.DEGRADED, WorkState.FAILED, WorkState.UNKNOWN)
 
-_PARTIAL_STATES = (*_UNFINISHED_STATES, *_INCOMPLETE_STATES)
+_PARTIAL_STATES = (*UNFINISHED_STATES, *_INCOMPLETE_STATES)
 
 _STATE_TEXTS: Mapping[WorkState, str] = {
     WorkState.DEGRADED: "incomplete",
@@ -115,7 +115,7 @@ class SummaryBuilder:
                 known = reason in self._reasons or len(self._reasons) < _MAX_COUNTED_REASONS
                 self._reasons[reason if known else "other reasons"] += 1
             self._selected.append(item.company)
-            if item.state in _UNFINISHED_STATES:
+            if item.state in UNFINISHED_STATES:
                 self._remaining.append(item.company)
             if item.state in _INCOMPLETE_STATES:
                 self._lacking.append(item.company)

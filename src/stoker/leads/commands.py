@@ -12,6 +12,8 @@ from stoker.base.formats import format_count
 from stoker.cli.options import (
     DefaultGroup,
     choose_tenants,
+    export_json_option,
+    export_options,
     limit_option,
     min_score_option,
     tenants_option,
@@ -115,16 +117,7 @@ def export_files() -> None:
 
 
 @export_files.command("leads")
-@click.option(
-    "--format", "kind", type=click.Choice(["json", "csv"]), required=True, help="The format."
-)
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The file. Default: stdout.",
-)
-@click.option("--force", is_flag=True, help="Replace a file that is already there.")
+@export_options(["json", "csv"], out="The file. Default: stdout.")
 @click.option(
     "--min-score",
     "--least",
@@ -135,9 +128,7 @@ def export_files() -> None:
 )
 @click.option("--run", metavar="RUN", help="Only what this run found, e.g. 20260207_013000.")
 @tenants_option
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the number of rows written as JSON; needs --out."
-)
+@export_json_option
 @pass_context
 @async_command
 async def export_leads(

@@ -26,6 +26,8 @@ from stoker.budgets.verify import (
 from stoker.cli.options import (
     choose_tenant,
     choose_tenants,
+    export_json_option,
+    export_options,
     limit_option,
     parse_period,
     since_option,
@@ -306,23 +308,12 @@ async def verify(
 
 
 @ledger.command("export")
-@click.option(
-    "--format", "kind", type=click.Choice(list(FORMATS)), required=True, help="The format."
-)
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The file. Default: stdout; required for parquet.",
-)
-@click.option("--force", is_flag=True, help="Replace a file that is already there.")
+@export_options(list(FORMATS), out="The file. Default: stdout; required for parquet.")
 @tenants_option
 @shared_option
 @filter_options
 @click.option("--limit", type=click.IntRange(1), help="Write at most this many entries per tenant.")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the number of rows written as JSON; needs --out."
-)
+@export_json_option
 @pass_context
 @async_command
 async def export_entries(

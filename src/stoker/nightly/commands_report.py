@@ -15,6 +15,7 @@ from stoker.base.formats import format_amount, format_count, format_duration, fo
 from stoker.budgets.operator import format_resume_command, format_stop, to_stop_json
 from stoker.cli.output import print_fields, print_table, print_text
 from stoker.enrichment.model import END_STATES, KIND
+from stoker.leads.service import iterate_leads
 from stoker.runs.model import RunState
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 MAX_LEADS_SHOWN = 20  # companies of a selection that are printed; `--json` has all
 
 MAX_REASONS_SHOWN = 6
-
-_PAGE_SIZE = 200
 
 _STATE_TEXTS = {
     "done": "complete",
@@ -67,17 +66,12 @@ async def read_night_report(
     app: Context, tenant: TenantId, run: Run, *, best: int = 3
 ) -> NightReport:
     """Read from the store how a nightly run ended."""
-    accounts, least = app.backend.tenant(tenant).accounts, app.settings.for_tenant(tenant).score
     found: list[CompanyRecord] = []
-    count, after = 0, ""
-    while page := await accounts.list_company_records(
-        after=after, limit=_PAGE_SIZE, run=run.name, least=least.min_export
-    ):
-        count, after = count + len(page), page[-1].company.id
+    count, least = 0, app.settings.for_tenant(tenant).score.min_export
+    async for page in iterate_leads(app, tenant, least=least, run=run.name):
+        count += len(page)
         found = sorted([*found, *page], key=_get_sort_key)[:best]
-    return NightReport(
-        tenant=tenant, run=run, leads=count, min_score=least.min_export, top_leads=tuple(found)
-    )
+    return NightReport(tenant=tenant, run=run, leads=count, min_score=least, top_leads=tuple(found))
 
 
 async def format_stopped(app: Context, tenant: TenantId, *, since: datetime) -> str:

@@ -16,15 +16,14 @@ from stoker.accounts.store import AccountStore
 from stoker.base.errors import ConfigError
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.context import TenantStores
+from stoker.enrichment.history import FINISHED_RUN_STATES
 from stoker.enrichment.model import WorkItem, WorkState, is_lookup
 from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
 from stoker.nightly.targets import compute_open_capacity, limit_to_capacity
-from stoker.runs.model import Run, RunState, parse_run_name
+from stoker.runs.model import Run, parse_run_name
 from stoker.runs.service import RunHandle
 
 _RUNS_READ_FIRST = 20  # runs at first; a day has few
-
-_FINISHED_STATES = (RunState.DONE, RunState.PARTIAL)
 
 OPEN_STATES = frozenset({WorkState.WAITING, WorkState.CLAIMED})
 
@@ -137,10 +136,10 @@ async def find_unfinished_work(
     for earlier in await _list_runs_of_day(run, kind=kind, began_at=day.start):
         if not await run.store.nights.count_items(earlier.name):
             # It died before it had chosen, had nothing to go on with, or was about something else.
-            ended_since = ended_since or (latest is None and earlier.state in _FINISHED_STATES)
+            ended_since = ended_since or (latest is None and earlier.state in FINISHED_RUN_STATES)
             continue
         latest = latest or earlier
-        if killed_only and latest.state in _FINISHED_STATES:
+        if killed_only and latest.state in FINISHED_RUN_STATES:
             return None
         async for page in run.store.nights.iter_items(earlier.name):
             leftovers.add(earlier.name, page)
@@ -148,7 +147,7 @@ async def find_unfinished_work(
             break
     if latest is None:
         return None
-    killed = latest.state not in _FINISHED_STATES
+    killed = latest.state not in FINISHED_RUN_STATES
     broken_off = leftovers.list_unfinished(OPEN_STATES) if killed else ()
     if killed and not broken_off and not ended_since:
         return ResumedWork(run=latest.name, items=())  # only its end is missing

@@ -15,9 +15,9 @@ from stoker.budgets.model import Stop
 from stoker.budgets.statements import RunCost
 from stoker.context import Backend, TenantStores
 from stoker.crawl.model import build_corpus_key
-from stoker.enrichment.model import WorkItem, WorkState
+from stoker.enrichment.model import WorkItem
 from stoker.enrichment.pull_units import CRAWL
-from stoker.enrichment.summary import compute_run_cost
+from stoker.enrichment.summary import UNFINISHED_STATES, compute_run_cost
 from stoker.pulls.columns import Decision
 from stoker.pulls.explain import Explanation, explain
 from stoker.pulls.flips import Counterfactual, find_counterfactual
@@ -28,8 +28,6 @@ from stoker.vendors.model import CachedAnswer
 _MAX_MATCHES = 5
 
 _PAGE_SIZE = 1000
-
-_UNFINISHED_STATES = (WorkState.WAITING, WorkState.CLAIMED, WorkState.DROPPED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +128,7 @@ async def find_unfinished(
     store: TenantStores, name: str, item: WorkItem
 ) -> UnfinishedReport | None:
     """Return the state of a company that is not done; None if it is, or for a deleted run."""
-    if item.state not in _UNFINISHED_STATES:
+    if item.state not in UNFINISHED_STATES:
         return None
     run = await store.runs.find_run(parse_run_name(name))
     if run is None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from datetime import timedelta
 from itertools import count
-from types import TracebackType
 
 from stoker.accounts.model import EmailStatus
 from stoker.base.errors import StokerError
@@ -117,12 +116,7 @@ class EmailBatcher:
     async def __aenter__(self) -> EmailBatcher:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
         gathered, self._gathered = self._gathered, []
