@@ -70,3 +70,8 @@ def test_json_is_inert_in_a_page_and_says_the_same(value):
 def test_json_has_no_numbers_that_are_none():
     with pytest.raises(ValueError):
         to_html_safe_json(float("nan"))
+
+
+@pytest.mark.parametrize(("text", "cell"), [("a\0b", "ab"), ("\0a", "a"), ("a\0=1", "a=1")])
+def test_a_cell_has_no_nul(text, cell):
+    assert escape_cell(text) == cell

@@ -12,7 +12,13 @@ from stoker.budgets.reservations import (
     release_reservation,
     settle_reservation,
 )
-from stoker.budgets.statements import compute_left, find_mismatches, list_balances
+from stoker.budgets.statements import (
+    CapBalance,
+    compute_left,
+    find_mismatches,
+    list_balances,
+    list_current_balances,
+)
 from stoker.budgets.windows import ResetRule
 
 NOW = datetime(2030, 1, 1, 12, 48, tzinfo=UTC)
@@ -206,3 +212,15 @@ def test_a_cap_per_run_is_unused_by_the_run_that_begins():
     changed = {RUN.id: CapChange(cap=RUN.id, limit=6)}
     assert left(DAY, RUN, used=used) == [4, 10, 10]
     assert left(DAY, RUN, used=used, changes=changed) == [6, 10, 10]
+
+
+def test_a_cap_that_is_gone_has_nothing_free_and_is_never_over():
+    gone = CapBalance(cap=DAY.id, window=TODAY, used=Totals(), limit=None, resets="")
+
+    assert (gone.free, gone.over) == (0, 0)
+
+
+def test_current_balances_are_those_of_own_caps_that_reset():
+    found = list_current_balances((DAY, RUN, SHARED), {}, {}, reset=SINGAPORE, now=NOW)
+
+    assert [(cap.id, line.window) for cap, line, _ in found] == [(DAY.id, TODAY)]

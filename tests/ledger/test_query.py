@@ -9,7 +9,7 @@ from stoker.budgets.ledger_entries import (
     build_stop_entry,
 )
 from stoker.ledger.chain import NewEntry, chain_entries
-from stoker.ledger.query import LedgerFilter, get_data_text
+from stoker.ledger.query import EntryKind, LedgerFilter, get_data_text
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -89,3 +89,10 @@ def test_what_an_entry_does_not_say_is_empty():
     assert get_data_text(REFUSED, "account") == "a1"
     assert get_data_text(REFUSED, "nothing") == ""
     assert get_data_text(PLAIN, "run") == ""
+
+
+def test_kinds_are_stored_under_names_that_never_change():
+    assert [kind.value for kind in EntryKind] == [
+        *("RESERVED", "REFUSED", "SENT", "SETTLED", "RELEASED", "EXPIRED", "UNCERTAIN"),
+        *("CAP_CHANGED", "CAP_RAISED", "STOPPED", "RESUMED", "CHOSEN", "NOT_CHOSEN"),
+    ]

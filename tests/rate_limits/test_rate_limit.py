@@ -258,10 +258,11 @@ def test_what_a_vendor_has_left_only_slows_us_down_and_never_beyond_its_reset(le
     assert until is None or now + rate.interval < until <= resets_at
 
 
-def test_nothing_left_means_nothing_before_the_reset():
+@pytest.mark.parametrize("left", [0, -1])
+def test_nothing_left_means_nothing_before_the_reset(left):
     now = FakeClock().now()
 
-    assert compute_quota_delay(RATE, left=0, resets_at=now + SECOND, now=now) == now + SECOND
+    assert compute_quota_delay(RATE, left=left, resets_at=now + SECOND, now=now) == now + SECOND
 
 
 def test_of_what_is_left_only_our_share_is_counted_on():
