@@ -94,6 +94,11 @@ EQUIVALENT = {  # by line and change: mutants that behave in no other way, and w
         "POLL_INTERVAL = timedelta(milliseconds=25)  # there is no notification of a free slot",
         "25  →  24",
     ): "how often a free slot is looked for is no promise",
+    (
+        "POLL_INTERVAL = timedelta(milliseconds=25)  # there is no notification of a free slot",
+        "25  →  26",
+    ): "how often a free slot is looked for is no promise",
+    ("self._waiting += 1", "1  →  2"): _FAST_PATH,
     ("self._numbers = count(1)", "1  →  2"): "numbers of slots only differ from each other",
     (
         'if value[:1] in _HARMLESS and "\0" not in value:',

@@ -170,10 +170,11 @@ async def test_a_push_back_lets_nothing_go_before_then(pace_of, burst):
 @pytest.mark.parametrize("burst", [1, 5])
 async def test_a_pace_says_when_the_next_call_could_go_and_uses_nothing_up(pace_of, burst):
     clock = FakeClock()
-    start = clock.now()
     rate = Rate(calls=10, per=SECOND, burst=burst)
-
     pace = pace_of(rate, clock)
+    clock.advance(SECOND)
+    start = clock.now()
+
     told = [await pace.get_next_allowed_at() for _ in range(3)]
     for _ in range(burst):
         await pace.acquire()
@@ -184,6 +185,21 @@ async def test_a_pace_says_when_the_next_call_could_go_and_uses_nothing_up(pace_
 
     assert (told[:3], went) == ([start] * 3, start)
     assert told[3:] == [start + rate.interval, start + 30 * SECOND]
+
+
+@both
+async def test_those_who_wait_after_a_burst_go_one_by_one_at_the_steady_pace(pace_of):
+    clock = FakeClock()
+    rate = Rate(calls=10, per=SECOND, burst=5)
+    pace = pace_of(rate, clock)
+    clock.advance(SECOND)
+    start = clock.now()
+
+    came = await turns(pace, clock, [timedelta()] * 8)
+
+    assert came[:5] == [start] * 5
+    waits = [(at - start) / rate.interval for at in came[5:]]
+    assert waits == pytest.approx([1, 2, 3], abs=1e-3)
 
 
 @both
