@@ -30,7 +30,7 @@ from stoker.sandbox.world.companies import World
 from stoker.testing import FakeClock
 from stoker.vendors.extraction import ExtractionQuery
 from stoker.vendors.lusha import LushaPeople, LushaReveal, PeopleQuery, RevealQuery, build_lusha_api
-from stoker.vendors.openai import OpenAiExtraction, build_openai_api
+from stoker.vendors.openai import OpenAiExtraction, OpenAiModel, build_openai_api
 from stoker.vendors.tavily import (
     PageTextsQuery,
     SearchDepth,
@@ -271,7 +271,7 @@ CONNECTORS: dict[str, Subject] = {
     ),
     "openai": Subject(
         vendor="openai",
-        make=_openai(OpenAiExtraction),
+        make=_openai(lambda api, model: OpenAiExtraction(OpenAiModel(api, model=model))),
         questions=lambda world: [
             ExtractionQuery(
                 domain=world.get_company(1).domain,

@@ -22,7 +22,7 @@ from stoker.sandbox.http import Response
 from stoker.sandbox.server import HANDLERS, Sandbox
 from stoker.vendors.extraction import build_extraction_query
 from stoker.vendors.llm_facts import INSTRUCTIONS
-from stoker.vendors.openai import OpenAiExtraction, Prices, build_openai_api
+from stoker.vendors.openai import OpenAiExtraction, OpenAiModel, Prices, build_openai_api
 
 KEY = "sk-canary-ours-93bd"
 CANARIES = (KEY, OTHERS, INSTRUCTIONS[:60])
@@ -75,16 +75,10 @@ def outcome_of(pages, *, careless, seed=1):
             crawler = Crawler(
                 http, pacer=LocalHostPacer(clock=clock), clock=clock, user_agent=AGENT
             )
-            model = OpenAiExtraction(
-                build_openai_api(
-                    http,
-                    key=KEY,
-                    base_url="http://openai.test",
-                    deadline=timedelta(seconds=30),
-                ),
-                model="gpt-5.6-luna",
-                prices=LUNA,
+            api = build_openai_api(
+                http, key=KEY, base_url="http://openai.test", deadline=timedelta(seconds=30)
             )
+            model = OpenAiExtraction(OpenAiModel(api, model="gpt-5.6-luna", prices=LUNA))
 
             async def one(attack):
                 visit = await crawler.visit(f"http://{attack.host}/")

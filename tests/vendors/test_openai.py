@@ -18,6 +18,7 @@ from stoker.sandbox.server import Sandbox
 from stoker.vendors.extraction import ExtractionQuery
 from stoker.vendors.openai import (
     OpenAiExtraction,
+    OpenAiModel,
     Prices,
     build_openai_api,
     estimate_max_schema_tokens,
@@ -44,7 +45,7 @@ async def asking(*, dials=None, vendors=None, key=KEY, deadline=5, **settings):
                 http, key=key, base_url="http://openai.test", deadline=timedelta(seconds=deadline)
             )
             settings = {"model": "gpt-5.6-luna", "prices": LUNA, **settings}
-            yield OpenAiExtraction(vendor, **settings), box
+            yield OpenAiExtraction(OpenAiModel(vendor, **settings)), box
         finally:
             await http.close()
 

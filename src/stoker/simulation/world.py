@@ -98,15 +98,13 @@ class SteadyChanges:
         return compute_steady_tally(self.rates[stretch.accounts], stretch)
 
 
-def build_population(
-    accounts: int, *, seed: int = 0, correlation: float = CORRELATION, deep: bool = False
-) -> SimWorld:
+def build_population(accounts: int, *, seed: int = 0, deep: bool = False) -> SimWorld:
     """Return a random population, the same one for the same seed. Raises ConfigError."""
     if not 1 <= accounts <= MAX_ACCOUNTS:
         raise ConfigError(f"a simulation has 1 to {MAX_ACCOUNTS:,} accounts, not {accounts:,}")
     luck = np.random.default_rng([seed, 1])
     pace, worth, deep_pace = luck.standard_normal((3, accounts))
-    worth = correlation * pace + np.sqrt(1 - correlation**2) * worth
+    worth = CORRELATION * pace + np.sqrt(1 - CORRELATION**2) * worth
     value = np.exp(VALUE_SPREAD * worth)
     value /= value.mean()
     rates = RATE_MEDIAN * np.exp(RATE_SPREAD * pace)

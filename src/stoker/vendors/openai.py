@@ -290,22 +290,8 @@ class OpenAiExtraction:
 
     name = NAME
 
-    def __init__(
-        self,
-        vendor: VendorApi,
-        *,
-        model: str,
-        max_output_tokens: int = OpenAiSettings.max_output_tokens,
-        effort: str = OpenAiSettings.effort,
-        prices: Prices | None = None,
-    ) -> None:
-        self._model = OpenAiModel(
-            vendor,
-            model=model,
-            max_output_tokens=max_output_tokens,
-            effort=effort,
-            prices=prices,
-        )
+    def __init__(self, model: OpenAiModel) -> None:
+        self._model = model
 
     def price(self, question: ExtractionQuery) -> Mapping[str, int]:
         return self._model.price(build_extraction_prompt(question))
@@ -353,13 +339,14 @@ def _parse_retry_after(headers: Mapping[str, str]) -> timedelta | None:
 def build_extractor(tenant: TenantContext) -> OpenAiExtraction:
     """Build the model that extracts facts. Raises ConfigError when OpenAI is off."""
     section = tenant.settings.openai
-    return OpenAiExtraction(
+    model = OpenAiModel(
         tenant.get(build_api),
         model=section.model,
         effort=section.effort,
         max_output_tokens=section.max_output_tokens,
         prices=build_prices(tenant.settings),
     )
+    return OpenAiExtraction(model)
 
 
 def build_api(tenant: TenantContext) -> VendorApi:
