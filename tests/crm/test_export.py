@@ -67,7 +67,7 @@ async def test_while_the_crm_is_down_everything_is_kept_and_sent_the_next_time(f
         office.box.faults.set_value(f"odoo.fault.{fault}", 0)
         office.crm = office.odoo()
         assert (down.later, down.counts["crm_written"]) == (15, 0)
-        assert any("sent next time" in why for why in down.reasons)
+        assert any("queued for the next run" in why for why in down.reasons)
         assert office.records() == {}
 
         up = await office.export(SECOND)
@@ -184,7 +184,7 @@ async def test_without_a_crm_nothing_waits_for_one():
         told = await office.export(FIRST, opens=off)
         assert (told.later, told.reasons) == (
             0,
-            ("nothing went into a CRM: odoo is off for acme: keys.odoo is not set",),
+            ("nothing was written to the CRM: odoo is off for acme: keys.odoo is not set",),
         )
 
         await office.store.setup.save_connection(

@@ -107,7 +107,7 @@ def test_a_run_is_taken_back_and_twice_is_once(stoker, ask, box):
 
     code, out, _ = stoker("undo", SECOND, "--tenant", "acme")
     assert (code, names(box)) == (0, {"Acme", "Mei"})
-    assert "3 restored to what was there before" in out
+    assert "3 restored to their earlier values" in out
 
     code, out, _ = stoker("undo", SECOND, "--tenant", "acme", "--json")
     told = json.loads(out)

@@ -307,7 +307,7 @@ async def test_a_feed_that_breaks_off_gives_what_came_before():
     found = await hostile("broken.rss")
 
     assert [job.title for job in found.jobs] == ["Kept"]
-    assert found.rejects[0].reason == "the feed breaks off here"
+    assert found.rejects[0].reason == "the feed is cut off here"
 
 
 @pytest.mark.parametrize("name", ["items.rss", "huge.rss"])

@@ -176,7 +176,7 @@ def test_a_source_can_be_tried_before_it_is_set_and_nothing_is_kept(stoker, told
     code, out, _ = stoker("sources", "test", "file:none.csv")
     assert (code, "WRONG" in out) == (1, True)
     code, _, err = stoker("sources", "test", "monster:acme")
-    assert (code, "no source of postings" in err) == (2, True)
+    assert (code, "not a source of postings" in err) == (2, True)
 
 
 def test_boards_of_the_sandbox_are_read_and_asked_again_only_for_what_changed(told):

@@ -289,7 +289,7 @@ def test_a_source_with_more_than_is_taken_is_told_of_and_fine(world):
     run = world(a=Scripted(replace(listing("Cook"), truncated=True))).discover()
     assert run.state is RunState.DONE
     assert run.manifest.reasons == (
-        "lever:a is not whole: it lists more than is taken from one source",
+        "lever:a is incomplete: it lists more than is taken from one source",
     )
 
 
@@ -299,7 +299,7 @@ def test_a_source_that_was_not_whole_and_is_unchanged_is_still_not(world):
     first, second = here.discover(), here.discover()
     assert here.counts(second, "a")["state"] == "unchanged"
     assert second.manifest.reasons == first.manifest.reasons
-    assert "is not whole" in second.manifest.reasons[0]
+    assert "is incomplete" in second.manifest.reasons[0]
 
     here.sources["a"] = Scripted(listing("Cook", etag="2"))
     assert here.discover().manifest.reasons == ()

@@ -71,7 +71,7 @@ def test_settings_with_sources_can_be_shown_and_kept_in_a_manifest(tmp_path):
 @pytest.mark.parametrize(
     ("toml", "said"),
     [
-        ('sources = ["acme"]', "no source of postings"),
+        ('sources = ["acme"]', "not a source of postings"),
         ('sources = ["lever:a", "lever:a | A"]', "there twice"),
         ("sources = [3]", "allowed: a list such as"),
         ("sources = 3", "allowed: a list such as"),

@@ -68,7 +68,7 @@ def test_a_file_is_imported_counted_shown_and_the_second_time_nothing_is_done(
     code, out, _ = stoker("import", file)
     assert code == Exit.OK
     assert "2 rows of 2025-09-30" in out
-    assert "2 new, 0 changed, 0 the same, 0 rejected, 0 gone" in out
+    assert "2 new, 0 changed, 0 unchanged, 0 rejected, 0 removed" in out
     code, out, _ = stoker("import", file)
     assert (code, "nothing to do" in out) == (Exit.OK, True)
     assert asked("status")["counts"] == {"live": 2}
@@ -135,7 +135,7 @@ def test_an_older_release_is_refused_and_read_by_force(stoker, asked, written):
     older = written(text([row(1, no_of_officers="1")]))
 
     code, _, err = stoker("import", older)
-    assert (code, "--force" in err) == (Exit.FAILED, True)
+    assert (code, "--allow-older" in err) == (Exit.FAILED, True)
     [refused] = asked("import", older)["refused"]
     assert refused["reason"] == "RELEASE_PASSED"
     assert older in refused["because"]
@@ -200,7 +200,7 @@ def test_a_file_comes_from_an_address_and_its_query_is_not_kept(asked, box):
 def test_a_rehearsed_register_is_not_the_real_one_and_the_import_says_so(stoker, asked, box):
     where = ("--sandbox", box.box.address)
     _, out, _ = stoker("import", "--download", "--letters", "D", *where)
-    assert "a rehearsal, kept apart; to see it: stoker --set sandbox.address=127.0.0.1:" in out
+    assert "Sandbox data, stored apart; see it with: stoker --set sandbox.address=127.0.0.1:" in out
     assert asked("status")["counts"] == {}
     assert asked("status", on=box.box.address)["counts"]
 
@@ -244,7 +244,7 @@ def test_what_cannot_be_meant_is_refused_in_one_line(stoker, arguments):
 
 def test_an_entity_nobody_knows_is_a_problem(stoker):
     code, out, _ = stoker("show", "199999999Z")
-    assert (code, "no entity" in out) == (Exit.PROBLEMS, True)
+    assert (code, "has no company" in out) == (Exit.PROBLEMS, True)
     assert stoker("show", "199999999Z", "--json")[:2] == (Exit.PROBLEMS, "null\n")
     assert stoker("show", "")[0] == Exit.CONFIG
 
@@ -254,13 +254,13 @@ def test_a_classification_gives_titles_to_industries(stoker, asked, written):
     file = written(codes, "codes.csv")
 
     code, out, err = stoker("ssic", "import", file)
-    assert (code, "3 codes of 2020 are in, 2 rows left out" in out) == (Exit.OK, True)
+    assert (code, "Imported 3 codes of 2020; 2 rows rejected." in out) == (Exit.OK, True)
     assert "line 5" in err
     asked("import", written(text([row(1)])))
     assert "62011 Making games" in stoker("show", number(1))[1]
     assert asked("ssic", "show", "Technology")["begins"] == ["58", "61", "62", "63"]
     assert [each["code"] for each in asked("ssic", "show", "62")["codes"]] == ["62", "62011"]
-    assert "no titles of 2025" in stoker("ssic", "show", "62", "--version", "2025")[1]
+    assert "No titles of 2025" in stoker("ssic", "show", "62", "--version", "2025")[1]
 
 
 def test_a_file_that_is_no_classification_changes_nothing(stoker, asked, written):

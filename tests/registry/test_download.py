@@ -228,7 +228,7 @@ async def fetched(response, to, **how):
 
 async def test_a_file_that_fails_in_transit_leaves_nothing_and_can_be_fetched_again(tmp_path):
     whole = Response(body=b"the file")
-    with pytest.raises(TransientError, match="nothing was kept"):
+    with pytest.raises(TransientError, match="nothing was stored"):
         await fetched(whole.replace_fields(lying_length=1_000), tmp_path / "f")
     assert list(tmp_path.iterdir()) == []
     await fetched(whole, tmp_path / "f")
@@ -249,7 +249,9 @@ def files_of_at_most(many):
 async def test_a_file_without_room_or_without_a_folder_is_for_later_and_nothing_is_left(tmp_path):
     with (
         files_of_at_most(4_000_000),
-        pytest.raises(TransientError, match=r"cannot be kept at .* \(File too large\); make room"),
+        pytest.raises(
+            TransientError, match=r"cannot be stored in .* \(File too large\); make room"
+        ),
     ):
         await fetched(Response(body=bytes(6_000_000)), tmp_path / "f")
     assert list(tmp_path.iterdir()) == []

@@ -96,7 +96,7 @@ def test_what_is_read_takes_no_row_back_and_is_no_cut_part(offered, loads):
     wanted = Reason.RELEASE_PASSED if later else Reason.PART_SHRUNK if shrunk else None
     assert (said.reason if said else None) == wanted
     if said is not None:
-        assert "--force" in said.message
+        assert "--allow-older" in said.message
         assert offered.name in said.message
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_count
 from stoker.cli.options import aliased_option, choose_tenant, tenant_option
 from stoker.cli.output import (
     Exit,
@@ -175,7 +176,7 @@ def _print_connection(
     where = f"{connection.kind} at {connection.url}, database {connection.database}"
     print_text(f"results of {tenant} {'go' if connection.active else 'would go'} to {where}")
     if not connection.active:
-        print_text("  switched off; they are kept until: stoker crm connect")
+        print_text("  switched off; records are queued until: stoker crm connect")
     if connection.key_expires_at:
         print_text(f"  its key expires {connection.key_expires_at:%Y-%m-%d}")
     if health is not None:
@@ -228,14 +229,14 @@ async def undo(
 
 def _print_undo(tenant: TenantId, run: str, result: UndoResult, *, would: str) -> None:
     if not result.rows:
-        print_text(f"run {run} of {tenant} wrote nothing into the CRM")
+        print_text(f"Run {run} of {tenant} wrote nothing to the CRM.")
         return
-    print_text(f"run {run} of {tenant} wrote {result.rows} records:")
-    print_text(f"  {len(result.restored)} {would}restored to what was there before")
-    print_text(f"  {len(result.archived)} {would}archived, because that run made them")
-    print_text(f"  {result.same} had nothing left to take back")
-    print_text(f"  {len(result.left)} left as they are, wholly or in part")
+    print_text(f"Run {run} of {tenant} wrote {format_count(result.rows, 'record')}:")
+    print_text(f"  {len(result.restored)} {would}restored to their earlier values")
+    print_text(f"  {len(result.archived)} {would}archived, because that run created them")
+    print_text(f"  {result.same} had nothing to undo")
+    print_text(f"  {len(result.left)} left unchanged, fully or in part")
     if result.left:
         print_table(["record", "left because"], sorted(result.left.items())[:MAX_SHOWN])
     if len(result.left) > MAX_SHOWN:
-        print_text(f"and {len(result.left) - MAX_SHOWN} more; see all of them with --json")
+        print_text(f"and {len(result.left) - MAX_SHOWN} more; --json has all")

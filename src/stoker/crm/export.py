@@ -168,7 +168,7 @@ class _ExportCounts:
 
     def _list_reasons(self) -> Iterable[str]:
         if self.down:
-            yield f"{self.down}; {self.numbers['later']} rows are kept and sent next time"
+            yield f"{self.down}; {self.numbers['later']} records are queued for the next run"
         for reason, many in self.refused.most_common(MAX_REASONS):
             rows = "1 row was" if many == 1 else f"{many} rows were"
             yield f"{rows} set aside, e.g. {self.example[reason]}: {reason}"
@@ -235,7 +235,7 @@ class CrmExporter:
         crm, counts.down = self._open_crm(connection) if self._crm is None else (self._crm, "")
         if crm is None and connection is None:
             # No CRM was ever connected: nothing waits to be sent.
-            return ExportResult(reasons=(f"nothing went into a CRM: {counts.down}",))
+            return ExportResult(reasons=(f"nothing was written to the CRM: {counts.down}",))
         after = ""
         while page := await accounts.list_company_records(after=after, limit=self._size):
             after = page[-1].company.id

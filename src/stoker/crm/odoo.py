@@ -96,7 +96,7 @@ class Odoo:
             calls = await self._get_protocol()
             none: dict[str, Json] = {"domain": [["id", "=", 0]]}
             if await calls.call(PARTNER, "search_count", none) != 0:
-                raise TransientError("odoo does not answer what it was asked")
+                raise TransientError("odoo sent an unexpected answer")
             await self._load_fields(PARTNER)  # every export begins with it
             return f"{calls.name} at {self._url}, database {self._database}"
 
@@ -259,7 +259,7 @@ class Odoo:
         except PermanentError as error:
             raise ConfigError(f"odoo cannot be reached at its address: {error}") from error
         except UncertainError as error:
-            raise TransientError(f"{error}; it is safe to ask again") from error
+            raise TransientError(f"{error}; a retry is safe") from error
         if reply.status >= 500 or reply.status == 429:
             raise TransientError(f"odoo does not return its version now ({reply.status})")
         try:
@@ -315,7 +315,7 @@ def _get_id(record: Json) -> int | None:
 
 def _check_model_name(model: str) -> str:
     if not _NAME.fullmatch(model):
-        raise PermanentError("this is no name of a model of odoo")
+        raise PermanentError("this is not the name of an Odoo model")
     return model
 
 

@@ -121,7 +121,7 @@ class _RowLoader:
                 }
             bad = _parse_row_errors(answer, rows)
             if not bad:
-                return results | await self._bisect(rows, "odoo refuses it and does not say why")
+                return results | await self._bisect(rows, "odoo refuses it without a reason")
             results |= {
                 rows[at].row.external_id: RowResult(
                     external_id=rows[at].row.external_id, reason=reason
@@ -156,7 +156,7 @@ class _RowLoader:
                     return answer
                 conflicts += 1
                 if conflicts > MAX_CONFLICTS:
-                    raise TransientError("others were writing the same records all the time")
+                    raise TransientError("other users kept writing the same records")
             jitter = compute_backoff(
                 conflicts + timeouts, chance=self.chance(), first=_FIRST_WAIT, most=_MAX_WAIT
             )
@@ -205,5 +205,5 @@ def _parse_row_errors(answer: Json, rows: Sequence[RowWrite]) -> dict[int, str]:
             continue
         column = get_line(message, "field")
         about = f" because of {column}" if column in rows[at].cells else ""
-        bad.setdefault(at, f"odoo refuses this row{about}; look at what the field there allows")
+        bad.setdefault(at, f"odoo refuses this row{about}; check what that field allows")
     return bad

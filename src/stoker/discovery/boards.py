@@ -129,31 +129,31 @@ def parse_json_answer(answer: BoardResponse, *, who: str) -> Json:
     try:
         return parse_json(answer.body or b"")
     except PermanentError as error:
-        raise TransientError(f"{who} gave an unreadable answer: {error}") from error
+        raise TransientError(f"{who} sent an unreadable answer: {error}") from error
 
 
 async def _send_call(http: HttpClient, call: Request, *, who: str) -> Response:
     try:
         return await http.send(call)
     except UncertainError as error:
-        raise TransientError(f"{who} gave no whole answer: {error}; ask again") from error
+        raise TransientError(f"{who} sent an incomplete answer: {error}; try again") from error
     except TransientError as error:
-        raise TransientError(f"{who} is not there: {error}") from error
+        raise TransientError(f"{who} did not answer: {error}") from error
     except PermanentError as error:
-        raise PermanentError(f"{who} cannot be asked: {error}") from error
+        raise PermanentError(f"{who} cannot be called: {error}") from error
 
 
 def _to_error(reply: Response, *, who: str) -> StokerError:
     if reply.status in (404, 410):
-        return PermanentError(f"{who} has no such list any more or yet ({reply.status})")
+        return PermanentError(f"{who} has no such list ({reply.status})")
     if is_temporary(reply.status):
         return TransientError(
-            f"{who} asks us to come back later ({reply.status})",
+            f"{who} asks us to slow down ({reply.status})",
             retry_after=parse_retry_after(reply.headers),
         )
     if reply.status in REDIRECT_STATUSES:
         return ConfigError(f"{who} has moved ({reply.status}); use its new address")
-    return PermanentError(f"{who} does not let us read it ({reply.status})")
+    return PermanentError(f"{who} refuses access ({reply.status})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

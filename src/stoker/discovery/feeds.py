@@ -56,7 +56,7 @@ class Feeds:
 
     async def check(self) -> Health:
         """Return ok: feeds have no common host to check."""
-        return Health(ok=True, detail="feeds are anywhere; each answers for itself")
+        return Health(ok=True, detail="feeds have no common server; test each source")
 
     async def read_postings(
         self, url: str, *, company: str = "", known: Validators | None = None
@@ -103,11 +103,11 @@ def parse_feed(body: bytes, *, cut: bool = False) -> tuple[str, list[RawPosting]
         cut = True
     except (expat.ExpatError, ValueError, LookupError) as error:
         if not cut:
-            broken = "the feed breaks off here"
+            broken = "the feed is cut off here"
         if not reading.is_feed:
-            raise PermanentError("this is no RSS or Atom feed") from error
+            raise PermanentError("this is not an RSS or Atom feed") from error
     if not reading.is_feed:
-        raise PermanentError("this is no RSS or Atom feed")
+        raise PermanentError("this is not an RSS or Atom feed")
     if broken:
         reading.raws.append(RawPosting(where=f"item {len(reading.raws)}", parse_error=broken))
     return reading.title, reading.raws, cut

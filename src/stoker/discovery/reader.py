@@ -19,7 +19,7 @@ from stoker.discovery.model import Postings, Validators
 from stoker.discovery.sources import SourceSpec
 
 MAX_ATTEMPTS = 3
-MAX_WAIT = timedelta(minutes=2)  # a source that wants to be left alone for longer, is
+MAX_WAIT = timedelta(minutes=2)  # a source that asks us to wait for longer, is
 
 ReadSource = Callable[[SourceSpec, Validators | None], AsyncIterator[Postings]]
 """Yields what a source lists, batch by batch; with known validators, it may be unchanged.

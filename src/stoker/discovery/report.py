@@ -86,7 +86,7 @@ def compute_outcome(reports: Sequence[SourceReport]) -> tuple[RunState, str]:
 def list_reasons(reports: Sequence[SourceReport], *, rejects: Sequence[str]) -> tuple[str, ...]:
     """Return the sentences a person should read: what failed, what was left out, what was bad."""
     reasons = [
-        f"{each.name} {'failed' if each.state is SourceState.FAILED else 'is not whole'}: "
+        f"{each.name} {'failed' if each.state is SourceState.FAILED else 'is incomplete'}: "
         f"{each.reason}"
         for each in reports
         if each.reason

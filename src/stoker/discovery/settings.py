@@ -92,10 +92,10 @@ class DiscoverySettings(Section):
         "domain. In the environment they are separated by semicolons.",
     )
     scheduled: bool = tenant_setting(
-        BOOLEAN, False, "Whether `stoker schedule run` discovers too, whenever runs are due."
+        BOOLEAN, False, "Whether `stoker schedule run` also reads the sources when runs are due."
     )
     enrich: bool = tenant_setting(
-        BOOLEAN, False, "Whether postings are enriched and scored without being asked to."
+        BOOLEAN, False, "Whether every discovery also enriches and scores postings."
     )
     out: Path = tenant_setting(
         PATH, Path("discovered"), "Where files of postings go; with several tenants, to one below."

@@ -93,7 +93,7 @@ def parse_source(text: str) -> SourceSpec:
     kind, colon, place = named.partition(":")
     place, shown = place.strip(), hide_secrets(text)[:80]
     if not colon or kind.strip() not in list(SourceKind) or len(more) > 2:
-        raise ConfigError(f"{shown!r} is no source of postings; {_FORMAT_HINT}")
+        raise ConfigError(f"{shown!r} is not a source of postings; {_FORMAT_HINT}")
     if not place or not is_storable(text) or not text.isprintable():
         raise ConfigError(f"{shown!r} names no place; {_FORMAT_HINT}")
     if len(place.encode()) > MAX_ADDRESS_BYTES:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_count
 from stoker.cli.options import aliased_option, hide_command, sandbox_option
 from stoker.cli.output import (
     Exit,
@@ -67,12 +68,13 @@ async def import_codes(asked: CommandContext, file: Path, version: str, as_json:
     async with asked.open_app() as app:
         await app.backend.registry().load_codes(version, read.codes)
     for line, because in read.refused[:_MAX_ERRORS_SHOWN]:
-        print_error(f"line {line} was left out: {because}")
+        print_error(f"line {line} was rejected: {because}")
     if as_json:
         print_json({"version": version, "codes": len(read.codes), "left_out": len(read.refused)})
     else:
         print_text(
-            f"{len(read.codes):,} codes of {version} are in, {len(read.refused)} rows left out"
+            f"Imported {format_count(len(read.codes), 'code')} of {version}; "
+            f"{format_count(len(read.refused), 'row')} rejected."
         )
 
 
@@ -95,7 +97,7 @@ async def show_codes(asked: CommandContext, industry: str, version: str, as_json
         print_json({"industry": industry, "begins": list(begins), "codes": rows})
         return
     print_text(f"{industry}: codes that begin with {', '.join(begins)}")
-    empty = f"no titles of {version} are here; read them with: stoker registry ssic import FILE"
+    empty = f"No titles of {version} yet; import: stoker registry industries import FILE"
     print_table(
         ("code", "level", "title"), [(e.code, e.level, e.title) for e in known], empty=empty
     )
@@ -148,11 +150,11 @@ async def import_files(
     from stoker.registry.service import ImportOptions
 
     if bool(files) == download:
-        raise ConfigError("give files to read, or --download to get them from data.gov.sg")
+        raise ConfigError("give files to import, or --download to get them from data.gov.sg")
     if part is not None and (len(files) != 1 or find_part(part) is None):
         raise ConfigError("--part is for one file: a letter from A to Z, or Others")
     if download and release is not None:
-        raise ConfigError("--release is for files; what is downloaded says its release itself")
+        raise ConfigError("--release is for files; a download has its own release")
     if letters is not None and not download:
         raise ConfigError("--letters goes with --download; files are named one by one")
     options = ImportOptions(
@@ -227,7 +229,7 @@ def _parse_parts(letters: str | None) -> list[str]:
     parts = [find_part(each) for each in letters.split(",")]
     if None in parts:
         raise ConfigError(
-            f"{letters[:60]!r} has what is no part; say A to Z, or Others: A,B,Others"
+            f"{letters[:60]!r} has an unknown part; use A to Z and Others: A,B,Others"
         )
     return [part for part in dict.fromkeys(parts) if part is not None]
 
@@ -240,25 +242,27 @@ def _print_import(done: RegistryImport, *, as_json: bool) -> None:
     for each in done.read:
         load, count = each.load, each.load.count
         if each.is_repeat:
-            print_text(f"{load.source}: read before, on {load.ended_at:%Y-%m-%d}; nothing to do")
+            print_text(f"{load.source}: imported on {load.ended_at:%Y-%m-%d}; nothing to do")
             continue
         print_text(
             f"{load.source}: {count.rows_read:,} rows of {load.release} in "
             f"{each.duration.total_seconds():.1f} s – {count.new:,} new, "
             f"{count.changed:,} changed, "
-            f"{count.same:,} the same, {count.rejected:,} rejected, {count.gone:,} gone"
+            f"{count.same:,} unchanged, {count.rejected:,} rejected, {count.gone:,} removed"
         )
         for doubt, many in each.doubts.items():
-            print_text(f"  {many:,} rows kept with a {doubt}")
+            print_text(f"  {format_count(many, 'row')} imported with a warning: {doubt}")
     if any(each.load.count.rejected for each in done.read):
-        print_text("why rows were rejected: stoker registry rejects")
+        print_text("See why rows were rejected: stoker registry rejects")
 
 
 def _print_sandbox_note(asked: CommandContext) -> None:
     settings = asked.read_settings()
     if settings.get_origin("storage.sqlite_path") == ORIGIN:
         address = settings.sandbox.address
-        print_text(f"a rehearsal, kept apart; to see it: stoker --set sandbox.address={address} …")
+        print_text(
+            f"Sandbox data, stored apart; see it with: stoker --set sandbox.address={address} …"
+        )
 
 
 def _to_import_json(each: LoadResult) -> Json:
@@ -312,7 +316,18 @@ async def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> N
     print_table((by, "entities"), [(word, f"{many:,}") for word, many in ranked])
     print_text()
     print_table(
-        ("release", "part", "began", "ended", "new", "changed", "same", "rejected", "gone", "from"),
+        (
+            "release",
+            "part",
+            "began",
+            "ended",
+            "new",
+            "changed",
+            "unchanged",
+            "rejected",
+            "removed",
+            "source",
+        ),
         [
             (
                 each.release,
@@ -328,7 +343,7 @@ async def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> N
             )
             for each in newest
         ],
-        empty="no loads",
+        empty="No imports.",
     )
 
 
@@ -361,10 +376,10 @@ async def rejects(asked: CommandContext, after: int, limit: int, as_json: bool) 
     print_table(
         ("number", "load", "line", "reason", "row"),
         [(e.number, e.load[:12], e.line, e.reason, e.text[:60]) for e in found],
-        empty="no row was rejected",
+        empty="No row was rejected.",
     )
     if len(found) == limit:
-        print_text(f"there may be more: --after {found[-1].number}")
+        print_text(f"There may be more: --after {found[-1].number}")
 
 
 @registry.command()
@@ -379,9 +394,7 @@ async def show(asked: CommandContext, uen: str, as_json: bool) -> Exit:
     if as_json:
         print_json(None if entity is None else to_entity_json(entity, title))
     elif entity is None:
-        print_text(
-            f"there is no entity {uen[:40]} in the register as read; see: stoker registry status"
-        )
+        print_text(f"The imported register has no company {uen[:40]}; see: stoker registry status")
     else:
         _print_entity(entity, title)
     return Exit.PROBLEMS if entity is None else Exit.OK

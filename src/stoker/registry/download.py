@@ -50,8 +50,8 @@ _ID = re.compile(r"d_[0-9a-f]{8,64}")
 _BY_HAND = "or download the files in a browser and give them to: stoker registry import"
 
 FAILURES: Mapping[int, StatusMeaning] = {
-    401: StatusMeaning(ConfigError, f"wants a key; give one, {_BY_HAND}"),
-    403: StatusMeaning(ConfigError, f"does not let us in; try later, {_BY_HAND}"),
+    401: StatusMeaning(ConfigError, f"needs a key; give one, {_BY_HAND}"),
+    403: StatusMeaning(ConfigError, f"refuses access; try later, {_BY_HAND}"),
     404: StatusMeaning(PermanentError, "has no such collection or file any more"),
 }
 
@@ -181,7 +181,7 @@ class DataGov:
                         f"{error}; tried {self._attempts} times, try again later"
                     ) from error
                 await turns.delay_until(until=self._clock.now() + _compute_wait(error))
-        raise TransientError(f"{NAME} was not asked")
+        raise TransientError(f"{NAME} was not called")
 
 
 async def fetch_file(http: HttpClient, url: str, *, to: Path, most: int = MAX_FILE_BYTES) -> None:
@@ -196,16 +196,16 @@ async def fetch_file(http: HttpClient, url: str, *, to: Path, most: int = MAX_FI
         with coming.open("wb") as file:
             reply = await _stream_to_file(http, url, file, most=most)
         if is_temporary(reply.status):
-            raise TransientError(f"{address.netloc} has no file for us right now ({reply.status})")
+            raise TransientError(f"{address.netloc} does not offer the file now ({reply.status})")
         if reply.status != 200:
-            raise PermanentError(f"{address.netloc} does not give out the file ({reply.status})")
+            raise PermanentError(f"{address.netloc} refuses the file ({reply.status})")
         _require_https(reply.url)  # redirects may have led elsewhere
         if reply.truncated:
             raise PermanentError(f"{address.netloc} sends more than {most:,} bytes")
         coming.replace(to)
     except OSError as error:
         raise TransientError(
-            f"the file cannot be kept at {to.parent} ({error.strerror}); make room and try again"
+            f"the file cannot be stored in {to.parent} ({error.strerror}); make room and try again"
         ) from error
     finally:
         with suppress(OSError):
@@ -221,7 +221,7 @@ async def _stream_to_file(http: HttpClient, url: str, file: BinaryIO, *, most: i
             file.write(piece)
         except OSError as error:
             failed.append(error)
-            raise UncertainError("it cannot be kept") from error
+            raise UncertainError("it cannot be stored") from error
 
     call = Request(
         method="GET",
@@ -236,26 +236,28 @@ async def _stream_to_file(http: HttpClient, url: str, file: BinaryIO, *, most: i
     except UncertainError as error:
         if failed:
             raise failed[0] from error
-        raise TransientError(f"{error}; nothing was kept, try again") from error
+        raise TransientError(f"{error}; nothing was stored, try again") from error
 
 
 def _require_https(url: str) -> Url:
     """Return an address whose files cannot be changed on the way."""
     address = parse_url(url)
     if not address.is_private:
-        raise PermanentError(f"{address.netloc} offers the file without https; it is not taken")
+        raise PermanentError(
+            f"{address.netloc} offers the file without https; it is not downloaded"
+        )
     return address
 
 
 def _parse_answer(answered: VendorResponse, within: str) -> Json:
     code = get_count(answered.data, "code")
     if code == 24:
-        # Its way to say "too many", whatever the status.
-        raise TransientError(f"{NAME} asks us to come back later (24)")
+        # Code 24 means "too many requests", with any HTTP status.
+        raise TransientError(f"{NAME} asks us to slow down (24)")
     if code not in (0, None):
-        raise PermanentError(f"{NAME} does not answer this question (code {code})")
+        raise PermanentError(f"{NAME} refuses this request (code {code})")
     if not get_object(answered.data):
-        raise UncertainError(f"{NAME} gave an answer that says nothing")
+        raise UncertainError(f"{NAME} returned an empty answer")
     return get_object(answered.data, within) if within else answered.data
 
 

@@ -43,7 +43,7 @@ def read_industry_codes(path: Path, *, version: str) -> CodeFile:
             found = read_csv(stream)
             header = next(found, None)
             if header is None or header.wrong:
-                raise PermanentError(f"{path.name} has no first line that can be read")
+                raise PermanentError(f"{path.name} has no readable first line")
             columns = CodeColumns(header.cells, version=version)
             for record in found:
                 industry = record.wrong or columns.parse_row(record.cells)
@@ -126,7 +126,7 @@ def _inspect_file(path: Path, member: str, *, part: str) -> CheckedFile:
         _check_part(columns, found, name, part=part)
         stream.finish()
         if _is_truncated(stream.unended, columns.width):
-            raise PermanentError(f"{name} breaks off in its last row; get it again")
+            raise PermanentError(f"{name} is cut off in its last row; download it again")
         return CheckedFile(path=path, member=member, digest=stream.digest, lines=stream.lines)
 
 
@@ -199,7 +199,7 @@ class _ReadableErrors:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, _DAMAGE_ERRORS):
             raise PermanentError(
-                f"{self._name} is damaged or breaks off; get it again, nothing more was read"
+                f"{self._name} is damaged or truncated; download it again, nothing more was read"
             ) from error
         if isinstance(error, OSError):
             why = error.strerror or "the system does not say why"

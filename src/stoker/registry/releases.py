@@ -51,7 +51,9 @@ def parse_release(text: str) -> str:
     try:
         return date.fromisoformat(text.strip()).isoformat()
     except ValueError:
-        raise ConfigError(f"{text[:40]!r} is no release; give its date, e.g. 2025-12-31") from None
+        raise ConfigError(
+            f"{text[:40]!r} is not a release; give its date, e.g. 2025-12-31"
+        ) from None
 
 
 # Put behind a part some of whose rows could not be read: it does not say who is no longer there.
@@ -91,16 +93,16 @@ def sort_oldest_first(names: Sequence[str]) -> list[str]:
 def get_release_and_part(
     name: str, *, release: str | None = None, part: str | None = None
 ) -> tuple[str, str] | LoadRefusal:
-    """Return what a file is, as a person says or else as its name does.
+    """Return a file's release and part, as given by a person or else by its name.
 
-    A file that does not say which part it is, is one of its own.
+    A file without a known part is a part of its own.
     """
     release = release or find_release_in_name(name)
     if release is None:
         return LoadRefusal(
             reason=Reason.RELEASE_UNKNOWN,
-            message=f"which release is {name}? say so with --release 2025-12-31, or by a date in "
-            "its name; nothing of it was written",
+            message=f"the release of {name} is unknown; give --release 2025-12-31, or put a date "
+            "into its name; nothing was written",
         )
     return release, part or find_part_in_name(name) or name
 
@@ -112,7 +114,7 @@ def choose_downloads(
     loads: Sequence[Load] = (),
     again: bool = False,
 ) -> list[str | Load] | LoadRefusal:
-    """Return what becomes of each part that is wanted, or of all: its letter, or its load.
+    """Return each wanted part (or all): its letter to download it, or its earlier load.
 
     `published` is the release of each part. One of that release that was read to its end before is
     not downloaded, unless `again` asks for it.
@@ -141,26 +143,26 @@ def find_earlier_load(offered: RegistryFile, loads: Sequence[Load]) -> Load | No
 def find_load_refusal(
     offered: RegistryFile, loads: Sequence[Load], *, now: datetime
 ) -> LoadRefusal | None:
-    """Return why a file is not read unless a person insists; `list_loads` are newest first.
+    """Return why a file is not imported unless a person insists; `loads` are newest first.
 
-    The register is of a later release, so that rows would go back to what they were; its own is
-    still to come, so that all true ones would be refused after it; or a part has less than half
-    the rows it had, so that it may be cut.
+    The register has a later release, so rows would become older; the file's date is in the
+    future, so all true releases would be refused after it; or the part has less than half its
+    earlier rows, so it may be truncated.
     """
-    name, release, insist = offered.name, offered.release, "to read it all the same say --force"
+    name, release, insist = offered.name, offered.release, "to import it anyway use --allow-older"
     # A day more, because it may be tomorrow where the register is published.
     if release > (now + timedelta(days=1)).date().isoformat():
         return LoadRefusal(
             reason=Reason.RELEASE_TO_COME,
-            message=f"{name} is of release {release}, which is still to come; check the date, or "
+            message=f"{name} is of release {release}, in the future; check the date, or "
             f"{insist}, nothing was written",
         )
     latest = max((load.release for load in loads), default="")
     if latest > release:
         return LoadRefusal(
             reason=Reason.RELEASE_PASSED,
-            message=f"{name} is of release {release}, and {latest} has been read: rows would go "
-            f"back to what they were; {insist}, nothing was written",
+            message=f"{name} is of release {release}, and {latest} was imported: rows would "
+            f"become older; {insist}, nothing was written",
         )
     had = [load for load in loads if load.ended_at and get_part(load) == offered.part]
     rows = had[0].count.rows_read if had and offered.part in PARTS else 0
@@ -168,7 +170,7 @@ def find_load_refusal(
         return LoadRefusal(
             reason=Reason.PART_SHRUNK,
             message=f"{name} has {offered.lines:,} lines, and part {offered.part} had {rows:,} "
-            f"rows in {had[0].release}: it may be cut; {insist}, nothing was written",
+            f"rows in {had[0].release}: it may be truncated; {insist}, nothing was written",
         )
     return None
 

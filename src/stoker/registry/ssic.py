@@ -118,7 +118,7 @@ def list_prefixes(wanted: str, *, version: str = "2020") -> tuple[str, ...]:
         if len(name) > 1 and not any(find_section(name, version=each) for each in VERSIONS):
             raise ConfigError(
                 f"no industry's code begins with {name[:2]}; stoker registry ssic show INDUSTRY "
-                "says which codes a word means"
+                "lists the codes of a word"
             )
         return (name,)
     if name.upper() in (sections := SECTIONS[_validate_version(version)]):
@@ -129,8 +129,8 @@ def list_prefixes(wanted: str, *, version: str = "2020") -> tuple[str, ...]:
 
         near = get_close_matches(name, INDUSTRIES, n=3) or sorted(INDUSTRIES)
         raise ConfigError(
-            f"{wanted[:60]!r} is no industry we know; give digits of its code, a section's letter, "
-            f"or a word such as {', '.join(near[:6])}"
+            f"{wanted[:60]!r} is not a known industry; give digits of its code, a section's "
+            f"letter, or a word such as {', '.join(near[:6])}"
         )
     return INDUSTRIES[name]
 

@@ -179,7 +179,7 @@ def _print_numbers(title: str, numbers: Mapping[str, int]) -> None:
     filled = {name: number for name, number in sorted(numbers.items()) if number}
     if filled:
         print_text(f"\n{title}:")
-        print_fields((name, f"{number:,}") for name, number in filled.items())
+        print_fields((name.replace("_", " "), f"{number:,}") for name, number in filled.items())
 
 
 def _format_value(value: Json) -> str:
