@@ -68,7 +68,7 @@ DATA = '{"amounts":{"credits":7},"charges":[["tenant/*/credits/day","day 2026-02
 
 
 async def pairs(backend: Backend, *, tasks: int, each: int, who: str) -> None:
-    money = backend.tenant(ACME).money
+    money = backend.tenant(ACME).budgets
 
     async def caller(nth: int) -> None:
         for turn in range(each):
@@ -107,7 +107,7 @@ def sample_hold() -> Reservation:
             backend = SqliteBackend(Path(directory) / "sample.db")
             await backend.migrate()
             await pairs(backend, tasks=1, each=1, who="bench")
-            hold = await backend.tenant(ACME).money.find_reservation("bench/0/0")
+            hold = await backend.tenant(ACME).budgets.find_reservation("bench/0/0")
             await backend.close()
             assert hold is not None
             return hold
@@ -181,7 +181,7 @@ def postgres_ours(nth: int, each: int, ready: multiprocessing.Barrier, app_url: 
 
     async def work() -> None:
         backend = PostgresBackend(app_url, connections=1)
-        await backend.tenant(ACME).money.list_usage()
+        await backend.tenant(ACME).budgets.list_usage()
         await asyncio.to_thread(ready.wait)
         await pairs(backend, tasks=1, each=each, who=f"worker {nth}")
         await backend.close()

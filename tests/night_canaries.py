@@ -97,15 +97,15 @@ async def _in_store(room, tenant, strangers):
             ("runs", runs),
             (
                 "holds",
-                await store.money.list_reservations(
+                await store.budgets.list_reservations(
                     phases=tuple(ReservationStatus), limit=EVERYTHING
                 ),
             ),
-            ("usage", await store.money.list_usage()),
+            ("usage", await store.budgets.list_usage()),
             ("ledger", await store.ledger.list_entries(limit=EVERYTHING)),
         ]
         for run in runs:
-            found.append(("units", await store.nights.list_items(run.name, limit=EVERYTHING)))
+            found.append(("units", await store.work_items.list_items(run.name, limit=EVERYTHING)))
             found.append(("rows sent", await store.crm.list_sent_rows(run.name, limit=EVERYTHING)))
         for company in strangers:
             found.append(("pages", await store.pages.list_pages(company.domain)))

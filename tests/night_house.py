@@ -103,7 +103,7 @@ class House:
 
     async def limit(self, cap, limit, tenant=ACME):
         now = self.app.clock.now()
-        await self.store(tenant).money.change_cap(CapChange(cap=cap, limit=limit), now=now)
+        await self.store(tenant).budgets.change_cap(CapChange(cap=cap, limit=limit), now=now)
 
     async def records(self, tenant=ACME):
         return await self.store(tenant).accounts.list_company_records(limit=1000)
@@ -121,7 +121,7 @@ class House:
         return self.app.backend.tenant(tenant)
 
     async def units(self, run, tenant=ACME):
-        return await self.store(tenant).nights.list_items(run.name)
+        return await self.store(tenant).work_items.list_items(run.name)
 
     def charged(self):
         return {vendor: dict(said) for vendor, said in self.box.charges.items()}

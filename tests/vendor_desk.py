@@ -104,7 +104,7 @@ class Desk:
             http, key=key, base_url="http://zerobounce.test", deadline=patience
         )
         self.budget = BudgetService(
-            self.store.money,
+            self.store.budgets,
             caps=[cap for vendor in capped for cap in caps_for(vendor, limit)],
             reset=ResetRule(),
             owner=owner,
@@ -133,7 +133,7 @@ class Desk:
     async def counted(self, vendor, unit="credits"):
         """What the store counts against the vendor's cap: settled, and promised."""
         named = f"tenant_connector/{vendor}/{unit}/day"
-        usage = [each for each in await self.store.money.list_usage() if each.cap == named]
+        usage = [each for each in await self.store.budgets.list_usage() if each.cap == named]
         return sum(each.used.settled for each in usage), sum(each.used.reserved for each in usage)
 
 

@@ -49,15 +49,15 @@ class TenantStores:
     runs: RunStore | JsonRunStore
     schedule: ScheduleStore
     ledger: LedgerStore
-    money: BudgetStore
+    budgets: BudgetStore
     pages: PageStore
     answers: AnswerStore
     setup: SetupStore
     accounts: AccountStore
-    nights: WorkStore
+    work_items: WorkStore
     crm: CrmStore
     touches: TouchStore
-    attention: HeatStore
+    heat: HeatStore
     listings: ListingStore
 
 

@@ -159,7 +159,7 @@ def test_a_view_that_runs_as_its_maker_is_found(database, view):
         admin.commit()
 
     async def ask(backend):
-        await backend.tenant(ACME).nights.list_items(RUN)
+        await backend.tenant(ACME).work_items.list_items(RUN)
 
     with pytest.raises(ConfigError, match="view without security_invoker"):
         on_postgres(database[1], ask)
@@ -233,7 +233,7 @@ def test_a_taker_passes_over_what_another_is_just_taking(database):
     """The other one's transaction stays open for as long as the taker needs."""
 
     async def scenario(backend):
-        nights = backend.tenant(ACME).nights
+        nights = backend.tenant(ACME).work_items
         await planned(nights, 4)
         with psycopg.connect(database[1]) as other:
             other.execute("SELECT set_config('request.tenant_id', 'acme', true)")
@@ -261,12 +261,12 @@ class Deadly(tuple):
 
 async def main(path, ends):
     store = SqliteBackend(path).tenant(ACME)
-    units = await taken(store.nights)
+    units = await taken(store.work_items)
     for one in units[:ends]:
-        await store.nights.finish_item(RUN, ended(one), dossier(one.company))
+        await store.work_items.finish_item(RUN, ended(one), dossier(one.company))
         print(one.company, flush=True)
     last = dossier(units[ends].company, contacts=Deadly((contact(),)))
-    await store.nights.finish_item(RUN, ended(units[ends]), last)
+    await store.work_items.finish_item(RUN, ended(units[ends]), last)
 
 asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 '''
@@ -277,11 +277,11 @@ async def test_a_kill_in_an_end_leaves_the_unit_and_its_company_as_they_were(tmp
     path = tmp_path / "stoker.db"
 
     async def ready(backend):
-        await planned(backend.tenant(ACME).nights, 6)
+        await planned(backend.tenant(ACME).work_items, 6)
 
     async def look(backend):
         store = backend.tenant(ACME)
-        left = await taken(store.nights, owner="w2", now=UNTIL)
+        left = await taken(store.work_items, owner="w2", now=UNTIL)
         found = [one.company.id for one in await store.accounts.list_company_records()]
         return [one.company for one in left], found
 
@@ -301,9 +301,9 @@ async def test_a_kill_in_an_end_leaves_the_unit_and_its_company_as_they_were(tmp
 def test_an_end_is_durable_when_it_is_told(database):
     async def scenario(backend):
         store = backend.tenant(ACME)
-        await planned(store.nights, 2)
-        _, one = await taken(store.nights)
-        assert await store.nights.finish_item(RUN, ended(one), dossier())
+        await planned(store.work_items, 2)
+        _, one = await taken(store.work_items)
+        assert await store.work_items.finish_item(RUN, ended(one), dossier())
 
     on_postgres(database[1], scenario)
     with psycopg.connect(database[0]) as admin:

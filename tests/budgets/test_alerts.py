@@ -26,7 +26,7 @@ class Desk:
 
     def __init__(self):
         self.clock, self.told = FakeClock(), EventRecorder()
-        self.money = MemoryBackend().tenant(ACME).money
+        self.money = MemoryBackend().tenant(ACME).budgets
 
     def budget(self, owner):
         return BudgetService(

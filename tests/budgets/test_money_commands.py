@@ -50,7 +50,7 @@ def spend(tmp_path, stoker):
             request = SpendRequest(
                 key=key, connector=connector, amounts=amounts, sends_at_once=sends_at_once
             )
-            return await app.backend.tenant(tenant).money.reserve(
+            return await app.backend.tenant(tenant).budgets.reserve(
                 request,
                 caps=await list_caps(app.for_tenant(tenant)),
                 reset=build_reset_rule(app.settings.for_tenant(tenant)),
@@ -92,7 +92,7 @@ def money(tmp_path, stoker):
     async def asked(verb, *given, **named):
         own = read_settings(directory=tmp_path, config=None, flags={}, environment={})
         async with open_app(own) as app:
-            store = app.backend.tenant(HUDSON).money
+            store = app.backend.tenant(HUDSON).budgets
             return await getattr(store, verb)(*given, now=app.clock.now(), **named)
 
     return lambda verb, *given, **named: asyncio.run(asked(verb, *given, **named))

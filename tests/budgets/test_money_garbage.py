@@ -95,7 +95,7 @@ async def reserve(money, key):
 
 
 async def begun(backend):
-    money = backend.tenant(ACME).money
+    money = backend.tenant(ACME).budgets
     for key in ("a", "b"):
         await reserve(money, key)
     await backend.shared().acquire_call("k", RATE, now=NOW)
@@ -167,7 +167,7 @@ async def said_by(verb):
 
 async def the_promise_is_refused(backend):
     """Every verb on the promise says no and which it is; the others go on as if nothing was."""
-    money = backend.tenant(ACME).money
+    money = backend.tenant(ACME).budgets
     for verb in (
         reserve(money, "a"),
         money.find_reservation("a"),
@@ -206,7 +206,7 @@ def test_a_promise_that_cannot_be_read_is_refused_in_a_file(in_file, column, tex
 @pytest.mark.parametrize(("column", "text"), WRONG_TEXT, ids=short)
 def test_a_promise_with_a_word_nobody_says_is_refused_in_a_file(in_file, column, text):
     async def then(backend):
-        money = backend.tenant(ACME).money
+        money = backend.tenant(ACME).budgets
         kind, told = await said_by(money.find_reservation("a"))
         assert (kind, "the reservation a cannot be read" in told) == (TransientError, True)
         assert (await said_by(reserve(money, "a")))[0] is TransientError
@@ -223,7 +223,7 @@ def test_a_promise_that_cannot_be_read_is_refused_on_a_server(on_server):
                 naive.execute(
                     f"UPDATE stoker.holds SET {column} = %s WHERE key = 'a'", [text]
                 ).close()
-            money = backend.tenant(ACME).money
+            money = backend.tenant(ACME).budgets
             kind, told = await said_by(money.find_reservation("a"))
             assert (kind, "the reservation a cannot be read" in told) == (TransientError, True)
             assert (await said_by(reserve(money, "a")))[0] is TransientError
@@ -239,7 +239,7 @@ def test_a_promise_that_cannot_be_read_is_refused_on_a_server(on_server):
 @pytest.mark.parametrize(("column", "value"), [("until_at", "infinity"), ("phase", "NEVER")])
 def test_a_promise_with_a_word_nobody_says_is_refused_on_a_server(on_server, column, value):
     async def then(backend):
-        money = backend.tenant(ACME).money
+        money = backend.tenant(ACME).budgets
         await said_by(money.find_reservation("a"))
         await said_by(reserve(money, "a"))
         await said_by(money.settle("a", {"credits": 1}, now=NOW))
@@ -252,7 +252,7 @@ NOT_A_WINDOW = ["day 2026-02-07Tgarbage", "day 2026-02-07T00:00:00", "day 2026-0
 
 
 async def nothing_new_is_granted(backend):
-    money = backend.tenant(ACME).money
+    money = backend.tenant(ACME).budgets
     await said_by(reserve(money, "new"))
     assert {hold.key for hold in await money.list_reservations(phases=sorted(OPEN_STATUSES))} == {
         "a",
@@ -275,7 +275,7 @@ def test_a_window_that_cannot_be_read_grants_nothing(request, where, name):
 @pytest.mark.parametrize("where", ["in_file", "on_server"])
 def test_a_total_beyond_all_counting_grants_nothing(request, where, table, column):
     async def then(backend):
-        money = backend.tenant(ACME).money
+        money = backend.tenant(ACME).budgets
         try:
             answer = await reserve(money, "new")
         except StokerError as error:
@@ -300,14 +300,14 @@ def test_a_last_entry_without_a_moment_grants_and_moves_nothing(request, where, 
     async def then(backend):
         store = backend.tenant(ACME)
         for verb in (
-            reserve(store.money, "new"),
-            store.money.settle("a", {"credits": 1}, now=NOW),
-            store.money.expire_reservations(now=LATER),
-            store.money.renew_leases("me", until=LATER, now=NOW),
+            reserve(store.budgets, "new"),
+            store.budgets.settle("a", {"credits": 1}, now=NOW),
+            store.budgets.expire_reservations(now=LATER),
+            store.budgets.renew_leases("me", until=LATER, now=NOW),
             store.ledger.list_entries(),
         ):
             await said_by(verb)
-        assert (await store.money.find_reservation("a")).status is ReservationStatus.SENT
+        assert (await store.budgets.find_reservation("a")).status is ReservationStatus.SENT
 
     request.getfixturevalue(where)("UPDATE ledger SET at = ? WHERE seq = 2", at, then=then)
 

@@ -56,7 +56,7 @@ def sqlite_file(tmp_path):
     async def scenario():
         backend = SqliteBackend(path)
         await backend.migrate()
-        await reserve(backend.tenant(ACME).money, "k")
+        await reserve(backend.tenant(ACME).budgets, "k")
         await backend.close()
 
     asyncio.run(scenario())
@@ -75,8 +75,8 @@ def test_a_cap_that_cannot_be_read_grants_nothing_and_is_named(sqlite_file, row,
         backend = SqliteBackend(sqlite_file)
         try:
             with pytest.raises(TransientError, match=re.escape(f"{DAILY.id} cannot be read")):
-                await reserve(backend.tenant(ACME).money, "next")
-            return await backend.tenant(ACME).money.list_usage()
+                await reserve(backend.tenant(ACME).budgets, "next")
+            return await backend.tenant(ACME).budgets.list_usage()
         finally:
             await backend.close()
 
@@ -100,7 +100,7 @@ async def test_a_total_below_zero_is_refused_by_the_server_itself(database, tabl
     admin_url, app_url = database
 
     backend = PostgresBackend(app_url)
-    await reserve(backend.tenant(ACME).money, "k")
+    await reserve(backend.tenant(ACME).budgets, "k")
     await backend.close()
     with (
         psycopg.connect(admin_url) as admin,
@@ -166,7 +166,7 @@ def test_the_function_that_writes_moves_runs_as_its_caller_on_a_pinned_path(data
 
 async def test_no_door_leads_from_what_is_shared_to_what_tenants_own(database):
     backend = PostgresBackend(database[1])
-    await reserve(backend.tenant(ACME).money, "k")
+    await reserve(backend.tenant(ACME).budgets, "k")
     for table in ("holds", "budgets", "cap_changes", "stops", "ledger"):
         with pytest.raises(PermanentError, match="tenant"):
             await backend.transact(
@@ -183,14 +183,16 @@ async def test_one_tenant_cannot_move_anothers_promise_even_by_the_function(data
     )
 
     backend = PostgresBackend(database[1])
-    await reserve(backend.tenant(ACME).money, "k")
+    await reserve(backend.tenant(ACME).budgets, "k")
     with pytest.raises(WriteConflict):
         await backend.transact(
             UMBRELLA,
             BEGIN_WRITE,
             lambda tx: tx.query("SELECT write_moves(:asked)", asked=stolen),
         )
-    assert (await backend.tenant(ACME).money.find_reservation("k")).status is ReservationStatus.SENT
+    assert (
+        await backend.tenant(ACME).budgets.find_reservation("k")
+    ).status is ReservationStatus.SENT
     await backend.close()
 
 
@@ -209,10 +211,10 @@ async def test_moves_written_one_by_one_and_at_once_leave_the_same_rows(database
 
     async def scenario():
         backend = PostgresBackend(database[1])
-        at_once = await story(backend.tenant(ACME).money)
+        at_once = await story(backend.tenant(ACME).budgets)
         # The shared cap is used by both, so each in its own time.
         for key in "def":
-            await backend.tenant(ACME).money.release(key, reason="", now=NOW)
+            await backend.tenant(ACME).budgets.release(key, reason="", now=NOW)
         one_by_one = BudgetStore(TenantDatabase(backend, UMBRELLA))
         assert await story(one_by_one) == at_once
         for tenant in (ACME, UMBRELLA):
@@ -264,7 +266,7 @@ async def test_many_at_once_who_reset_by_different_rules_open_one_budget(databas
 def test_promises_survive_closing_and_opening(sqlite_file):
     async def scenario():
         backend = SqliteBackend(sqlite_file)
-        money = backend.tenant(ACME).money
+        money = backend.tenant(ACME).budgets
         [hold] = await money.list_reservations(phases=list(OPEN_STATUSES))
         assert hold.key == "k"
         assert [usage.used for usage in await money.list_usage()] == [Totals(reserved=10)]

@@ -49,7 +49,7 @@ def build_request(key, number=10, run="20260207_013000"):
 
 
 async def reserve(store, key, *, now=NOW, **asked):
-    return await store.money.reserve(
+    return await store.budgets.reserve(
         build_request(key, **asked),
         caps=CAPS,
         reset=ResetRule(),
@@ -61,8 +61,8 @@ async def reserve(store, key, *, now=NOW, **asked):
 
 async def prune(backend, store, *, now=LATER, limit=10_000):
     deletes = [
-        lambda: store.money.delete_closed_reservations(now=now, limit=limit),
-        lambda: store.money.delete_old_usage(now=now, limit=limit),
+        lambda: store.budgets.delete_closed_reservations(now=now, limit=limit),
+        lambda: store.budgets.delete_old_usage(now=now, limit=limit),
         lambda: backend.shared().delete_old_usage(now=now, limit=limit),
     ]
     return [await delete_in_batches(delete) for delete in deletes]
@@ -72,16 +72,16 @@ async def fill(store):
     """Reserve one of each outcome, and one much later, so that the ledger has come that far."""
     for key in ("settled", "released", "uncertain", "expired", "sent"):
         await reserve(store, key)
-    await store.money.settle("settled", {"credits": 12}, now=NOW)
-    await store.money.release("released", reason="", now=NOW)
-    await store.money.mark_uncertain("uncertain", reason="", now=NOW)
-    await store.money.release("expired", reason="", now=NOW)
+    await store.budgets.settle("settled", {"credits": 12}, now=NOW)
+    await store.budgets.release("released", reason="", now=NOW)
+    await store.budgets.mark_uncertain("uncertain", reason="", now=NOW)
+    await store.budgets.release("expired", reason="", now=NOW)
     await reserve(store, "new", now=LATER, run="20270315_013000")
-    await store.money.settle("new", {"credits": 1}, now=LATER)
+    await store.budgets.settle("new", {"credits": 1}, now=LATER)
 
 
 async def list_keys(store):
-    found = await store.money.list_reservations(phases=list(ReservationStatus))
+    found = await store.budgets.list_reservations(phases=list(ReservationStatus))
     return {reservation.key for reservation in found}
 
 
@@ -107,13 +107,13 @@ async def test_only_reservations_that_ended_long_ago_are_deleted(backend, store,
 async def test_windows_are_deleted_once_nothing_is_reserved_in_them(backend, store):
     await fill(store)
     for key in ("uncertain", "sent"):
-        await store.money.release(key, reason="", now=LATER)
+        await store.budgets.release(key, reason="", now=LATER)
     assert await prune(backend, store) == [3, 2, 1]
-    assert {usage.used for usage in await store.money.list_usage()} == {Totals(settled=1)}
+    assert {usage.used for usage in await store.budgets.list_usage()} == {Totals(settled=1)}
     assert await find_problems(backend, store) == []
     # A cost that becomes known after its window was deleted is counted, and is no difference.
-    await store.money.settle("sent", {"credits": 5}, now=LATER)
-    assert Totals(settled=5) in {usage.used for usage in await store.money.list_usage()}
+    await store.budgets.settle("sent", {"credits": 5}, now=LATER)
+    assert Totals(settled=5) in {usage.used for usage in await store.budgets.list_usage()}
     assert await find_problems(backend, store) == []
 
 
@@ -128,7 +128,7 @@ async def test_another_tenants_rows_stay(backend, store):
 
 async def test_a_clock_that_runs_ahead_deletes_nothing(backend, store):
     await reserve(store, "k")
-    await store.money.settle("k", {"credits": 10}, now=NOW)
+    await store.budgets.settle("k", {"credits": 10}, now=NOW)
     assert await prune(backend, store, now=NOW + 10 * RETENTION) == [0, 0, 0]
     assert isinstance(await reserve(store, "more", number=91), Refusal)
 
@@ -150,14 +150,14 @@ async def test_attempts_are_numbered_on_from_the_latest_that_is_left(backend, st
         now = LATER if number == 12 else NOW
         await reserve(store, to_attempt(request, number).key, now=now, number=1)
         if number != 5:
-            await store.money.settle(f"lusha/abc/{number}", {}, now=now)
+            await store.budgets.settle(f"lusha/abc/{number}", {}, now=now)
     await reserve(store, "lusha/abcd/99", now=LATER)
-    assert (await store.money.find_latest_attempt("lusha/abc"))[0] == 12
+    assert (await store.budgets.find_latest_attempt("lusha/abc"))[0] == 12
     await prune(backend, store)
     assert await list_keys(store) == {"lusha/abc/5", "lusha/abc/12", "lusha/abcd/99"}
-    number, latest = await store.money.find_latest_attempt("lusha/abc")
+    number, latest = await store.budgets.find_latest_attempt("lusha/abc")
     assert (number, latest.key) == (12, "lusha/abc/12")
-    assert await store.money.find_latest_attempt("lusha/ab") == (0, None)
+    assert await store.budgets.find_latest_attempt("lusha/ab") == (0, None)
 
 
 async def test_a_key_is_good_again_only_after_its_reservation_was_deleted(backend, store):
@@ -189,7 +189,7 @@ async def spend_daily(store, days, *, first=0):
     for day in range(first, first + days):
         now = NOW + day * DAY
         await reserve(store, f"k{day}", now=now, run=f"{now:%Y%m%d_%H%M%S}")
-        await store.money.settle(f"k{day}", {"credits": 9}, now=now)
+        await store.budgets.settle(f"k{day}", {"credits": 9}, now=now)
 
 
 async def test_each_night_reads_what_is_recent_and_a_full_check_comes_round(store):
@@ -210,7 +210,7 @@ async def test_what_was_reserved_before_the_checkpoint_may_end_after_it(store):
     await spend_daily(store, 40, first=1)
     now = NOW + 40 * DAY
     assert (await verify_recent(store, now=now)).problems == ()
-    await store.money.settle("old", {"credits": 1}, now=now)
+    await store.budgets.settle("old", {"credits": 1}, now=now)
     report = await verify_recent(store, now=now)
     assert (report.problems, report.entries < 40) == ((), True)
 

@@ -72,7 +72,7 @@ class Office:
 
     def __init__(self):
         self.clock = FakeClock()
-        self.money = LosesAnswers(MemoryBackend().tenant(TenantId("acme")).money)
+        self.money = LosesAnswers(MemoryBackend().tenant(TenantId("acme")).budgets)
         self.calls = []
 
     def get_gate(self, owner="one", lease=LEASE):
@@ -445,7 +445,7 @@ async def test_a_locked_database_is_a_budget_that_cannot_be_read(tmp_path):
 
     backend = SqliteBackend(path, busy=timedelta(milliseconds=20))
     await backend.migrate()
-    office.money = backend.tenant(TenantId("acme")).money
+    office.money = backend.tenant(TenantId("acme")).budgets
     locked = apsw.Connection(str(path))
     locked.execute("BEGIN IMMEDIATE")
     refused = await office.get_gate().spend(asking(), office.step())
@@ -465,7 +465,7 @@ async def test_a_database_that_is_none_is_an_error_and_nothing_is_done(tmp_path)
     path.write_text("this is a shopping list" * 1000)
 
     backend = SqliteBackend(path)
-    office.money = backend.tenant(TenantId("acme")).money
+    office.money = backend.tenant(TenantId("acme")).budgets
     try:
         with pytest.raises(ConfigError):
             await office.get_gate().spend(asking(), office.step())

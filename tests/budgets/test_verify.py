@@ -19,7 +19,7 @@ SHARED = parse_cap("connector/tavily/calls/day", limit=100)
 
 
 async def spend(store, key, calls):
-    return await store.money.reserve(
+    return await store.budgets.reserve(
         SpendRequest(key=key, connector="tavily", amounts={"calls": calls}),
         caps=[OWN, SHARED],
         reset=ResetRule(),
@@ -32,9 +32,9 @@ async def spend(store, key, calls):
 async def used(store):
     for number in range(1, 9):
         await spend(store, f"k{number}", number)
-    await store.money.settle("k1", {"calls": 7}, now=NOW)
-    await store.money.release("k2", reason="", now=NOW)
-    await store.money.mark_uncertain("k3", reason="", now=NOW)
+    await store.budgets.settle("k1", {"calls": 7}, now=NOW)
+    await store.budgets.release("k2", reason="", now=NOW)
+    await store.budgets.mark_uncertain("k3", reason="", now=NOW)
     return store
 
 
@@ -45,10 +45,10 @@ class Busy:
         self._store, self._looks = store, looks
 
     def __getattr__(self, name):
-        return getattr(self._store.money, name)
+        return getattr(self._store.budgets, name)
 
     async def list_usage(self):
-        usage = await self._store.money.list_usage()
+        usage = await self._store.budgets.list_usage()
         if self._looks:
             self._looks -= 1
             await spend(self._store, f"busy {self._looks}", 1)
@@ -68,14 +68,14 @@ async def test_a_sound_store_has_no_problems_and_tells_what_was_taken_of_shared_
 
 async def test_a_store_in_use_is_judged_at_a_moment_at_which_it_stood_still():
     store = await used(MemoryBackend().tenant(TenantId("acme")))
-    verdict = await verify_ledger(replace(store, money=Busy(store, looks=7)))
+    verdict = await verify_ledger(replace(store, budgets=Busy(store, looks=7)))
     assert (verdict.entries, verdict.problems) == (18, ())
 
 
 async def test_a_store_that_never_stands_still_is_not_judged():
     async def look():
         store = MemoryBackend().tenant(TenantId("acme"))
-        await verify_ledger(replace(store, money=Busy(store, looks=1000)))
+        await verify_ledger(replace(store, budgets=Busy(store, looks=1000)))
 
     with pytest.raises(TransientError, match="try when it is quieter"):
         await look()

@@ -331,7 +331,7 @@ class ModelBudget:
 class ModelTenant:
     """One tenant's money and ledger."""
 
-    money: ModelBudget
+    budgets: ModelBudget
     ledger: ModelLedger
 
 

@@ -62,7 +62,7 @@ class MoneySequence(Sequence):
             sends_at_once=self.rng.random() < 0.7,
         )
         return self.call(
-            "money.reserve",
+            "budgets.reserve",
             request,
             caps=self.rng.sample(self.caps, len(self.caps) - (self.rng.random() < 0.1)),
             reset=self.rng.choice([RULE, RULE, ResetRule(), HALF_PAST]),
@@ -76,10 +76,10 @@ class MoneySequence(Sequence):
         actual = {self.rng.choice(UNITS): self.rng.choice([0, 1, 5, 15, 200, -1])}
         return self.rng.choice(
             [
-                self.call("money.mark_sent", key, now=now),
-                self.call("money.settle", key, actual, now=now),
-                self.call("money.release", key, reason=text, now=now),
-                self.call("money.mark_uncertain", key, reason=text, now=now),
+                self.call("budgets.mark_sent", key, now=now),
+                self.call("budgets.settle", key, actual, now=now),
+                self.call("budgets.release", key, reason=text, now=now),
+                self.call("budgets.mark_uncertain", key, reason=text, now=now),
             ]
         )
 
@@ -88,8 +88,8 @@ class MoneySequence(Sequence):
         until = now + timedelta(minutes=self.rng.randint(-9, 9))
         return self.rng.choice(
             [
-                self.call("money.expire_reservations", now=now),
-                self.call("money.renew_leases", self.owner(), until=until, now=now),
+                self.call("budgets.expire_reservations", now=now),
+                self.call("budgets.renew_leases", self.owner(), until=until, now=now),
             ]
         )
 
@@ -103,11 +103,11 @@ class MoneySequence(Sequence):
         change = CapChange(cap=cap.id, limit=limit, **self.rng.choice([{}, temporary]))
         return self.rng.choice(
             [
-                self.call("money.change_cap", change, now=now),
+                self.call("budgets.change_cap", change, now=now),
                 self.call("shared.change_cap", change, now=now),
-                self.call("money.stop", connector, reason=text, now=now),
+                self.call("budgets.stop", connector, reason=text, now=now),
                 self.call("shared.stop", mine, reason=text, now=now),
-                *[self.call("money.resume", connector, now=now)] * 4,
+                *[self.call("budgets.resume", connector, now=now)] * 4,
                 *[self.call("shared.resume", mine, now=now)] * 2,
             ]
         )
@@ -118,8 +118,8 @@ class MoneySequence(Sequence):
         page = {"after": key, "limit": self.rng.randint(0, 9)}
         return self.rng.choice(
             [
-                self.call("money.find_reservation", key),
-                self.call("money.list_reservations", phases=statuses, **page),
+                self.call("budgets.find_reservation", key),
+                self.call("budgets.list_reservations", phases=statuses, **page),
                 ("everything", self.dump),
             ]
         )
@@ -154,7 +154,7 @@ class MoneySequence(Sequence):
             ],
         ]
         for stores in map(backend.tenant, self.tenants):
-            money = stores.money
+            money = stores.budgets
             found += [
                 await money.list_reservations(phases=list(ReservationStatus), limit=100_000),
                 await money.list_usage(),
@@ -165,7 +165,7 @@ class MoneySequence(Sequence):
         return found
 
     def is_counted(self, step, answer):
-        return step.startswith("money.reserve") and isinstance(answer, Reservation)
+        return step.startswith("budgets.reserve") and isinstance(answer, Reservation)
 
     def key(self):
         return f"k{self.rng.randint(0, 14)}"

@@ -36,19 +36,19 @@ async def save_record(backend, make, text, n):
     """Finish a lookup of a company of its own with this record."""
     stores, uen, run = backend.tenant(ACME), f"T{n}", f"run {n}"
     record = make(uen, text)
-    await stores.nights.insert_items(run, [unit(0, company=uen)])
-    [item] = await taken(stores.nights, run=run)
+    await stores.work_items.insert_items(run, [unit(0, company=uen)])
+    [item] = await taken(stores.work_items, run=run)
     try:
-        await stores.nights.finish_item(run, ended(item), record)
+        await stores.work_items.finish_item(run, ended(item), record)
     except PermanentError:
         assert await stores.accounts.find_company_record(uen) is None
-        assert await stores.nights.list_items(run) == [item]
+        assert await stores.work_items.list_items(run) == [item]
         raise
     return await stores.accounts.find_company_record(uen) == record
 
 
 async def save_item(backend, make, text, n):
-    nights, item = backend.tenant(ACME).nights, make(text)
+    nights, item = backend.tenant(ACME).work_items, make(text)
     await nights.insert_items(f"{n}", [item])
     return await nights.list_items(f"{n}") == [item]
 
@@ -86,26 +86,26 @@ async def save_answer(backend, make, text, n):
 
 
 async def save_signal(backend, make, text, n):
-    heats, given = backend.tenant(ACME).attention, make(text, f"T{n}")
+    heats, given = backend.tenant(ACME).heat, make(text, f"T{n}")
     await heats.add_signals([given], **AT_ONCE)
     return await heats.list_signals(given.account) == [given]
 
 
 async def save_lookup(backend, make, text, n):
-    heats, given = backend.tenant(ACME).attention, make(text, f"T{n}")
+    heats, given = backend.tenant(ACME).heat, make(text, f"T{n}")
     counts = [await heats.record_lookups([given], rule=BELIEFS) for _ in range(2)]
     rates = await heats.list_change_rates()
     return counts == [1, 0] and given.account in [rate.account for rate in rates]
 
 
 async def save_plan(backend, make, text, n):
-    heats, given = backend.tenant(ACME).attention, make(text, f"{n}")
+    heats, given = backend.tenant(ACME).heat, make(text, f"{n}")
     await heats.insert_plan(given, [b"x"])
     return await heats.find_plan(given.run) == given
 
 
 async def save_posture(backend, make, text, n):
-    heats = backend.tenant(ACME).attention
+    heats = backend.tenant(ACME).heat
     await heats.update_postures({text: 0.5}, **AT_ONCE)
     heat = await heats.find_heat(text)
     return await heats.update_heats([heat], expected=[heat]) == 1

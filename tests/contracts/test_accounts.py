@@ -31,10 +31,10 @@ LATER = NOW + HOUR
 async def looked_at(store, found, *, run=RUN):
     """Write a dossier in the only way there is: as the end of a unit."""
     uens = {"T0": 1, "T1": 2, "T2": 3, "T3": 4}
-    await planned(store.nights, uens[found.company.id], run=run)
-    mine = {one.company: one for one in await taken(store.nights, run=run)}
+    await planned(store.work_items, uens[found.company.id], run=run)
+    mine = {one.company: one for one in await taken(store.work_items, run=run)}
     one = mine[found.company.id]
-    assert await store.nights.finish_item(run, ended(one), found)
+    assert await store.work_items.finish_item(run, ended(one), found)
 
 
 async def test_the_directory_knows_who_the_tenants_are_in_id_order(backend):

@@ -110,7 +110,7 @@ class GenerousBudget(Wrapped):
         (TouchSequence, wrap_store("touches", EagerTouches), 3),
         (TouchSequence, wrap_store("touches", ForgetfulTouches), 3),
         (TouchSequence, wrap_store("touches", LastPlanWins), 3),
-        (MoneySequence, wrap_store("money", GenerousBudget), 12),
+        (MoneySequence, wrap_store("budgets", GenerousBudget), 12),
     ],
 )
 async def test_a_naive_twin_is_caught(kind, wrap, sequences, tmp_path):
@@ -136,7 +136,7 @@ async def test_signals_at_once_are_lost_only_where_reading_and_writing_are_two_s
     tmp_path, wrap
 ):
     async with BACKENDS["sqlite"](tmp_path) as backend:
-        attention = wrap(backend.tenant(ACME).attention)
+        attention = wrap(backend.tenant(ACME).heat)
         await attention.update_postures({"T1": 0.5}, **AT_ONCE)
         batches = ([signal(f"s{n}", strength=0.5)] for n in range(8))
         await asyncio.gather(*(attention.add_signals(some, **AT_ONCE) for some in batches))
@@ -156,7 +156,7 @@ class ReadThenClaim(Wrapped):
 
 async def test_workers_that_read_before_they_claim_are_caught_claiming_an_item_twice(tmp_path):
     async with BACKENDS["sqlite"](tmp_path) as backend:
-        nights = ReadThenClaim(backend.tenant(ACME).nights)
+        nights = ReadThenClaim(backend.tenant(ACME).work_items)
         await planned(nights, 4)
         claims = await asyncio.gather(*(taken(nights, owner=f"w{n}") for n in range(8)))
         claimed = [one.company for some in claims for one in some]

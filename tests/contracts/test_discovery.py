@@ -54,7 +54,7 @@ async def twice(backend, home, out):
         counts.append(dict(run.manifest.counts))
         clock.advance(timedelta(days=1))
     files = {path.name: path.read_bytes() for path in sorted(out.iterdir())}
-    return counts, files, await store.attention.find_heat(CompanyId("T1"))
+    return counts, files, await store.heat.find_heat(CompanyId("T1"))
 
 
 async def test_every_store_gives_the_same_files_counts_and_heat(backend, tmp_path):

@@ -37,7 +37,7 @@ def wants(key, number=10, **said):
 
 
 async def reserve(store, key, number=10, *, caps=(DAILY,), now=NOW, owner="me", reset=RULE, **said):
-    return await store.money.reserve(
+    return await store.budgets.reserve(
         wants(key, number, **said),
         caps=caps,
         reset=reset,
@@ -49,7 +49,7 @@ async def reserve(store, key, number=10, *, caps=(DAILY,), now=NOW, owner="me", 
 
 async def used(store, cap=DAILY):
     """The one window of a cap that was ever used."""
-    [only] = [usage.used for usage in await store.money.list_usage() if usage.cap == cap.id]
+    [only] = [usage.used for usage in await store.budgets.list_usage() if usage.cap == cap.id]
     return only
 
 
@@ -61,14 +61,14 @@ async def test_a_reservation_counts_as_reserved_until_it_is_settled(store):
     hold = await reserve(store, "k")
     assert (hold.status, hold.owner, hold.reserved_at) == (ReservationStatus.SENT, "me", NOW)
     assert await used(store) == Totals(settled=0, reserved=10)
-    after = await store.money.settle("k", {"credits": 7}, now=LATER)
+    after = await store.budgets.settle("k", {"credits": 7}, now=LATER)
     assert (after.status, after.actual, after.closed_at) == (
         ReservationStatus.SETTLED,
         {"credits": 7},
         LATER,
     )
     assert await used(store) == Totals(settled=7, reserved=0)
-    assert await store.money.find_reservation("k") == after
+    assert await store.budgets.find_reservation("k") == after
     assert await kinds(store) == ["RESERVED", "SETTLED"]
 
 
@@ -78,7 +78,7 @@ async def test_a_hold_comes_back_as_it_was_given(store):
     hold = await reserve(
         store, "k ' \" é", caps=[DAILY, LUSHA, EVERYBODY], now=NOW.astimezone(zone), **said
     )
-    assert await store.money.find_reservation("k ' \" é") == hold
+    assert await store.budgets.find_reservation("k ' \" é") == hold
     assert (hold.run, hold.account, hold.status) == (
         said["run"],
         said["account"],
@@ -86,7 +86,7 @@ async def test_a_hold_comes_back_as_it_was_given(store):
     )
     assert hold.until.tzinfo is UTC
     assert [charge.cap for charge in hold.charges] == [EVERYBODY.id, DAILY.id, LUSHA.id]
-    assert await store.money.find_reservation("other") is None
+    assert await store.budgets.find_reservation("other") is None
 
 
 async def test_what_does_not_fit_is_refused_with_its_reason_and_uses_up_nothing(store):
@@ -97,7 +97,7 @@ async def test_what_does_not_fit_is_refused_with_its_reason_and_uses_up_nothing(
     assert (answer.used, answer.limit) == (60, 100)
     assert answer.resets_at == datetime(2026, 2, 7, 16, tzinfo=UTC)
     assert await used(store) == Totals(reserved=60)
-    assert await store.money.find_reservation("b") is None
+    assert await store.budgets.find_reservation("b") is None
     assert await kinds(store) == ["RESERVED", "REFUSED"]
     smaller = await reserve(store, "b", 40)
     assert smaller.status is ReservationStatus.SENT
@@ -112,7 +112,7 @@ async def test_every_cap_is_charged_or_none_is(backend, full):
     await reserve(store, "a", 10, caps=caps)
     answer = await reserve(store, "b", 10, caps=caps)
     assert (answer.reason, answer.cap) == (full.reason, full.id)
-    totals = [*await store.money.list_usage(), *await backend.shared().list_usage()]
+    totals = [*await store.budgets.list_usage(), *await backend.shared().list_usage()]
     assert [usage.used for usage in totals] == [Totals(reserved=10)] * 3
     if full.shared:
         assert (answer.used, answer.limit) == (0, 0)  # they would speak of other tenants
@@ -127,23 +127,24 @@ async def test_tenants_share_a_shared_cap_and_nothing_else(backend):
     await reserve(umbrella, "k", 30, caps=caps)
     [shared] = await backend.shared().list_usage()
     assert (shared.cap, shared.used) == (EVERYBODY.id, Totals(reserved=80))
-    await acme.money.settle("k", {"credits": 20}, now=LATER)
+    await acme.budgets.settle("k", {"credits": 20}, now=LATER)
     assert (await backend.shared().list_usage())[0].used == Totals(settled=20, reserved=30)
     assert await used(acme) == Totals(settled=20)
     assert await used(umbrella) == Totals(reserved=30)
     assert [
-        hold.key for hold in await umbrella.money.list_reservations(phases=[ReservationStatus.SENT])
+        hold.key
+        for hold in await umbrella.budgets.list_reservations(phases=[ReservationStatus.SENT])
     ] == ["k"]
-    assert await acme.money.list_reservations(phases=list(OPEN_STATUSES)) == []
+    assert await acme.budgets.list_reservations(phases=list(OPEN_STATUSES)) == []
 
 
 async def test_the_same_key_is_the_same_answer_and_with_other_inputs_a_conflict(store):
     first = await reserve(store, "k", 60)
     assert await reserve(store, "k", 60, owner="another") == first
     await refused(reserve(store, "k", 61), ConflictError)
-    settled = await store.money.settle("k", {"credits": 60}, now=LATER)
+    settled = await store.budgets.settle("k", {"credits": 60}, now=LATER)
     assert await reserve(store, "k", 60) == settled
-    await store.money.stop("", reason="over", now=LATER)
+    await store.budgets.stop("", reason="over", now=LATER)
     assert await reserve(store, "k", 60) == settled
     assert await used(store) == Totals(settled=60)
     assert await kinds(store) == ["RESERVED", "SETTLED", "STOPPED"]
@@ -168,7 +169,7 @@ async def test_concurrent_callers_with_one_key_get_one_reservation(store):
 
 async def test_a_cost_above_the_reservation_is_recorded_and_binds_the_next_request(store):
     await reserve(store, "a", 90)
-    after = await store.money.settle("a", {"credits": 140}, now=LATER)
+    after = await store.budgets.settle("a", {"credits": 140}, now=LATER)
     assert after.actual == {"credits": 140}
     assert await used(store) == Totals(settled=140)
     last = (await store.ledger.list_entries())[-1]
@@ -178,11 +179,11 @@ async def test_a_cost_above_the_reservation_is_recorded_and_binds_the_next_reque
 
 async def test_an_uncertain_reservation_stays_until_it_is_settled(store):
     await reserve(store, "k", 10)
-    aside = await store.money.mark_uncertain("k", reason="no answer came", now=LATER)
-    assert await store.money.expire_reservations(now=NOW + timedelta(days=300)) == []
-    assert await store.money.list_reservations(phases=[ReservationStatus.UNCERTAIN]) == [aside]
+    aside = await store.budgets.mark_uncertain("k", reason="no answer came", now=LATER)
+    assert await store.budgets.expire_reservations(now=NOW + timedelta(days=300)) == []
+    assert await store.budgets.list_reservations(phases=[ReservationStatus.UNCERTAIN]) == [aside]
     assert await used(store) == Totals(reserved=10)
-    await store.money.settle("k", {"credits": 10}, now=LATER)
+    await store.budgets.settle("k", {"credits": 10}, now=LATER)
     assert await used(store) == Totals(settled=10)
 
 
@@ -190,18 +191,18 @@ async def test_when_an_owner_dies_what_was_not_sent_comes_back_and_the_rest_is_k
     await reserve(store, "not sent", sends_at_once=False)
     await reserve(store, "sent at once")
     await reserve(store, "sent later", sends_at_once=False)
-    assert (await store.money.mark_sent("sent later", now=NOW)).status is ReservationStatus.SENT
+    assert (await store.budgets.mark_sent("sent later", now=NOW)).status is ReservationStatus.SENT
     await reserve(store, "alive", now=LATER)
     assert await used(store) == Totals(reserved=40)
-    gone = await store.money.expire_reservations(now=LATER)
+    gone = await store.budgets.expire_reservations(now=LATER)
     assert [(hold.key, hold.status) for hold in gone] == [
         ("not sent", ReservationStatus.EXPIRED),
         ("sent at once", ReservationStatus.UNCERTAIN),
         ("sent later", ReservationStatus.UNCERTAIN),
     ]
-    assert [await store.money.find_reservation(hold.key) for hold in gone] == gone
+    assert [await store.budgets.find_reservation(hold.key) for hold in gone] == gone
     assert await used(store) == Totals(reserved=30)
-    assert await store.money.expire_reservations(now=LATER) == []
+    assert await store.budgets.expire_reservations(now=LATER) == []
     assert (
         await kinds(store) == ["RESERVED"] * 3 + ["SENT", "RESERVED", "EXPIRED"] + ["UNCERTAIN"] * 2
     )
@@ -211,13 +212,13 @@ async def test_an_owner_that_renews_its_lease_keeps_its_reservations(store):
     for key in ("a", "b", "c"):
         await reserve(store, key, sends_at_once=key != "a")
     await reserve(store, "d", owner="other")
-    await store.money.settle("c", {}, now=NOW)
+    await store.budgets.settle("c", {}, now=NOW)
     until = LATER + timedelta(minutes=1)
-    assert await store.money.renew_leases("me", until=until, now=LATER) == 2
-    assert [hold.key for hold in await store.money.expire_reservations(now=LATER)] == ["d"]
-    assert await store.money.renew_leases("me", until=LATER, now=LATER) == 2
-    assert (await store.money.find_reservation("a")).until == until  # never shortened
-    assert await store.money.renew_leases("nobody", until=until, now=LATER) == 0
+    assert await store.budgets.renew_leases("me", until=until, now=LATER) == 2
+    assert [hold.key for hold in await store.budgets.expire_reservations(now=LATER)] == ["d"]
+    assert await store.budgets.renew_leases("me", until=LATER, now=LATER) == 2
+    assert (await store.budgets.find_reservation("a")).until == until  # never shortened
+    assert await store.budgets.renew_leases("nobody", until=until, now=LATER) == 0
 
 
 async def test_a_clock_set_back_a_little_expires_no_new_reservation(store):
@@ -225,8 +226,8 @@ async def test_a_clock_set_back_a_little_expires_no_new_reservation(store):
     late = LATER - timedelta(minutes=4)  # and a lease is a minute long
     hold = await reserve(store, "a", now=late, sends_at_once=False)
     assert hold.until - hold.reserved_at == timedelta(minutes=1)
-    assert await store.money.expire_reservations(now=late) == []
-    [gone] = await store.money.expire_reservations(now=LATER + timedelta(minutes=1))
+    assert await store.budgets.expire_reservations(now=late) == []
+    [gone] = await store.budgets.expire_reservations(now=LATER + timedelta(minutes=1))
     assert gone.status is ReservationStatus.EXPIRED
 
 
@@ -237,7 +238,7 @@ async def test_hosts_whose_clocks_differ_by_more_than_a_lease_expire_reservation
     lease = timedelta(minutes=1)
 
     async def lapsed(store, *, now):
-        return [hold.key for hold in await store.money.expire_reservations(now=now)]
+        return [hold.key for hold in await store.budgets.expire_reservations(now=now)]
 
     for minute in range(10):
         here = NOW + minute * lease
@@ -246,12 +247,12 @@ async def test_hosts_whose_clocks_differ_by_more_than_a_lease_expire_reservation
             await reserve(store, "theirs", now=there, owner="they", sends_at_once=False)
         await reserve(store, f"ours {minute}", 1, now=here)
         if minute < 5:
-            assert await store.money.renew_leases("they", until=there + lease, now=there) == 1
+            assert await store.budgets.renew_leases("they", until=there + lease, now=there) == 1
             assert "theirs" not in await lapsed(store, now=here)
     # They fell silent five minutes ago; a clock that was ahead is waited for, and no longer.
     gone = await lapsed(store, now=NOW + 10 * lease)
     assert (
-        gone or (await store.money.find_reservation("theirs")).status is ReservationStatus.EXPIRED
+        gone or (await store.budgets.find_reservation("theirs")).status is ReservationStatus.EXPIRED
     )
 
 
@@ -265,11 +266,11 @@ async def test_a_host_whose_clock_is_behind_renews_by_ledger_time(store, naive):
     # not say what its clock shows, so that the end of its lease is taken as it stands.
     theirs = NOW - minute
     told = NOW + 2 * minute if naive else theirs
-    await store.money.renew_leases("they", until=theirs + minute, now=told)
-    silent = [hold.key for hold in await store.money.expire_reservations(now=NOW + 2 * minute)]
+    await store.budgets.renew_leases("they", until=theirs + minute, now=told)
+    silent = [hold.key for hold in await store.budgets.expire_reservations(now=NOW + 2 * minute)]
     assert silent == (["theirs"] if naive else [])
     if not naive:
-        assert (await store.money.find_reservation("theirs")).until == NOW + 3 * minute
+        assert (await store.budgets.find_reservation("theirs")).until == NOW + 3 * minute
 
 
 @pytest.mark.parametrize("how", ["released", "expired"])
@@ -279,17 +280,17 @@ async def test_a_cost_known_only_after_its_reservation_was_released_is_counted(b
     store = backend.tenant(ACME)
     await reserve(store, "k", 60, caps=caps, sends_at_once=False)
     if how == "released":
-        await store.money.release("k", reason="not on the invoice", now=NOW)
+        await store.budgets.release("k", reason="not on the invoice", now=NOW)
     else:
-        await store.money.expire_reservations(now=LATER)
+        await store.budgets.expire_reservations(now=LATER)
     await reserve(store, "other", 70, caps=caps, now=LATER)
-    late = await store.money.settle("k", {"credits": 50}, now=LATER)
+    late = await store.budgets.settle("k", {"credits": 50}, now=LATER)
     assert (late.status, late.reason, late.actual) == (
         ReservationStatus.SETTLED,
         "SETTLED_LATE",
         {"credits": 50},
     )
-    assert await store.money.find_reservation("k") == late
+    assert await store.budgets.find_reservation("k") == late
     assert await used(store) == Totals(settled=50, reserved=70)
     assert [usage.used for usage in await backend.shared().list_usage()] == [
         Totals(settled=50, reserved=70)
@@ -299,10 +300,10 @@ async def test_a_cost_known_only_after_its_reservation_was_released_is_counted(b
     assert (last.data["from"], last.data["overrun"]) == (how.upper(), {"credits": 50})
     assert (await reserve(store, "next", 0, now=LATER)).used == 120
     # Twice is once; another cost, or taking it back, is a conflict.
-    again = await store.money.settle("k", {"credits": 50}, now=LATER + timedelta(hours=1))
+    again = await store.budgets.settle("k", {"credits": 50}, now=LATER + timedelta(hours=1))
     assert again == late
-    await refused(store.money.settle("k", {"credits": 51}, now=LATER), ConflictError)
-    await refused(store.money.release("k", reason="", now=LATER), ConflictError)
+    await refused(store.budgets.settle("k", {"credits": 51}, now=LATER), ConflictError)
+    await refused(store.budgets.release("k", reason="", now=LATER), ConflictError)
     assert await used(store) == Totals(settled=50, reserved=70)
     verdict = await verify_ledger(store)
     assert (verdict.problems, await shared_problems(backend, verdict)) == ((), [])
@@ -312,18 +313,18 @@ async def test_a_cost_known_only_after_its_reservation_was_released_is_counted(b
 async def test_a_released_reservation_counts_again_once_its_outcome_is_uncertain(store, how):
     await reserve(store, "k", 60, sends_at_once=False)
     if how == "released":
-        await store.money.release("k", reason="no", now=LATER)
+        await store.budgets.release("k", reason="no", now=LATER)
     else:
-        await store.money.expire_reservations(now=LATER)
-    aside = await store.money.mark_uncertain("k", reason="it timed out", now=LATER)
+        await store.budgets.expire_reservations(now=LATER)
+    aside = await store.budgets.mark_uncertain("k", reason="it timed out", now=LATER)
     assert (aside.status, aside.closed_at) == (ReservationStatus.UNCERTAIN, None)
-    assert await store.money.list_reservations(phases=list(OPEN_STATUSES)) == [aside]
+    assert await store.budgets.list_reservations(phases=list(OPEN_STATUSES)) == [aside]
     assert await used(store) == Totals(reserved=60)
     assert isinstance(await reserve(store, "next", 41, now=LATER), Refusal)
     assert (await verify_ledger(store)).problems == ()
-    await store.money.release("k", reason="really not", now=LATER)
+    await store.budgets.release("k", reason="really not", now=LATER)
     assert await used(store) == Totals()
-    await store.money.settle("k", {"credits": 3}, now=LATER)
+    await store.budgets.settle("k", {"credits": 3}, now=LATER)
     assert await used(store) == Totals(settled=3)
     assert (await verify_ledger(store)).problems == ()
 
@@ -355,18 +356,18 @@ async def test_changing_when_budgets_reset_opens_no_second_budget(store, window)
     for rule in RULES:
         assert isinstance(await reserve(store, "more", 1, caps=[cap], reset=rule), Refusal)
     assert (await verify_ledger(store)).problems == ()
-    assert all(usage.used.total <= 100 for usage in await store.money.list_usage())
+    assert all(usage.used.total <= 100 for usage in await store.budgets.list_usage())
 
 
 async def test_what_is_settled_or_given_back_after_the_change_counts_so_in_both_windows(store):
     await reserve(store, "a", 50)
     await reserve(store, "b", 40, reset=SIX)
-    await store.money.settle("a", {"credits": 20}, now=NOW)
+    await store.budgets.settle("a", {"credits": 20}, now=NOW)
     assert (await reserve(store, "c", 41, reset=SIX)).used == 60
-    await store.money.settle("b", {"credits": 70}, now=NOW)
+    await store.budgets.settle("b", {"credits": 70}, now=NOW)
     assert (await reserve(store, "c", 11)).used == 90
     await reserve(store, "d", 10)
-    await store.money.release("d", reason="", now=NOW)
+    await store.budgets.release("d", reason="", now=NOW)
     assert (await reserve(store, "e", 11, reset=SIX)).used == 90
     assert (await verify_ledger(store)).problems == ()
 
@@ -403,7 +404,7 @@ async def test_callers_at_once_with_different_rules_share_one_budget(store):
 async def test_a_cap_that_was_added_binds_callers_who_do_not_know_of_it(backend):
     store, weekly = backend.tenant(ACME), "tenant_connector/lusha/credits/week"
     await reserve(store, "a", 5)
-    await store.money.change_cap(CapChange(cap=weekly, limit=10), now=NOW)
+    await store.budgets.change_cap(CapChange(cap=weekly, limit=10), now=NOW)
     await reserve(store, "b", 6)
     answer = await reserve(store, "c", 5)
     assert (answer.reason, answer.cap, answer.used) == ("CAP_CONNECTOR_WEEK", weekly, 6)
@@ -414,8 +415,8 @@ async def test_a_cap_that_was_added_binds_callers_who_do_not_know_of_it(backend)
 
 async def test_a_tenant_cannot_change_a_shared_cap(store):
     change = CapChange(cap=EVERYBODY.id, limit=10**9)
-    await refused(store.money.change_cap(change, now=NOW), ConfigError)
-    assert await store.money.list_cap_changes() == {}
+    await refused(store.budgets.change_cap(change, now=NOW), ConfigError)
+    assert await store.budgets.list_cap_changes() == {}
     assert await kinds(store) == []
 
 
@@ -434,19 +435,19 @@ async def test_nothing_is_granted_while_a_stop_is_in_force(backend, stopped, eve
     if everybody:
         await shared.stop(stopped, reason="a bill came", now=NOW)
     else:
-        await store.money.stop(stopped, reason="a bill came", now=NOW)
+        await store.budgets.stop(stopped, reason="a bill came", now=NOW)
     answer = await reserve(store, "k")
     assert answer.reason == "STOPPED"
     assert "a bill came" in answer.message
     other = await reserve(backend.tenant(UMBRELLA), "k")
     assert isinstance(other, Refusal) is everybody
-    [stop] = await store.money.list_stops()
+    [stop] = await store.budgets.list_stops()
     assert (stop.tenant, stop.connector) == (None if everybody else ACME, stopped)
-    await store.money.settle("in flight", {"credits": 1}, now=NOW)
+    await store.budgets.settle("in flight", {"credits": 1}, now=NOW)
     if everybody:
         assert await shared.resume(stopped, now=NOW)
     else:
-        assert await store.money.resume(stopped, now=NOW)
+        assert await store.budgets.resume(stopped, now=NOW)
     assert (await reserve(store, "k")).status is ReservationStatus.SENT
 
 
@@ -463,7 +464,7 @@ async def test_a_clock_that_went_back_over_midnight_does_not_reopen_yesterday(st
     # A little, as honest clocks differ, is let pass, and counts as the time it already was.
     a_little = await reserve(store, "c", 11, now=midnight - timedelta(minutes=3))
     assert (a_little.reason, a_little.used) == ("CAP_TENANT_DAY", 90)
-    late = await store.money.settle("b", {"credits": 1}, now=midnight - timedelta(hours=2))
+    late = await store.budgets.settle("b", {"credits": 1}, now=midnight - timedelta(hours=2))
     assert late.closed_at == midnight + timedelta(minutes=1)
     moments = [entry.at for entry in await store.ledger.list_entries()]
     assert moments == sorted(moments)
@@ -499,4 +500,4 @@ async def test_a_budget_resets_with_each_window_and_each_run(store):
     await refused(reserve(store, "c", 10, caps=caps), ConfigError)
     await reserve(store, "d", 100)
     await reserve(store, "e", 100, now=NOW + timedelta(days=1))
-    assert len(await store.money.list_usage()) == 4
+    assert len(await store.budgets.list_usage()) == 4

@@ -32,177 +32,177 @@ def held(one, owner="w1", until=UNTIL):
 
 async def test_units_come_back_in_their_order_as_planned(store):
     units = [unit(2), unit(0, depth=Depth.SHALLOW), unit(1, company="A", reason="ünï 🙂")]
-    assert await store.nights.insert_items(RUN, units) == 3
-    assert await store.nights.list_items(RUN) == [units[1], units[2], units[0]]
-    assert await store.nights.list_items(RUN, after=0, limit=1) == [units[2]]
-    assert await store.nights.list_items("another") == []
-    assert await store.nights.count_items("another") == {}
+    assert await store.work_items.insert_items(RUN, units) == 3
+    assert await store.work_items.list_items(RUN) == [units[1], units[2], units[0]]
+    assert await store.work_items.list_items(RUN, after=0, limit=1) == [units[2]]
+    assert await store.work_items.list_items("another") == []
+    assert await store.work_items.count_items("another") == {}
 
 
 async def test_a_unit_already_planned_stays_as_it_is(store):
-    await planned(store.nights, 3)
-    [first] = await taken(store.nights, limit=1)
+    await planned(store.work_items, 3)
+    [first] = await taken(store.work_items, limit=1)
     again = [unit(0, reason="other"), unit(9, company="T1"), unit(3), unit(4, company="T3")]
-    assert await store.nights.insert_items(RUN, again) == 1
-    assert await store.nights.list_items(RUN) == [first, unit(1), unit(2), unit(3)]
-    assert await store.nights.insert_items(RUN, []) == 0
+    assert await store.work_items.insert_items(RUN, again) == 1
+    assert await store.work_items.list_items(RUN) == [first, unit(1), unit(2), unit(3)]
+    assert await store.work_items.insert_items(RUN, []) == 0
 
 
 async def test_the_units_of_a_deleted_run_are_deleted_in_batches(store, backend):
     for run in (LATER_RUN, RUN):
-        await planned(store.nights, 3, run=run)
-    await planned(backend.tenant(UMBRELLA).nights, 1)
-    assert await store.nights.list_item_runs() == [RUN, LATER_RUN]
-    assert [await store.nights.delete_items(RUN, limit=2) for _ in range(3)] == [2, 1, 0]
-    assert await store.nights.list_item_runs() == [LATER_RUN]
-    assert len(await store.nights.list_items(LATER_RUN)) == 3
-    assert await backend.tenant(UMBRELLA).nights.list_item_runs() == [RUN]
+        await planned(store.work_items, 3, run=run)
+    await planned(backend.tenant(UMBRELLA).work_items, 1)
+    assert await store.work_items.list_item_runs() == [RUN, LATER_RUN]
+    assert [await store.work_items.delete_items(RUN, limit=2) for _ in range(3)] == [2, 1, 0]
+    assert await store.work_items.list_item_runs() == [LATER_RUN]
+    assert len(await store.work_items.list_items(LATER_RUN)) == 3
+    assert await backend.tenant(UMBRELLA).work_items.list_item_runs() == [RUN]
 
 
 async def test_two_units_never_have_one_place(store):
-    await planned(store.nights, 2)
+    await planned(store.work_items, 2)
     for clash in ([unit(5), unit(1, company="X")], [unit(5), unit(5, company="X")]):
-        await refused(store.nights.insert_items(RUN, clash), ConflictError)
-    await refused(store.nights.insert_items(RUN, [unit(5), unit(-1)]))
-    await refused(store.nights.insert_items(RUN, [unit(5), unit(2**80)]))
-    await refused(store.nights.insert_items("", [unit(5)]))
-    assert len(await store.nights.list_items(RUN)) == 2
-    assert await store.nights.insert_items(LATER_RUN, [unit(1, company="X")]) == 1
+        await refused(store.work_items.insert_items(RUN, clash), ConflictError)
+    await refused(store.work_items.insert_items(RUN, [unit(5), unit(-1)]))
+    await refused(store.work_items.insert_items(RUN, [unit(5), unit(2**80)]))
+    await refused(store.work_items.insert_items("", [unit(5)]))
+    assert len(await store.work_items.list_items(RUN)) == 2
+    assert await store.work_items.insert_items(LATER_RUN, [unit(1, company="X")]) == 1
 
 
 async def test_units_are_taken_in_their_order_each_once(store):
-    units = await planned(store.nights, 5)
-    assert await taken(store.nights, limit=2) == [held(units[0]), held(units[1])]
-    assert await taken(store.nights, owner="w2", limit=2) == [
+    units = await planned(store.work_items, 5)
+    assert await taken(store.work_items, limit=2) == [held(units[0]), held(units[1])]
+    assert await taken(store.work_items, owner="w2", limit=2) == [
         held(units[2], "w2"),
         held(units[3], "w2"),
     ]
-    assert await taken(store.nights, limit=0) == []
-    assert await taken(store.nights) == [held(units[4])]
-    assert await taken(store.nights) == []
-    assert await taken(store.nights, run="another") == []
-    assert await store.nights.count_items(RUN) == {WorkState.CLAIMED: 5}
+    assert await taken(store.work_items, limit=0) == []
+    assert await taken(store.work_items) == [held(units[4])]
+    assert await taken(store.work_items) == []
+    assert await taken(store.work_items, run="another") == []
+    assert await store.work_items.count_items(RUN) == {WorkState.CLAIMED: 5}
 
 
 async def test_a_unit_whose_owner_fell_silent_is_taken_by_the_next(store):
-    units = await planned(store.nights, 3)
-    await taken(store.nights, limit=1)
-    await taken(store.nights, limit=1, until=UNTIL + HOUR)
-    assert await taken(store.nights, owner="w2", limit=1, now=UNTIL - HOUR / 60) == [
+    units = await planned(store.work_items, 3)
+    await taken(store.work_items, limit=1)
+    await taken(store.work_items, limit=1, until=UNTIL + HOUR)
+    assert await taken(store.work_items, owner="w2", limit=1, now=UNTIL - HOUR / 60) == [
         held(units[2], "w2")
     ]
     later = UNTIL + 2 * HOUR
-    assert await taken(store.nights, owner="w3", now=UNTIL, until=later) == [
+    assert await taken(store.work_items, owner="w3", now=UNTIL, until=later) == [
         held(units[0], "w3", later),
         held(units[2], "w3", later),
     ]
-    assert (await store.nights.list_items(RUN))[1] == held(units[1], until=UNTIL + HOUR)
+    assert (await store.work_items.list_items(RUN))[1] == held(units[1], until=UNTIL + HOUR)
 
 
 async def test_an_owner_keeps_what_it_has_for_longer_and_never_for_less(store):
-    await planned(store.nights, 4)
-    await taken(store.nights, limit=2)
-    await taken(store.nights, owner="w2", limit=1)
-    assert await store.nights.extend_claims(RUN, owner="w1", until=UNTIL + HOUR) == 2
-    assert await store.nights.extend_claims(RUN, owner="w1", until=NOW) == 2
-    assert await store.nights.extend_claims(RUN, owner="nobody", until=UNTIL) == 0
-    assert await store.nights.extend_claims("another", owner="w1", until=UNTIL) == 0
-    untils = [one.claimed_until for one in await store.nights.list_items(RUN)]
+    await planned(store.work_items, 4)
+    await taken(store.work_items, limit=2)
+    await taken(store.work_items, owner="w2", limit=1)
+    assert await store.work_items.extend_claims(RUN, owner="w1", until=UNTIL + HOUR) == 2
+    assert await store.work_items.extend_claims(RUN, owner="w1", until=NOW) == 2
+    assert await store.work_items.extend_claims(RUN, owner="nobody", until=UNTIL) == 0
+    assert await store.work_items.extend_claims("another", owner="w1", until=UNTIL) == 0
+    untils = [one.claimed_until for one in await store.work_items.list_items(RUN)]
     assert untils == [UNTIL + HOUR, UNTIL + HOUR, UNTIL, None]
 
 
 async def test_what_an_owner_gives_back_is_free_again(store):
-    units = await planned(store.nights, 4)
-    mine = await taken(store.nights, limit=3)
-    await taken(store.nights, owner="w2", limit=1)
-    assert await store.nights.finish_item(RUN, ended(mine[0]), None)
-    assert await store.nights.release_items(RUN, owner="w1") == 2
-    assert await store.nights.release_items(RUN, owner="w1") == 0
-    assert (await store.nights.list_items(RUN))[1:] == [
+    units = await planned(store.work_items, 4)
+    mine = await taken(store.work_items, limit=3)
+    await taken(store.work_items, owner="w2", limit=1)
+    assert await store.work_items.finish_item(RUN, ended(mine[0]), None)
+    assert await store.work_items.release_items(RUN, owner="w1") == 2
+    assert await store.work_items.release_items(RUN, owner="w1") == 0
+    assert (await store.work_items.list_items(RUN))[1:] == [
         units[1],
         units[2],
         held(units[3], "w2"),
     ]
-    assert [one.rank for one in await taken(store.nights, owner="w3")] == [1, 2]
+    assert [one.rank for one in await taken(store.work_items, owner="w3")] == [1, 2]
 
 
 @pytest.mark.parametrize("state", sorted(END_STATES))
 async def test_a_unit_ends_together_with_what_is_known_of_its_company(store, state):
-    await planned(store.nights, 2)
-    _, one = await taken(store.nights)
+    await planned(store.work_items, 2)
+    _, one = await taken(store.work_items)
     end = ended(one, state=state)
-    assert await store.nights.finish_item(RUN, replace(end, rank=77), dossier())
-    assert (await store.nights.list_items(RUN))[1] == end
+    assert await store.work_items.finish_item(RUN, replace(end, rank=77), dossier())
+    assert (await store.work_items.list_items(RUN))[1] == end
     assert await store.accounts.find_company_record("T1") == dossier()
-    assert await store.nights.count_items(RUN) == {WorkState.CLAIMED: 1, state: 1}
+    assert await store.work_items.count_items(RUN) == {WorkState.CLAIMED: 1, state: 1}
 
 
 async def test_a_unit_ends_once(store):
-    await planned(store.nights, 2)
-    _, one = await taken(store.nights)
-    assert await store.nights.finish_item(RUN, ended(one), None)
+    await planned(store.work_items, 2)
+    _, one = await taken(store.work_items)
+    assert await store.work_items.finish_item(RUN, ended(one), None)
     late = ended(one, state=WorkState.FAILED)
-    assert not await store.nights.finish_item(RUN, late, dossier())
-    assert (await store.nights.list_items(RUN))[1] == ended(one)
+    assert not await store.work_items.finish_item(RUN, late, dossier())
+    assert (await store.work_items.list_items(RUN))[1] == ended(one)
     assert await store.accounts.find_company_record("T1") is None
-    assert await taken(store.nights, now=UNTIL + HOUR, limit=9) != []
-    assert (await store.nights.list_items(RUN))[1] == ended(one)
+    assert await taken(store.work_items, now=UNTIL + HOUR, limit=9) != []
+    assert (await store.work_items.list_items(RUN))[1] == ended(one)
 
 
 async def test_an_owner_that_comes_late_is_refused_and_writes_nothing(store):
-    await planned(store.nights, 2)
-    _, mine = await taken(store.nights)
-    _, theirs = await taken(store.nights, owner="w2", now=UNTIL, until=UNTIL + HOUR)
-    assert not await store.nights.finish_item(RUN, ended(mine), dossier())
-    assert await store.nights.extend_claims(RUN, owner="w1", until=UNTIL + 9 * HOUR) == 0
-    assert await store.nights.release_items(RUN, owner="w1") == 0
-    assert (await store.nights.list_items(RUN))[1] == theirs
+    await planned(store.work_items, 2)
+    _, mine = await taken(store.work_items)
+    _, theirs = await taken(store.work_items, owner="w2", now=UNTIL, until=UNTIL + HOUR)
+    assert not await store.work_items.finish_item(RUN, ended(mine), dossier())
+    assert await store.work_items.extend_claims(RUN, owner="w1", until=UNTIL + 9 * HOUR) == 0
+    assert await store.work_items.release_items(RUN, owner="w1") == 0
+    assert (await store.work_items.list_items(RUN))[1] == theirs
     assert await store.accounts.find_company_record("T1") is None
-    assert await store.nights.finish_item(RUN, ended(theirs), dossier())
+    assert await store.work_items.finish_item(RUN, ended(theirs), dossier())
     assert await store.accounts.find_company_record("T1") == dossier()
 
 
 async def test_a_unit_given_back_is_not_its_former_owners_to_end(store):
-    [waiting] = await planned(store.nights, 1)
-    [mine] = await taken(store.nights)
-    await store.nights.release_items(RUN, owner="w1")
-    assert not await store.nights.finish_item(RUN, ended(mine), None)
-    assert await store.nights.list_items(RUN) == [waiting]
+    [waiting] = await planned(store.work_items, 1)
+    [mine] = await taken(store.work_items)
+    await store.work_items.release_items(RUN, owner="w1")
+    assert not await store.work_items.finish_item(RUN, ended(mine), None)
+    assert await store.work_items.list_items(RUN) == [waiting]
 
 
 async def test_an_unclaimed_item_can_be_dropped_only_while_it_is_unclaimed(store):
-    first, second = await planned(store.nights, 2)
+    first, second = await planned(store.work_items, 2)
     shed = ended(first, state=WorkState.DROPPED)
-    assert await store.nights.finish_item(RUN, shed, None)
-    [theirs] = await taken(store.nights)
-    assert not await store.nights.finish_item(RUN, ended(second, state=WorkState.DROPPED), None)
-    assert await store.nights.list_items(RUN) == [shed, theirs]
-    assert not await store.nights.finish_item(RUN, ended(unit(7)), None)
-    assert not await store.nights.finish_item("another", shed, None)
+    assert await store.work_items.finish_item(RUN, shed, None)
+    [theirs] = await taken(store.work_items)
+    assert not await store.work_items.finish_item(RUN, ended(second, state=WorkState.DROPPED), None)
+    assert await store.work_items.list_items(RUN) == [shed, theirs]
+    assert not await store.work_items.finish_item(RUN, ended(unit(7)), None)
+    assert not await store.work_items.finish_item("another", shed, None)
 
 
 async def test_what_is_no_end_or_of_another_company_is_refused_unwritten(store):
-    await planned(store.nights, 2)
-    _, one = await taken(store.nights)
+    await planned(store.work_items, 2)
+    _, one = await taken(store.work_items)
     for state in set(WorkState) - END_STATES:
-        await refused(store.nights.finish_item(RUN, ended(one, state=state), None))
-    await refused(store.nights.finish_item(RUN, ended(one), dossier("T2")))
+        await refused(store.work_items.finish_item(RUN, ended(one, state=state), None))
+    await refused(store.work_items.finish_item(RUN, ended(one), dossier("T2")))
     await refused(
-        store.nights.finish_item(RUN, ended(one, ended_at=NOW.replace(tzinfo=None)), None),
+        store.work_items.finish_item(RUN, ended(one, ended_at=NOW.replace(tzinfo=None)), None),
         ConfigError,
     )
-    await refused(store.nights.finish_item(RUN, ended(one, seconds={"a": float("nan")}), None))
-    assert (await store.nights.list_items(RUN))[1] == one
+    await refused(store.work_items.finish_item(RUN, ended(one, seconds={"a": float("nan")}), None))
+    assert (await store.work_items.list_items(RUN))[1] == one
 
 
 async def test_units_are_found_by_state_in_pages(store):
-    await planned(store.nights, 6)
-    for one in await taken(store.nights, limit=4):
+    await planned(store.work_items, 6)
+    for one in await taken(store.work_items, limit=4):
         state = WorkState.DONE if one.rank % 2 else WorkState.DEGRADED
-        await store.nights.finish_item(RUN, ended(one, state=state), None)
+        await store.work_items.finish_item(RUN, ended(one, state=state), None)
 
     async def places(**asked):
-        return [one.rank for one in await store.nights.list_items(RUN, **asked)]
+        return [one.rank for one in await store.work_items.list_items(RUN, **asked)]
 
     assert await places(states=[WorkState.DONE]) == [1, 3]
     assert await places(states=[WorkState.WAITING, WorkState.DEGRADED]) == [0, 2, 4, 5]
@@ -211,7 +211,7 @@ async def test_units_are_found_by_state_in_pages(store):
         4,
     ]
     assert await places(states=[WorkState.DROPPED]) == []
-    assert await store.nights.count_items(RUN) == {
+    assert await store.work_items.count_items(RUN) == {
         WorkState.DONE: 2,
         WorkState.DEGRADED: 2,
         WorkState.WAITING: 2,
@@ -219,11 +219,11 @@ async def test_units_are_found_by_state_in_pages(store):
 
 
 async def test_the_last_look_is_that_of_the_newest_run(store):
-    assert await store.nights.find_last_items(["T0"]) == {}
-    await planned(store.nights, 1, run=LATER_RUN)
-    await planned(store.nights, 2)
-    assert await store.nights.find_last_items([]) == {}
-    assert await store.nights.find_last_items(["T0", "T1", "T1", "T9"]) == {
+    assert await store.work_items.find_last_items(["T0"]) == {}
+    await planned(store.work_items, 1, run=LATER_RUN)
+    await planned(store.work_items, 2)
+    assert await store.work_items.find_last_items([]) == {}
+    assert await store.work_items.find_last_items(["T0", "T1", "T1", "T9"]) == {
         "T0": (LATER_RUN, unit(0)),
         "T1": (RUN, unit(1)),
     }
@@ -232,12 +232,12 @@ async def test_the_last_look_is_that_of_the_newest_run(store):
 async def test_of_many_takers_each_unit_goes_to_one(backend, record_property):
     takers, count = 12, 150
 
-    nights = backend.tenant(ACME).nights
+    nights = backend.tenant(ACME).work_items
     await planned(nights, count)
 
     async def worker(owner):
         mine = []
-        while some := await taken(backend.tenant(ACME).nights, owner=owner, limit=4):
+        while some := await taken(backend.tenant(ACME).work_items, owner=owner, limit=4):
             assert {one.owner for one in some} == {owner}
             mine += [one.company for one in some]
             assert await nights.finish_item(RUN, ended(some[0]), None)
@@ -253,50 +253,52 @@ async def test_of_many_takers_each_unit_goes_to_one(backend, record_property):
 
 async def test_of_an_owner_and_the_one_who_took_over_one_ends_the_unit(backend):
     store = backend.tenant(ACME)
-    await planned(store.nights, 30)
-    mine = await taken(store.nights)
-    theirs = await taken(store.nights, owner="w2", now=UNTIL, until=UNTIL + HOUR)
+    await planned(store.work_items, 30)
+    mine = await taken(store.work_items)
+    theirs = await taken(store.work_items, owner="w2", now=UNTIL, until=UNTIL + HOUR)
     ends = await asyncio.gather(
-        *(store.nights.finish_item(RUN, ended(one), None) for one in mine),
-        *(store.nights.finish_item(RUN, ended(one), None) for one in theirs),
-        *(store.nights.finish_item(RUN, ended(one), None) for one in theirs),
+        *(store.work_items.finish_item(RUN, ended(one), None) for one in mine),
+        *(store.work_items.finish_item(RUN, ended(one), None) for one in theirs),
+        *(store.work_items.finish_item(RUN, ended(one), None) for one in theirs),
     )
     assert (sum(ends[:30]), sum(ends)) == (0, 30)
 
 
 async def test_units_of_two_tenants_have_nothing_to_do_with_each_other(backend):
     ours, theirs = backend.tenant(ACME), backend.tenant(UMBRELLA)
-    await planned(ours.nights, 2)
-    assert await taken(theirs.nights) == []
-    assert await theirs.nights.list_items(RUN) == []
-    assert await theirs.nights.count_items(RUN) == {}
-    assert await theirs.nights.find_last_items(["T1"]) == {}
-    await planned(theirs.nights, 2)
-    _, mine = await taken(ours.nights)
+    await planned(ours.work_items, 2)
+    assert await taken(theirs.work_items) == []
+    assert await theirs.work_items.list_items(RUN) == []
+    assert await theirs.work_items.count_items(RUN) == {}
+    assert await theirs.work_items.find_last_items(["T1"]) == {}
+    await planned(theirs.work_items, 2)
+    _, mine = await taken(ours.work_items)
     await ours.crm.save_sent_rows([sent()])
-    assert not await theirs.nights.finish_item(RUN, ended(mine), dossier())
-    assert await theirs.nights.release_items(RUN, owner="w1") == 0
-    assert await theirs.nights.extend_claims(RUN, owner="w1", until=UNTIL) == 0
+    assert not await theirs.work_items.finish_item(RUN, ended(mine), dossier())
+    assert await theirs.work_items.release_items(RUN, owner="w1") == 0
+    assert await theirs.work_items.extend_claims(RUN, owner="w1", until=UNTIL) == 0
     assert await theirs.crm.find_sent_rows(["stoker.T1"]) == {}
     assert await theirs.crm.list_sent_rows(RUN) == []
     await theirs.crm.save_sent_rows([sent(digest="theirs")])
     assert await ours.crm.list_sent_rows(RUN) == [sent()]
-    assert (await ours.nights.list_items(RUN))[1] == mine
+    assert (await ours.work_items.list_items(RUN))[1] == mine
 
 
 async def test_pages_of_units_hold_while_units_are_taken_and_ended(store):
-    await planned(store.nights, 60)
+    await planned(store.work_items, 60)
 
     async def read():
         found = []
-        while page := await store.nights.list_items(RUN, after=found[-1] if found else -1, limit=7):
+        while page := await store.work_items.list_items(
+            RUN, after=found[-1] if found else -1, limit=7
+        ):
             found += [one.rank for one in page]
         return found
 
     async def work():
-        while some := await taken(store.nights, limit=5):
+        while some := await taken(store.work_items, limit=5):
             for one in some:
-                await store.nights.finish_item(RUN, ended(one), None)
+                await store.work_items.finish_item(RUN, ended(one), None)
 
     found, _, _ = await asyncio.gather(read(), work(), work())
     assert found == list(range(60))
@@ -365,20 +367,20 @@ async def test_of_rows_one_of_which_cannot_be_kept_none_is(store):
 
 
 async def test_claiming_items_needs_an_owner_and_a_time(store):
-    await planned(store.nights, 1)
-    await refused(taken(store.nights, owner=""))
-    await refused(taken(store.nights, owner="half \ud800"))
-    await refused(taken(store.nights, run=""))
-    await refused(taken(store.nights, now=NOW.replace(tzinfo=None)), ConfigError)
-    await refused(store.nights.extend_claims(RUN, owner="", until=UNTIL))
-    await refused(store.nights.release_items(RUN, owner=""))
-    assert await store.nights.list_items(RUN) == [unit()]
+    await planned(store.work_items, 1)
+    await refused(taken(store.work_items, owner=""))
+    await refused(taken(store.work_items, owner="half \ud800"))
+    await refused(taken(store.work_items, run=""))
+    await refused(taken(store.work_items, now=NOW.replace(tzinfo=None)), ConfigError)
+    await refused(store.work_items.extend_claims(RUN, owner="", until=UNTIL))
+    await refused(store.work_items.release_items(RUN, owner=""))
+    assert await store.work_items.list_items(RUN) == [unit()]
 
 
 async def test_units_and_rows_of_any_zone_come_back_in_utc(store):
     there = NOW.astimezone(timezone(timedelta(hours=8)))
-    await planned(store.nights, 1)
-    [one] = await taken(store.nights, until=there)
+    await planned(store.work_items, 1)
+    [one] = await taken(store.work_items, until=there)
     assert (one.claimed_until, one.claimed_until.tzinfo) == (NOW, NOW.tzinfo)
     await store.crm.save_sent_rows([sent(at=there)])
     [row] = await store.crm.list_sent_rows(RUN)

@@ -50,7 +50,7 @@ async def looks(site, *wishes, limit=10):
     clock, store = FakeClock(), MemoryBackend().tenant(TenantId("acme"))
     cap = Cap(scope=Scope.TENANT, unit="pull_units", window=WindowKind.DAY, limit=limit)
     budget = BudgetService(
-        store.money,
+        store.budgets,
         caps=[cap],
         reset=ResetRule(),
         owner="one",
@@ -74,7 +74,7 @@ async def looks(site, *wishes, limit=10):
             )
         except (PermanentError, TransientError, ConflictError) as error:
             told.append(error)
-    used = sum(each.used.settled for each in await store.money.list_usage())
+    used = sum(each.used.settled for each in await store.budgets.list_usage())
     return told, used, await store.pages.list_pages("acme.test")
 
 

@@ -71,10 +71,10 @@ def night(app, name, *known, ended=True):
             WorkItem(company=each.company.id, rank=place, depth=Depth.DEEP)
             for place, each in enumerate(known)
         ]
-        await store.nights.insert_items(name, units)
+        await store.work_items.insert_items(name, units)
         for unit, each in zip(units, known, strict=True):
             done = replace(unit, state=WorkState.DONE, ended_at=at)
-            await store.nights.finish_item(name, done, replace(each, looked_at=at, run=name))
+            await store.work_items.finish_item(name, done, replace(each, looked_at=at, run=name))
         exports = build_exporter(app.for_tenant(ACME))
         handle = RunHandle(
             key=key, kind="nightly", store=store, clock=app.clock, observer=app.observer

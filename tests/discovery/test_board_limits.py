@@ -89,7 +89,7 @@ async def test_one_board_that_wants_to_rest_is_left_alone_and_the_others_are_not
 @pytest.mark.parametrize("stopped", ["", "boards"])
 async def test_a_stop_ends_asking_until_it_is_taken_back(tmp_path, box, stopped):
     async def work(acme, clock, app):
-        money = app.backend.tenant(ACME).money
+        money = app.backend.tenant(ACME).budgets
         await money.stop(stopped, reason="look at it first", now=clock.now())
         with pytest.raises(TransientError, match=r"boards is stopped \(look at it first\)"):
             await build_board(acme, "lever").read_postings("nobody-at-all")

@@ -361,14 +361,14 @@ def test_postings_of_accounts_become_signals_once_and_move_their_heat(world):
     asyncio.run(here.store.accounts.upsert_companies(COMPANIES, now=here.clock.now()))
     began = here.clock.now()
     first = here.discover()
-    heat = asyncio.run(here.store.attention.find_heat(CompanyId("1")))
+    heat = asyncio.run(here.store.heat.find_heat(CompanyId("1")))
 
     assert (first.manifest.counts["matched"], first.manifest.counts["signals"]) == (2, 2)
     assert heat.score > 0
-    assert asyncio.run(here.store.attention.find_heat(CompanyId("2"))) is None
+    assert asyncio.run(here.store.heat.find_heat(CompanyId("2"))) is None
     second = here.discover()
     assert (second.manifest.counts["matched"], second.manifest.counts["signals"]) == (2, 0)
-    signals = asyncio.run(here.store.attention.list_signals(CompanyId("1")))
+    signals = asyncio.run(here.store.heat.list_signals(CompanyId("1")))
     assert {signal.at for signal in signals} == {began}
     assert {signal.source for signal in signals} == {"lever:a"}
 
@@ -379,7 +379,7 @@ def test_an_account_that_comes_later_is_told_what_it_already_lists(world):
     assert here.discover().manifest.counts["signals"] == 0
     asyncio.run(here.store.accounts.upsert_companies(COMPANIES, now=here.clock.now()))
     assert here.discover().manifest.counts["signals"] == 1
-    (signal,) = asyncio.run(here.store.attention.list_signals(CompanyId("1")))
+    (signal,) = asyncio.run(here.store.heat.list_signals(CompanyId("1")))
     assert signal.at == began  # when it was first seen, not when the account came
 
 
@@ -518,7 +518,7 @@ def test_a_fault_of_ours_in_one_source_ends_the_run_and_leaves_nothing_hanging(w
         ("runs", "insert_jobs"),
         ("runs", "insert_enriched"),
         ("runs", "insert_scores"),
-        ("attention", "add_signals"),
+        ("heat", "add_signals"),
     ],
 )
 def test_a_run_that_stops_half_way_leaves_nothing_to_mend(world, part, verb, done):
@@ -534,7 +534,7 @@ def test_a_run_that_stops_half_way_leaves_nothing_to_mend(world, part, verb, don
     assert whole.state is RunState.DONE
     assert here.titles(whole) == ["Clerk", "Cook"]
     assert [here.counts(whole, name)["twins"] for name in "ab"] == [0, 1]
-    assert len(asyncio.run(here.store.attention.list_signals(CompanyId("1")))) == 2
+    assert len(asyncio.run(here.store.heat.list_signals(CompanyId("1")))) == 2
 
 
 class Tracked(Postings):

@@ -51,8 +51,8 @@ def resting(vendors):
 async def watched(*, planned, after, ended, under_way=0, may_take=HOUR, rests=None):
     clock, told = FakeClock(NOON), EventRecorder()
     store = MemoryBackend().tenant(TenantId("acme"))
-    await store.nights.insert_items(RUN, units(planned))
-    hand = WorkQueue(store.nights, RUN, owner="one", clock=clock)
+    await store.work_items.insert_items(RUN, units(planned))
+    hand = WorkQueue(store.work_items, RUN, owner="one", clock=clock)
     for unit in await hand.claim(ended + under_way):
         if unit.rank < ended:
             await hand.finish(
@@ -76,7 +76,7 @@ async def watched(*, planned, after, ended, under_way=0, may_take=HOUR, rests=No
         read_backoffs=resting(rests or {}),
     )
     shed = await watch.check()
-    return shed, await store.nights.list_items(RUN), told
+    return shed, await store.work_items.list_items(RUN), told
 
 
 def test_a_night_that_ends_in_time_leaves_nobody_out():
@@ -121,10 +121,10 @@ async def watched_to_the_end(**fails):
     """Keep watch over a night whose one unit stays under way, in a store that fails like this."""
     clock, told = FakeClock(NOON), EventRecorder()
     store = MemoryBackend().tenant(TenantId("acme"))
-    await store.nights.insert_items(RUN, units(1))
-    await WorkQueue(store.nights, RUN, owner="one", clock=clock).claim(1)
+    await store.work_items.insert_items(RUN, units(1))
+    await WorkQueue(store.work_items, RUN, owner="one", clock=clock).claim(1)
     watch = DeadlineMonitor(
-        replace(store, nights=Failing(store.nights, **fails)),
+        replace(store, work_items=Failing(store.work_items, **fails)),
         RUN,
         pool=Flow(0, 1),
         times=RunTimes(began_at=NOON, deadline=NOON + HOUR, expected=HOUR / 2),

@@ -306,15 +306,15 @@ async def had(
         WorkItem(company=CompanyId(f"c{place}"), rank=place, depth=Depth.DEEP)
         for place in range(looks)
     ]
-    await store.nights.insert_items(run.name, units)
+    await store.work_items.insert_items(run.name, units)
     until = run.at + DAY
-    taken = await store.nights.claim_items(
+    taken = await store.work_items.claim_items(
         run.name, owner="w", until=until, now=run.at, limit=looks or 1
     )
     for unit in taken:
         spent = {"cost": {"tavily/calls": day}, "seconds": {step.value: 0.5}}
         ended = replace(unit, state=ends, ended_at=run.at, skipped=skipped, **spent)
-        assert await store.nights.finish_item(run.name, ended, None)
+        assert await store.work_items.finish_item(run.name, ended, None)
     if state is not RunState.RUNNING:
         manifest = Manifest(counts={"selected": looks})
         await store.runs.finish_run(run.end(state, at=until, manifest=manifest))
@@ -409,9 +409,9 @@ def test_the_last_lookups_of_all_companies_are_read_in_one_call(at_store):
             WorkItem(company=CompanyId(f"c{rank}"), rank=rank, depth=Depth.DEEP)
             for rank in range(9)
         ]
-        nights = Counted(store.nights)
+        nights = Counted(store.work_items)
         capacity = {"tavily": VendorCapacity(calls_left=7)}
-        await add_first_lookup_shares(replace(store, nights=nights), items, capacity, now=NOW)
+        await add_first_lookup_shares(replace(store, work_items=nights), items, capacity, now=NOW)
         return nights.calls
 
     assert at_store(scenario) == 1

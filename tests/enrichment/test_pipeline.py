@@ -89,7 +89,7 @@ class Desk:
             observer=self.app.observer,
         )
         ending = await self.night(run)
-        units = await self.store.nights.list_items(self.run)
+        units = await self.store.work_items.list_items(self.run)
         return ending, {unit.company: unit for unit in units}
 
 
@@ -472,7 +472,7 @@ class Flaky:
 async def test_a_store_that_is_away_for_a_moment_costs_no_company(tmp_path):
     async def journey(house):
         desk = Desk(house, at_once=1)
-        store = replace(desk.store, nights=Flaky(desk.store.nights, "finish_item", 2))
+        store = replace(desk.store, work_items=Flaky(desk.store.work_items, "finish_item", 2))
         ending, units = await desk.go(store)
         return ending, units, house.charged()
 
@@ -500,10 +500,10 @@ async def test_one_failed_reservation_of_a_lookup_does_not_end_the_night(tmp_pat
 async def test_a_store_that_stays_away_ends_the_night_and_leaves_its_units_to_the_next(tmp_path):
     async def journey(house):
         desk = Desk(house, at_once=2)
-        gone = Flaky(desk.store.nights, "finish_item", 1000, ConfigError)
+        gone = Flaky(desk.store.work_items, "finish_item", 1000, ConfigError)
         with pytest.raises(ConfigError, match="away"):
-            await desk.go(replace(desk.store, nights=gone))
-        return await desk.store.nights.count_items(desk.run)
+            await desk.go(replace(desk.store, work_items=gone))
+        return await desk.store.work_items.count_items(desk.run)
 
     assert await at(tmp_path, journey, companies=3) == {WorkState.WAITING: 3}
 
@@ -694,7 +694,7 @@ class Uncounted:
 async def test_a_fault_of_the_watch_stops_nobody_and_is_told(tmp_path):
     async def journey(house):
         desk = Desk(house)
-        store = replace(desk.store, nights=Uncounted(desk.store.nights))
+        store = replace(desk.store, work_items=Uncounted(desk.store.work_items))
         return await desk.go(store)
 
     ending, units = await at(tmp_path, journey, clock=Watchful())

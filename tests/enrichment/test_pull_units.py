@@ -51,7 +51,7 @@ async def looks(limit, *asked, window=WindowKind.DAY, runs=("20300101_120000",),
     for owner, (company, depth, days) in enumerate(asked):
         clock.jump(NOON + timedelta(days=days))
         gate = BudgetService(
-            store.money,
+            store.budgets,
             caps=[cap],
             reset=RULE,
             owner=f"process {owner}",
@@ -63,13 +63,13 @@ async def looks(limit, *asked, window=WindowKind.DAY, runs=("20300101_120000",),
             await before(gate, company)
         looking = LookupPayments(
             gate,
-            store.money,
+            store.budgets,
             prices={Depth.SHALLOW: 1, Depth.DEEP: 3},
             reset=RULE,
             run=runs[owner % len(runs)],
         )
         told.append(await pay(looking, company, depth, now=clock.now()))
-    return told, sum(each.used.total for each in await store.money.list_usage())
+    return told, sum(each.used.total for each in await store.budgets.list_usage())
 
 
 async def test_a_look_is_paid_for_once_a_day_whoever_comes_back():
@@ -135,7 +135,7 @@ class AwayOnce:
 async def test_a_reservation_the_store_cannot_read_is_an_error_to_retry_and_no_refusal():
     clock, store = FakeClock(NOON), MemoryBackend().tenant(TenantId("acme"))
     cap = Cap(scope=Scope.TENANT, unit="pull_units", window=WindowKind.DAY, limit=3)
-    money = AwayOnce(store.money)
+    money = AwayOnce(store.budgets)
     gate = BudgetService(
         money,
         caps=[cap],
@@ -147,7 +147,7 @@ async def test_a_reservation_the_store_cannot_read_is_an_error_to_retry_and_no_r
     )
     payments = LookupPayments(
         gate,
-        store.money,
+        store.budgets,
         prices={Depth.SHALLOW: 1, Depth.DEEP: 3},
         reset=RULE,
         run="20300101_120000",

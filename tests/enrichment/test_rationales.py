@@ -107,7 +107,7 @@ async def test_what_it_costs_is_promised_under_its_run_and_settled():
         await reworded(here, sandbox_model(here))
         asked = build_rationale_query(SCORE, RULE).as_json()
         key = here.get_vendor_client.build_key("openai", account="", asked=asked)
-        return await here.store.money.find_reservation(f"{key}/1"), here.box.charges["openai"][
+        return await here.store.budgets.find_reservation(f"{key}/1"), here.box.charges["openai"][
             "tokens"
         ]
 
@@ -164,7 +164,7 @@ async def test_a_full_cap_and_a_stop_leave_our_own_words_and_pay_nothing():
         return await reworded(here, sandbox_model(here)), here.box.charges
 
     async def stopped(here):
-        await here.store.money.stop("openai", reason="dear", now=here.clock.now())
+        await here.store.budgets.stop("openai", reason="dear", now=here.clock.now())
         return await reworded(here, sandbox_model(here)), here.box.charges
 
     for work, how in ((capped, {"limit": 0}), (stopped, {})):

@@ -186,13 +186,13 @@ class Desk:
         request = SpendRequest(
             key=key, connector="tavily", amounts={"calls": 3}, run=run, account=account
         )
-        await self.store.money.reserve(
+        await self.store.budgets.reserve(
             request, caps=[CAP], reset=ResetRule(), owner="me", until=at + YEAR, now=at
         )
 
     async def pay(self, key, *, at=NOON, **how):
         await self.promise(key, at=at, **how)
-        await self.store.money.settle(key, {"calls": 2}, now=at)
+        await self.store.budgets.settle(key, {"calls": 2}, now=at)
 
 
 async def at_desk(scenario):
@@ -206,7 +206,7 @@ async def test_a_run_cost_what_was_settled_under_it_and_nobody_knows_what_is_tol
         await desk.pay("b", account="c2")
         await desk.pay("beside", run=OTHER)
         await desk.promise("lost")
-        await desk.store.money.mark_uncertain("lost", reason="cut off", now=NOON)
+        await desk.store.budgets.mark_uncertain("lost", reason="cut off", now=NOON)
         summary = await summarize_run(desk.store, RUN)
         assert summary.cost == {"tavily/calls": 4}
         assert summary.unknown == {"tavily/calls": 3}
@@ -252,7 +252,7 @@ async def test_only_what_was_entered_while_the_run_went_on_is_read_however_long_
         await desk.pay("a")
         await desk.promise("late")
         await ledger.append(notes(NOON + timedelta(days=1)))
-        await desk.store.money.settle("late", {"calls": 1}, now=NOON + timedelta(days=1))
+        await desk.store.budgets.settle("late", {"calls": 1}, now=NOON + timedelta(days=1))
         run = Run(key=RunKey(NOON, 1), kind="nightly").end(RunState.FAILED, at=NOON)
         counted = Counted(ledger)
         store = replace(desk.store, ledger=counted)

@@ -23,11 +23,11 @@ async def with_a_unit(work):
     store, clock = MemoryBackend().tenant(TenantId("acme")), FakeClock(NOON)
     known = company()
     await store.accounts.upsert_companies([known], now=NOON)
-    await store.nights.insert_items(RUN, [WorkItem(company=known.id, rank=0, depth=Depth.DEEP)])
-    hand = WorkQueue(store.nights, RUN, owner="one", clock=clock)
+    await store.work_items.insert_items(RUN, [WorkItem(company=known.id, rank=0, depth=Depth.DEEP)])
+    hand = WorkQueue(store.work_items, RUN, owner="one", clock=clock)
     [unit] = await hand.claim(1)
     finished = await work(hand, clock, unit)
-    return finished, await store.nights.count_items(RUN)
+    return finished, await store.work_items.count_items(RUN)
 
 
 def ended(unit):
@@ -95,8 +95,8 @@ async def test_items_are_released_however_often_the_run_is_cancelled():
         FakeClock(NOON),
         asyncio.Event(),
     )
-    await store.nights.insert_items(RUN, [WorkItem(company="T1", rank=0, depth=Depth.DEEP)])
-    queue = SlowQueue(store.nights, RUN, owner="one", clock=clock).open()
+    await store.work_items.insert_items(RUN, [WorkItem(company="T1", rank=0, depth=Depth.DEEP)])
+    queue = SlowQueue(store.work_items, RUN, owner="one", clock=clock).open()
 
     class Endless:
         async def process(self, unit, *, park):
@@ -113,4 +113,4 @@ async def test_items_are_released_however_often_the_run_is_cancelled():
     queue.may_release.set()
     async with asyncio.timeout(5):
         await queue.released.wait()
-    assert await store.nights.count_items(RUN) == {WorkState.WAITING: 1}
+    assert await store.work_items.count_items(RUN) == {WorkState.WAITING: 1}

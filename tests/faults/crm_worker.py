@@ -85,7 +85,7 @@ class Desk:
         ]
         at = parse_run_name(run)
         await self.store.accounts.upsert_companies([each.company for each in known], now=at)
-        await self.store.nights.insert_items(run, units)
+        await self.store.work_items.insert_items(run, units)
         for unit, each in zip(units, known, strict=True):
             done = WorkItem(
                 company=unit.company,
@@ -94,7 +94,7 @@ class Desk:
                 state=WorkState.DONE,
                 ended_at=at,
             )
-            await self.store.nights.finish_item(run, done, each)
+            await self.store.work_items.finish_item(run, done, each)
 
     async def export(self, run: str):
         opened = RunHandle(

@@ -117,7 +117,7 @@ async def _migrated(order: Order) -> None:
 
 async def _judged_rush(order: Order, trial: Trial) -> Trial:
     backend = store(order)
-    money = backend.tenant(TenantId("acme")).money
+    money = backend.tenant(TenantId("acme")).budgets
     totals = [usage.used.total for usage in await money.list_usage()]
     if totals != [MOST] * order["rounds"]:
         trial.broken.append(f"spent in each round: {totals}")
@@ -133,8 +133,8 @@ async def _judged_chaos(order: Order, trial: Trial) -> Trial:
     before = await backend.shared().list_usage()
     for name in order["tenants"]:
         tenant = backend.tenant(TenantId(name))
-        await tenant.money.expire_reservations(now=later)
-        if lost := await tenant.money.list_reservations(
+        await tenant.budgets.expire_reservations(now=later)
+        if lost := await tenant.budgets.list_reservations(
             phases=[ReservationStatus.RESERVED, ReservationStatus.SENT]
         ):
             trial.broken.append(f"{name}: {len(lost)} promises of the dead are still held")
@@ -145,7 +145,7 @@ async def _judged_chaos(order: Order, trial: Trial) -> Trial:
     trial.broken += await find_shared_mismatches(backend.shared(), verdicts, before=before)
     usage = await backend.shared().list_usage()
     for name in order["tenants"]:
-        usage += await backend.tenant(TenantId(name)).money.list_usage()
+        usage += await backend.tenant(TenantId(name)).budgets.list_usage()
     trial.broken += _over(order, usage)
     trial.broken += _forgotten(trial, there)
     trial.counted["windows"], trial.counted["filled"] = len(usage), _filled(order, usage)
@@ -170,7 +170,7 @@ def _forgotten(trial: Trial, there: Counter[ReservationStatus]) -> list[str]:
 
 async def _phases(tenant: TenantStores) -> Counter[ReservationStatus]:
     found, after = Counter[ReservationStatus](), ""
-    while page := await tenant.money.list_reservations(
+    while page := await tenant.budgets.list_reservations(
         phases=list(ReservationStatus), after=after, limit=1000
     ):
         found.update(hold.status for hold in page)

@@ -61,7 +61,7 @@ def caps(order: Order) -> list[Cap]:
 async def rush(order: Order, counts: Counts, worker: int, barrier: Any, life: int) -> None:
     """B1: in every round, ask for one cost again and again until the cap says no."""
     backend = store(order)
-    money = backend.tenant(TenantId("acme")).money
+    money = backend.tenant(TenantId("acme")).budgets
     limits = caps(order)
     await money.list_usage()
 
@@ -96,7 +96,7 @@ async def rush(order: Order, counts: Counts, worker: int, barrier: Any, life: in
 async def spend(order: Order, counts: Counts, worker: int, barrier: Any, life: int) -> None:
     """Promise and move on, in every way there is, until all together have done enough."""
     backend = store(order)
-    tills = [backend.tenant(TenantId(name)).money for name in order["tenants"]]
+    tills = [backend.tenant(TenantId(name)).budgets for name in order["tenants"]]
     chance = random.Random(f"{order['seed']}/{worker}/{life}")
     limits = caps(order)
 
@@ -211,7 +211,7 @@ async def watch(order: Order, counts: Counts) -> None:
         before = time.process_time()
         usage = await backend.shared().list_usage()
         for tenant in order["tenants"]:
-            usage += await backend.tenant(TenantId(tenant)).money.list_usage()
+            usage += await backend.tenant(TenantId(tenant)).budgets.list_usage()
         over = [each for each in usage if each.used.total > limits[each.cap]]
         counts.add(counts.watcher, Count.LOOKS)
         counts.add(counts.watcher, Count.BREACHES, len(over))

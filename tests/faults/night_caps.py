@@ -82,7 +82,7 @@ async def _had(where, world, companies, *, hasty):
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(open_app(own, observer=lambda _: None))
         if hasty:
-            app = replace(app, backend=wrap_store("money", _Hasty)(app.backend))
+            app = replace(app, backend=wrap_store("budgets", _Hasty)(app.backend))
         await register(app, list(map(entity_of, some_companies(world, companies))))
         for tenant in TENANTS:
             await app.backend.tenant(tenant).accounts.save_rule(ANYBODY)

@@ -192,7 +192,7 @@ def state_of(trial, name, began, lives):
                     owners[row.external_id] = company.id
             for run in await store.runs.list_runs(limit=100):
                 states = (WorkState.UNKNOWN,)
-                units = await store.nights.list_items(run.name, states=states)
+                units = await store.work_items.list_items(run.name, states=states)
                 unsure |= {unit.company for unit in units}
             return known, unsure, (await verify_ledger(store)).problems, owners
 

@@ -77,7 +77,7 @@ async def night(order):
     """Do one nightly run of the room's tenant, or what is left of it; return an exit code."""
     async with installation(order) as app:
         store = app.backend.tenant(TENANT)
-        await store.money.expire_reservations(now=app.clock.now())
+        await store.budgets.expire_reservations(now=app.clock.now())
         work = (
             build_pull_run(app.for_tenant(TENANT))
             if order.get("way") == PULLS

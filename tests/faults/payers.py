@@ -127,7 +127,7 @@ async def recorded_afterwards(money: BudgetStore, order: Order, job: int) -> boo
 async def pay(order: Order) -> None:
     """Work through this payer's share of the jobs, some at a time, until the money is gone."""
     backend = SqliteBackend(order["path"])
-    money = backend.tenant(TENANT).money
+    money = backend.tenant(TENANT).budgets
     jobs = itertools.count(order["slot"], order["slots"])
     async with budget_of(money, order) as gate:
 

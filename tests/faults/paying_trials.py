@@ -181,7 +181,7 @@ async def _kill_and_look(
 async def _look(backend: SqliteBackend, vendor: MeteredVendor, verdict: Verdict) -> None:
     # In this order: the vendor's counter only rises, so what our books say later must cover it.
     charged = vendor.till.charged
-    usage = await backend.tenant(TENANT).money.list_usage()
+    usage = await backend.tenant(TENANT).budgets.list_usage()
     verdict.looks += 1
     verdict.charged = charged
     verdict.in_ledger = sum(each.used.total for each in usage)
@@ -199,16 +199,16 @@ async def _settle_up(
     """Everybody is dead, and their leases have ended: what do the books say now?"""
     backend = SqliteBackend(path)
     store = backend.tenant(TENANT)
-    await budget_of(store.money, order).heartbeat()
+    await budget_of(store.budgets, order).heartbeat()
     await _look(backend, vendor, verdict)
     verdict.calls = vendor.till.calls
-    stuck = await store.money.list_reservations(
+    stuck = await store.budgets.list_reservations(
         phases=[ReservationStatus.RESERVED, ReservationStatus.SENT]
     )
     if stuck:
         verdict.broken.append(f"{len(stuck)} promises of dead payers were never seen to")
     after = ""
-    while page := await store.money.list_reservations(
+    while page := await store.budgets.list_reservations(
         phases=[ReservationStatus.UNCERTAIN], after=after
     ):
         after = page[-1].key

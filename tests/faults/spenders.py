@@ -70,7 +70,7 @@ def read_reservations(room: Path) -> list[Asked]:
 async def spend(order: Order) -> None:
     """Reserve until the room has a file called "end"."""
     backend, file = open_backend(order["kind"], order["where"]), Path(order["file"])
-    money = backend.tenant(TENANTS[order["nth"] % 2]).money
+    money = backend.tenant(TENANTS[order["nth"] % 2]).budgets
     remembered = await money.list_stops()
 
     async def reserve(key: str) -> bool:

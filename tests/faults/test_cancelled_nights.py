@@ -77,11 +77,11 @@ def spent(before, after):
 async def broken_by(home, ended):
     """Return which promises a stopped night broke."""
     store, manifest = home.store(), ended.manifest
-    units = await store.nights.list_items(ended.name)
+    units = await store.work_items.list_items(ended.name)
     left = [unit.company for unit in units if unit.ended_at is None]
     wrong = [
         f"{hold.key} is {hold.status}"
-        for hold in await store.money.list_reservations(phases=OPEN_STATUSES)
+        for hold in await store.budgets.list_reservations(phases=OPEN_STATUSES)
     ]
     wrong += [
         f"{unit.company} is held by {unit.owner}"

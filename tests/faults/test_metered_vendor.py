@@ -50,7 +50,7 @@ class Shop:
 
     def __init__(self, vendor, *, cap=100):
         self.vendor = vendor
-        self.money = MemoryBackend().tenant(TenantId("acme")).money
+        self.money = MemoryBackend().tenant(TenantId("acme")).budgets
         clock = SystemClock()
         self.get_gate = BudgetService(
             self.money,

@@ -83,7 +83,7 @@ def test_killed_processes_lose_no_promise_and_exceed_no_cap(place, request):
 
 
 async def reserve(backend, key, *, caps=(DAILY,), credits_=10):
-    return await backend.tenant(ACME).money.reserve(
+    return await backend.tenant(ACME).budgets.reserve(
         SpendRequest(key=key, connector="lusha", amounts={"credits": credits_}),
         caps=caps,
         reset=ResetRule(),
@@ -120,7 +120,7 @@ async def insisted(verb):
 async def paid(backend, name):
     """Promise 5 credits under the name each attempt has, and settle what was answered."""
     answered = await insisted(lambda attempt: reserve(backend, name(attempt), credits_=5))
-    money = backend.tenant(ACME).money
+    money = backend.tenant(ACME).budgets
     await insisted(lambda _: money.settle(name(answered), {"credits": 5}, now=NOW))
 
 
@@ -132,7 +132,7 @@ async def paid_through_cuts(server, app_url, cuts, *, key):
             n += 1
             await paid(backend, partial(key, n))
         store = backend.tenant(ACME)
-        [total] = [usage.used for usage in await store.money.list_usage()]
+        [total] = [usage.used for usage in await store.budgets.list_usage()]
         problems = (await verify_ledger(store)).problems
         await backend.close()
         return n, total, problems
@@ -199,7 +199,7 @@ async def test_a_stop_refuses_a_reservation_that_was_waiting_for_its_total(postg
     with held(admin_url) as waited_for:
         waiting = asyncio.ensure_future(reserve(backend, "second"))
         await waited_for("write_moves")
-        stopping = backend.shared() if everybody else backend.tenant(ACME).money
+        stopping = backend.shared() if everybody else backend.tenant(ACME).budgets
         await stopping.stop("lusha", reason="enough", now=NOW)
     answer = await waiting
     await backend.close()
@@ -216,13 +216,13 @@ async def test_a_locked_total_is_waited_for_only_until_the_timeout(impatient, se
     with held(admin_url):
         for verb in (
             reserve(backend, "second"),
-            backend.tenant(ACME).money.settle("first", {"credits": 3}, now=NOW),
+            backend.tenant(ACME).budgets.settle("first", {"credits": 3}, now=NOW),
         ):
             with pytest.raises(TransientError):
                 await verb
     store = backend.tenant(ACME)
-    assert await store.money.find_reservation("second") is None
-    assert [usage.used for usage in await store.money.list_usage()] == [Totals(reserved=10)]
+    assert await store.budgets.find_reservation("second") is None
+    assert [usage.used for usage in await store.budgets.list_usage()] == [Totals(reserved=10)]
     assert not isinstance(await reserve(backend, "second"), Refusal)
     assert (await verify_ledger(store)).problems == ()
     await backend.close()
@@ -245,7 +245,7 @@ async def test_when_all_connections_are_busy_callers_get_an_error_and_nothing_is
     for key in keys:
         assert not isinstance(await reserve(backend, key), Refusal)
     store = backend.tenant(ACME)
-    assert [usage.used for usage in await store.money.list_usage()] == [Totals(reserved=60)]
+    assert [usage.used for usage in await store.budgets.list_usage()] == [Totals(reserved=60)]
     assert (await verify_ledger(store)).problems == ()
     await backend.close()
 
@@ -263,7 +263,7 @@ async def test_totals_are_locked_in_one_order_so_nothing_deadlocks(postgres, req
     admin_url, app_url = pg.fresh_database(postgres)
 
     backend = PostgresBackend(app_url, connections=8)
-    money = backend.tenant(ACME).money
+    money = backend.tenant(ACME).budgets
     orders = [(DAILY, HOURLY, SHARED), (SHARED, DAILY, HOURLY), (HOURLY, SHARED, DAILY)]
 
     async def spender(nth):

@@ -53,7 +53,7 @@ async def test_whoever_fits_and_has_no_heat_gets_one_and_only_once(store, clock)
     )
     first = await SWEEP.recompute(store, clock=clock)
     again = await SWEEP.recompute(store, clock=clock)
-    first, again, stranger = first, again, await store.attention.find_heat(CompanyId("stranger"))
+    first, again, stranger = first, again, await store.heat.find_heat(CompanyId("stranger"))
     assert (first.accounts, first.new, first.cold) == (6_000, 6_000, 6_000)
     assert (again.accounts, again.new, again.moved) == (6_000, 0, 0)
     assert stranger is None
@@ -61,19 +61,19 @@ async def test_whoever_fits_and_has_no_heat_gets_one_and_only_once(store, clock)
 
 async def test_a_sweep_says_what_signals_and_time_make_of_an_account(store, clock):
     await knows(store, "a", "b")
-    await store.attention.add_signals(
+    await store.heat.add_signals(
         [signal("a", ago=0.5), signal("a", ago=0.2, name="two")],
         rule=HEAT,
         tiers=TIERS,
         now=NOW,
     )
     hot = await SWEEP.recompute(store, clock=clock)
-    was = await store.attention.find_heat(CompanyId("a"))
+    was = await store.heat.find_heat(CompanyId("a"))
     clock.advance(timedelta(days=30))
     await SWEEP.recompute(store, clock=clock)
     clock.advance(timedelta(days=3))
     cooled = await SWEEP.recompute(store, clock=clock)
-    now = await store.attention.find_heat(CompanyId("a"))
+    now = await store.heat.find_heat(CompanyId("a"))
 
     assert (hot.hot, hot.cold, hot.new) == (1, 1, 2 - 1)
     assert was.tier is Tier.HOT
@@ -101,8 +101,8 @@ async def test_a_heat_that_moves_while_it_is_reckoned_is_left_alone(store, clock
 
     await knows(store, "a", "b")
     await SWEEP.recompute(store, clock=clock)
-    found = await SWEEP._recompute(Busy(store.attention), clock, new=0)
-    found, heat = found, await store.attention.find_heat(CompanyId("a"))
+    found = await SWEEP._recompute(Busy(store.heat), clock, new=0)
+    found, heat = found, await store.heat.find_heat(CompanyId("a"))
     assert (found.accounts, found.moved) == (2, 1)
     assert heat.state.latest == (NOW,)
     assert heat.state.posture == MIN_POSTURE
@@ -122,7 +122,7 @@ async def test_good_rows_of_a_table_move_heat_once_and_bad_ones_are_told(store, 
         await import_signals(store, rows, heat=HEAT, tiers=TIERS, zone=UTC, clock=clock)
         for _ in range(2)
     ]
-    (first, second), kept = both, await store.attention.list_signals(CompanyId("a"))
+    (first, second), kept = both, await store.heat.list_signals(CompanyId("a"))
     assert (first.new, first.known, first.rejected, first.accounts) == (2, 0, 3, {"a"})
     assert (second.new, second.known, second.accounts) == (0, 2, set())
     assert [line for line, _ in first.errors] == [4, 5, 6]

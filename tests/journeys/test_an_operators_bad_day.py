@@ -35,7 +35,7 @@ def promise(place, tenant, key, calls, *, unsure=False):
     async def promised():
         own = read_settings(directory=place, config=None, flags={}, environment={})
         async with open_app(own) as app:
-            now, money = app.clock.now(), app.backend.tenant(tenant).money
+            now, money = app.clock.now(), app.backend.tenant(tenant).budgets
             answer = await money.reserve(
                 SpendRequest(key=key, connector="tavily", amounts={"calls": calls}),
                 caps=await list_caps(app.for_tenant(tenant)),

@@ -143,7 +143,7 @@ async def test_accounts_that_hire_are_hot_by_their_domain_or_their_name(tmp_path
         ]
         await store.accounts.upsert_companies(companies, now=app.clock.now())
         run = await discovered(app)
-        return run, await store.attention.list_hottest()
+        return run, await store.heat.list_hottest()
 
     run, hottest = await on_app(place, box, work)
     assert {heat.account for heat in hottest} == {greenhouse.uen, lever.uen}

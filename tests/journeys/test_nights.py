@@ -102,7 +102,7 @@ async def test_a_cap_degrades_the_night_and_the_next_run_does_what_was_left(here
 
 async def test_a_stop_lets_nothing_begin_and_resuming_lets_the_night_go_on(here):
     async with here(companies=4) as house:
-        money = house.store().money
+        money = house.store().budgets
         await money.stop("", reason="the bill", now=house.app.clock.now())
         stopped, charged = await house.night(), house.charged()
         await money.resume("", now=house.app.clock.now())
@@ -206,7 +206,7 @@ async def test_a_company_without_a_known_site_costs_no_pull_units(here, status, 
     async with here(companies=4, dials={"tavily.status": status}) as house:
         await house.limit(TAVILY, searches)
         night = await house.night()
-        usage = await house.store().money.list_usage()
+        usage = await house.store().budgets.list_usage()
         known = await house.records()
 
     [units] = [each.used.total for each in usage if each.cap == PULLS]
@@ -305,7 +305,7 @@ async def test_what_was_left_is_quoted_at_what_it_still_costs_also_during_a_stop
         paid = await house.plan()
         await house.limit(PULLS, 0)
         without = await house.plan()
-        await house.store().money.stop("", reason="", now=house.app.clock.now())
+        await house.store().budgets.stop("", reason="", now=house.app.clock.now())
         stopped = await house.plan()
 
     assert len(paid.items) == len(without.items) == 4

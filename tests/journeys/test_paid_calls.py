@@ -76,7 +76,7 @@ async def limited(app, *, own=OWN_LIMIT):
     now = app.clock.now()
     for tenant in (ACME, BOLT):
         change = CapChange(cap=OWN, limit=own)
-        await app.backend.tenant(tenant).money.change_cap(change, now=now)
+        await app.backend.tenant(tenant).budgets.change_cap(change, now=now)
     await app.backend.shared().change_cap(CapChange(cap=SHARED, limit=SHARED_LIMIT), now=now)
 
 
@@ -110,7 +110,7 @@ async def test_two_tenants_and_two_workers_never_spend_more_than_their_caps(own)
                 for tenant in (ACME, BOLT)
                 for hold in await workers[0]
                 .backend.tenant(tenant)
-                .money.list_reservations(phases=list(OPEN_STATUSES))
+                .budgets.list_reservations(phases=list(OPEN_STATUSES))
             ]
             return answers, holds, await sound(workers[1]), told
 
@@ -136,7 +136,7 @@ async def test_a_cap_added_and_a_stop_bind_gates_that_are_already_open(own):
             assert isinstance(await pay(one, ACME, "before", vendor.port), SettledCall)
             hourly = "tenant_connector/lusha/credits/hour"
             change = CapChange(cap=hourly, limit=2)
-            await other.backend.tenant(ACME).money.change_cap(change, now=other.clock.now())
+            await other.backend.tenant(ACME).budgets.change_cap(change, now=other.clock.now())
             answers = [await pay(one, ACME, f"k{number}", vendor.port) for number in range(3)]
             assert [type(answer) for answer in answers] == [SettledCall, SettledCall, Refusal]
             assert (answers[2].cap, answers[2].used) == (hourly, 2)

@@ -26,7 +26,7 @@ UNITS = "tenant/*/pull_units/day"
 
 
 async def decided(house, run):
-    attention = house.store().attention
+    attention = house.store().heat
     record = await attention.find_plan(run)
     parts = [
         await attention.find_plan_part(run, number)
@@ -70,7 +70,7 @@ async def test_a_plan_made_again_from_what_was_kept_says_the_same(here):
         run = await house.pull()
         record, told = await decided(house, run.name)
         first, many = record.header["decision_parts"], record.header["input_parts"]
-        attention = house.store().attention
+        attention = house.store().heat
         parts = [await attention.find_plan_part(run.name, first + each) for each in range(many)]
     inputs = parse_inputs(decode_columns(parts), record.header)
     again = plan_pulls(inputs.accounts, inputs.limits, now=record.at, rule=inputs.rule)
@@ -89,10 +89,10 @@ async def test_lookups_teach_change_rates_and_fresh_accounts_wait(here):
         [first, *_] = rest.inputs.ids
         signal = Signal(id="s", account=first, kind=SignalKind.IMPORTED, at=clock.now())
         own = house.app.settings.for_tenant(ACME).heat
-        await house.store().attention.add_signals([signal], rule=own, tiers=own, now=clock.now())
+        await house.store().heat.add_signals([signal], rule=own, tiers=own, now=clock.now())
         due = (await planning.quote_plan(now=clock.now())).pulls
         run = await house.pull()
-        beliefs = await house.store().attention.list_change_rates()
+        beliefs = await house.store().heat.list_change_rates()
 
     assert {Decision(code) for code in rest.plan.why.tolist()} == {Decision.FRESH_ENOUGH}
     assert to_work_items(due)[0].company == first  # its signal made what we know older than it is
@@ -114,7 +114,7 @@ async def test_a_pull_is_asked_for_once_in_its_stretch_of_time(here):
         def looking(units, run):
             return LookupPayments(
                 gate,
-                store.money,
+                store.budgets,
                 prices={Depth.SHALLOW: units, Depth.DEEP: units},
                 reset=build_reset_rule(house.app.settings.for_tenant(ACME)),
                 run=run,
@@ -158,7 +158,7 @@ async def test_pulls_that_were_stopped_go_on_and_pay_for_nothing_twice(anywhere)
             await first
         rest = await house.pull()
         [stopped] = (await house.store().runs.list_runs(kind="pulls"))[1:]
-        holds = await house.store().money.list_usage()
+        holds = await house.store().budgets.list_usage()
         units, others = await house.units(stopped), await house.units(rest)
 
     assert stopped.state is RunState.CANCELLED
@@ -178,7 +178,7 @@ async def test_an_account_outside_the_icp_is_in_no_plan_however_hot(here):
         await house.sweep()
         now, own = house.app.clock.now(), house.app.settings.for_tenant(ACME).heat
         hot = Signal(id="s", account="stranger", kind=SignalKind.POSTING, at=now)
-        await house.store().attention.add_signals([hot], rule=own, tiers=own, now=now)
+        await house.store().heat.add_signals([hot], rule=own, tiers=own, now=now)
         pulls = (await PullPlanner(house.app.for_tenant(ACME)).quote_plan(now=now)).pulls
     assert len(pulls.inputs.ids) == 3
     assert "stranger" not in pulls.inputs.ids

@@ -130,12 +130,12 @@ async def test_a_stop_of_an_unneeded_connector_or_another_tenant_blocks_nothing(
     async with here(companies=3) as house:
         await met(house)
         now = house.app.clock.now()
-        await house.store().money.stop("odoo", reason="", now=now)
+        await house.store().budgets.stop("odoo", reason="", now=now)
         crm = await planned(house.app)
         other = house.app.backend.tenant("bolt")
-        await other.money.stop("", reason="", now=now)
+        await other.budgets.stop("", reason="", now=now)
         others = await planned(house.app)
-        await house.store().money.stop("crawl", reason="", now=now)
+        await house.store().budgets.stop("crawl", reason="", now=now)
         own = await planned(house.app)
     for each in (crm, others):
         assert set(whys(each)) <= set(CHOSEN)

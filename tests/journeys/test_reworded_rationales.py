@@ -68,7 +68,7 @@ async def test_while_the_model_is_stopped_our_own_words_stay_nothing_is_owed_and
         return await scores(house), house.charged()["openai"]
 
     async def stopped_then_not(house):
-        money = house.store().money
+        money = house.store().budgets
         await money.stop("openai", reason="dear", now=house.app.clock.now())
         during = await house.night(steps=SCORING, again=True)
         kept = await scores(house)

@@ -76,7 +76,7 @@ class Office:
 
     async def know(self, *dossiers):
         """Let a night have found this out."""
-        nights, now = self.store.nights, self.clock.now()
+        nights, now = self.store.work_items, self.clock.now()
         run = format_run_name(now)
         planned = [
             WorkItem(company=each.company.id, rank=place, depth=Depth.DEEP)

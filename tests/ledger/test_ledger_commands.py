@@ -35,7 +35,7 @@ async def write_history(app):
         await acme.ledger.append([note])
     now = app.clock.now()
     for key, account, calls in (("k1", "one", 1), ("k2", "three", 2), ("k3", "one", 2)):
-        await bolt.money.reserve(
+        await bolt.budgets.reserve(
             SpendRequest(
                 key=key, connector="tavily", amounts={"calls": calls}, run=RUN, account=account
             ),
@@ -45,8 +45,8 @@ async def write_history(app):
             until=now + timedelta(hours=1),
             now=now,
         )
-    await bolt.money.settle("k1", {"calls": 1}, now=now)
-    await bolt.money.stop("lusha", reason="too dear", now=now)
+    await bolt.budgets.settle("k1", {"calls": 1}, now=now)
+    await bolt.budgets.stop("lusha", reason="too dear", now=now)
 
 
 @pytest.fixture
@@ -254,7 +254,7 @@ def test_a_shared_total_that_is_not_what_tenants_took_is_found(stoker, tmp_path,
 
     async def spend(app):
         for tenant in (ACME, BOLT):
-            money, now = app.backend.tenant(tenant).money, app.clock.now()
+            money, now = app.backend.tenant(tenant).budgets, app.clock.now()
             await money.reserve(
                 SpendRequest(key="s", connector="lusha", amounts={"calls": 2}),
                 caps=await list_caps(app.for_tenant(tenant)),

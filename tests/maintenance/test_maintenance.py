@@ -51,7 +51,7 @@ async def test_promises_of_owners_that_fell_silent_are_dealt_with_every_night(tm
         [tenant] = settings.list_active_tenants()
         store, now = app.backend.tenant(tenant), clock.now()
         for key, at_once in (("kept", False), ("sent", True)):
-            await store.money.reserve(
+            await store.budgets.reserve(
                 SpendRequest(
                     key=key, connector="tavily", amounts={"calls": 1}, sends_at_once=at_once
                 ),
@@ -79,7 +79,7 @@ async def test_closed_reservations_and_idle_rates_are_deleted_whatever_runs_are_
         store, shared = app.backend.tenant(tenant), app.backend.shared()
 
         async def spend(key):
-            await store.money.reserve(
+            await store.budgets.reserve(
                 SpendRequest(key=key, connector="tavily", amounts={"calls": 1}),
                 caps=await list_caps(app.for_tenant(tenant)),
                 reset=build_reset_rule(app.settings.for_tenant(tenant)),
@@ -87,17 +87,17 @@ async def test_closed_reservations_and_idle_rates_are_deleted_whatever_runs_are_
                 until=clock.now() + timedelta(minutes=1),
                 now=clock.now(),
             )
-            await store.money.settle(key, {"calls": 1}, now=clock.now())
+            await store.budgets.settle(key, {"calls": 1}, now=clock.now())
 
         await spend("old")
         await shared.delay_until("connector/tavily", until=clock.now())
         clock.advance(timedelta(days=401))
         await spend("new")
         run = await run_now(app.for_tenant(tenant), build_maintenance(app.for_tenant(tenant)))
-        left = await store.money.list_reservations(phases=list(ReservationStatus))
+        left = await store.budgets.list_reservations(phases=list(ReservationStatus))
         assert run.state is RunState.DONE
         assert [reservation.key for reservation in left] == ["new"]
-        assert len(await store.money.list_usage()) == 1
+        assert len(await store.budgets.list_usage()) == 1
         assert await shared.find_next_at("connector/tavily") is None
         assert run.manifest.counts["pruned_money"] == 2
 
@@ -138,7 +138,7 @@ async def test_signals_go_once_nothing_of_them_is_left_and_not_before(tmp_path, 
 
     clock = FakeClock()
     async with wiring.open_app(settings, clock=clock, observer=EventRecorder()) as app:
-        attention, own = app.backend.tenant(ACME).attention, settings.for_tenant(ACME).heat
+        attention, own = app.backend.tenant(ACME).heat, settings.for_tenant(ACME).heat
         signals = [
             Signal(
                 id=f"{days}",

@@ -61,7 +61,7 @@ class Day:
             for place, (name, how) in enumerate((made or {}).items())
         ]
         if units:
-            await self.store.nights.insert_items(run.name, units)
+            await self.store.work_items.insert_items(run.name, units)
 
     async def left(self, *, reset=None, **how):
         """Return what a run that begins at noon would go on with."""
@@ -232,9 +232,9 @@ async def test_a_selection_that_is_not_there_is_refused(at, why):
 async def looked_at(day, name, at):
     """Look at a company then, in a run of its own."""
     run, ended = format_run_name(at), unit(name, DONE)
-    await day.store.nights.insert_items(run, [unit(name)])
+    await day.store.work_items.insert_items(run, [unit(name)])
     found = CompanyRecord(company=Company(id=ended.company, name=name), looked_at=at, run=run)
-    assert await day.store.nights.finish_item(run, ended, found)
+    assert await day.store.work_items.finish_item(run, ended, found)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ async def insert(store, saved, *, parts=None):
     at = datetime.fromisoformat(saved["at"])
     record = PlanRecord(run=saved["run"], at=at, policy=saved["policy"], header=saved["header"])
     entry = NewEntry(at=at, **saved["entry"])
-    await store.attention.insert_plan(record, parts or list_parts(saved), entry=entry)
+    await store.heat.insert_plan(record, parts or list_parts(saved), entry=entry)
 
 
 def list_parts(saved):
@@ -75,7 +75,7 @@ def list_parts(saved):
 
 async def read_parts(store, run):
     parts = []
-    while (part := await store.attention.find_plan_part(run, len(parts))) is not None:
+    while (part := await store.heat.find_plan_part(run, len(parts))) is not None:
         parts.append(part)
     return parts
 
@@ -101,7 +101,7 @@ def test_an_old_plan_is_saved_again_with_the_same_columns_header_and_entry(saved
         found = await load_plan(store, saved["run"])
         again = await open_store()
         await save_plan(again, saved["run"], replay_plan(found.inputs, now=found.record.at))
-        record = await again.attention.find_plan(saved["run"])
+        record = await again.heat.find_plan(saved["run"])
         assert record.header == {**saved["header"], "gap": pytest.approx(saved["header"]["gap"])}
         [entry] = await again.ledger.list_entries()
         assert entry.data == {

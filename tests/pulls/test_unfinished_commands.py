@@ -72,15 +72,15 @@ def a_run_with_one_company_under_way(
         run = Run(key=RunKey(now.replace(microsecond=0), 1), kind=KIND, manifest=Manifest())
         await store.runs.insert_run(run)
         unit = WorkItem(company=company, rank=0, depth=Depth.DEEP, reason="never scored")
-        await store.nights.insert_items(run.name, [unit])
-        await store.nights.claim_items(
+        await store.work_items.insert_items(run.name, [unit])
+        await store.work_items.claim_items(
             run.name, owner="me", until=now + timedelta(minutes=1), now=now, limit=1
         )
         for key in ("settled", "lost") if spends else ():
             request = SpendRequest(
                 key=key, connector="tavily", amounts={"calls": 2}, run=run.name, account=company
             )
-            await store.money.reserve(
+            await store.budgets.reserve(
                 request,
                 caps=[CAP],
                 reset=ResetRule(),
@@ -89,13 +89,13 @@ def a_run_with_one_company_under_way(
                 now=now,
             )
         if spends:
-            await store.money.settle("settled", {"calls": 1}, now=now)
+            await store.budgets.settle("settled", {"calls": 1}, now=now)
         if state is WorkState.DROPPED:
             shed = replace(unit, state=state, owner="me")
-            assert await store.nights.finish_item(run.name, shed, None)
+            assert await store.work_items.finish_item(run.name, shed, None)
         if ended:
             if state is WorkState.WAITING:
-                await store.nights.release_items(run.name, owner="me")
+                await store.work_items.release_items(run.name, owner="me")
             await store.runs.finish_run(
                 run.end(
                     RunState.CANCELLED,

@@ -69,7 +69,7 @@ class Register:
 
     async def look_at(self, companies):
         """Have companies looked at at noon, by a run of one night."""
-        nights, accounts = self.store.nights, self.store.accounts
+        nights, accounts = self.store.work_items, self.store.accounts
         for place, company in enumerate(companies):
             unit = WorkItem(company=company, rank=place, depth=Depth.DEEP, state=WorkState.WAITING)
             await nights.insert_items("20261116_120000", [unit])

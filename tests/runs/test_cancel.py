@@ -77,7 +77,7 @@ class Bench:
         """Begin a run that has chosen two companies."""
         run = await self.begin()
         units = [WorkItem(company=CompanyId(f"c{n}"), rank=n, depth=Depth.DEEP) for n in range(2)]
-        await self.store.nights.insert_items(run.name, units)
+        await self.store.work_items.insert_items(run.name, units)
         return run
 
     async def cancel(self, run, by="ann@desk"):
@@ -434,7 +434,7 @@ CREDITS = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=1
 async def reserve(bench, run, key, **how):
     amounts, now = {"credits": 1}, bench.clock.now()
     request = SpendRequest(key=key, connector="lusha", amounts=amounts, run=run.name, **how)
-    await bench.store.money.reserve(
+    await bench.store.budgets.reserve(
         request, caps=[CREDITS], reset=ResetRule(), owner="me", until=now + LENGTH, now=now
     )
 
@@ -444,7 +444,7 @@ async def spends(bench, run):
     now = bench.clock.now()
     for key in ("settled", "lost"):
         await reserve(bench, run, key)
-    await bench.store.money.settle("settled", {"credits": 1}, now=now)
+    await bench.store.budgets.settle("settled", {"credits": 1}, now=now)
     row = SentRow(
         external_id="x",
         model="res.partner",
@@ -517,7 +517,7 @@ async def test_what_a_dead_process_had_reserved_and_never_sent_comes_back():
     await reserve(bench, run, "k", sends_at_once=False)
     await lapses(bench)
     assert (await bench.cancel(run)).process_died
-    assert (await bench.store.money.find_reservation("k")).status is ReservationStatus.EXPIRED
+    assert (await bench.store.budgets.find_reservation("k")).status is ReservationStatus.EXPIRED
 
 
 async def test_what_a_dead_process_left_is_cancelled_by_the_next_holder_if_somebody_had_asked():

@@ -20,9 +20,9 @@ async def store_with_runs():
     for n, state in enumerate((RunState.DONE, RunState.DONE, RunState.RUNNING)):
         run = Run(key=RunKey(NOW.replace(microsecond=0) + n * HOUR, 1), kind="pulls")
         await store.runs.insert_run(run)
-        await store.attention.insert_plan(plan(run.name), [b"part"])
+        await store.heat.insert_plan(plan(run.name), [b"part"])
         items = [WorkItem(company=f"c{k}", rank=k, depth=Depth.DEEP) for k in range(3)]
-        await store.nights.insert_items(run.name, items)
+        await store.work_items.insert_items(run.name, items)
         if state is RunState.DONE:
             end = Run(key=run.key, kind="pulls", state=state, ended_at=run.at)
             await store.runs.finish_run(end)
@@ -30,8 +30,8 @@ async def store_with_runs():
 
 
 async def list_left(store):
-    plans = sorted(kept.run for kept in await store.attention.list_plans())
-    assert plans == await store.nights.list_item_runs()
+    plans = sorted(kept.run for kept in await store.heat.list_plans())
+    assert plans == await store.work_items.list_item_runs()
     return plans
 
 

@@ -25,20 +25,22 @@ async def looked_at(store, number, value):
     )
     run = f"r{number}"
     await store.accounts.upsert_companies([company], now=NOW)
-    await store.nights.insert_items(run, [WorkItem(company=company.id, rank=0, depth=Depth.DEEP)])
-    [unit] = await store.nights.claim_items(
+    await store.work_items.insert_items(
+        run, [WorkItem(company=company.id, rank=0, depth=Depth.DEEP)]
+    )
+    [unit] = await store.work_items.claim_items(
         run, owner="w", until=NOW + timedelta(hours=1), now=NOW, limit=1
     )
     done = replace(unit, state=WorkState.DONE, ended_at=NOW)
     found = CompanyRecord(company=company, score=score, looked_at=NOW, run=run)
-    assert await store.nights.finish_item(run, done, found)
+    assert await store.work_items.finish_item(run, done, found)
 
 
 async def test_leads_appeal_by_what_the_store_knows_of_them_and_others_not_at_all():
     store = MemoryBackend().tenant(TenantId("acme"))
     for number, value in ((1, 0.9), (2, 0.5), (3, 0.1)):
         await looked_at(store, number, value)
-    await store.attention.update_postures(
+    await store.heat.update_postures(
         {CompanyId("T2"): 1.0},
         rule=HeatRule(posture_weight=1.0, recency_weight=0.0, volume_weight=0.0),
         tiers=TierRule(),

@@ -125,16 +125,16 @@ def test_leads_can_be_imported(told, home):
             value=0.9, bucket=Bucket.HIGH, features={}, feature_hash="x", rationale="good"
         )
         now = system_clock().now()
-        await store.nights.insert_items(
+        await store.work_items.insert_items(
             "r1", [WorkItem(company=company.id, rank=0, depth=Depth.DEEP)]
         )
-        [unit] = await store.nights.claim_items(
+        [unit] = await store.work_items.claim_items(
             "r1", owner="w", until=now + timedelta(hours=1), now=now, limit=1
         )
         done = replace(unit, state=WorkState.DONE, ended_at=now)
         found = CompanyRecord(company=company, score=score, looked_at=now, run="r1")
         await store.accounts.upsert_companies([company], now=now)
-        assert await store.nights.finish_item("r1", done, found)
+        assert await store.work_items.finish_item("r1", done, found)
 
     with_store(home, a_lead)
     assert told("touches", "import", "--leads")["new"] == 1

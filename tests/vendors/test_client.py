@@ -78,7 +78,9 @@ def failing(part, **fails):
 
 async def phases(here, key=KEY):
     found = []
-    while (hold := await here.store.money.find_reservation(f"{key}/{len(found) + 1}")) is not None:
+    while (
+        hold := await here.store.budgets.find_reservation(f"{key}/{len(found) + 1}")
+    ) is not None:
         found.append(hold.status)
     return found
 
@@ -408,7 +410,7 @@ async def test_once_somebody_found_out_it_is_asked_again():
 
     async def work(here):
         await ask(here)
-        money = here.store.money
+        money = here.store.budgets
         await money.release(f"{KEY}/1", reason="not on the bill", now=here.clock.now())
         return await ask(here), await phases(here)
 
@@ -494,7 +496,7 @@ async def test_whoever_dies_between_keeping_and_settling_has_paid_once():
 
     gone = [UncertainError("the store is gone")] * 100
     answered, before, again, after, counted = await at_desk(
-        work, store=failing("money", settle=gone)
+        work, store=failing("budgets", settle=gone)
     )
     assert isinstance(answered, VendorAnswer)
     assert before == [ReservationStatus.SENT]
@@ -835,8 +837,8 @@ async def overtaken(here, verb, work):
     still = []
 
     def held(real):
-        still.append(Still(real.money, verb))
-        return replace(real, money=still[0])
+        still.append(Still(real.budgets, verb))
+        return replace(real, budgets=still[0])
 
     late = Desk(here.box, here.http, here.backend, here.clock, owner="late", store=held)
     waiting = asyncio.create_task(work(late))
@@ -897,8 +899,8 @@ async def test_who_was_held_still_while_asking_asks_nothing_once_its_work_is_no_
         still, ours = [], [True]
 
         def held(real):
-            still.append(Still(real.money, verb))
-            return replace(real, money=still[0])
+            still.append(Still(real.budgets, verb))
+            return replace(real, budgets=still[0])
 
         late = Desk(here.box, here.http, here.backend, here.clock, owner="late", store=held)
         asking = asyncio.create_task(
@@ -913,7 +915,7 @@ async def test_who_was_held_still_while_asking_asks_nothing_once_its_work_is_no_
         return (
             outcome,
             here.charged("tavily"),
-            await here.store.money.list_reservations(phases=tuple(OPEN_STATUSES)),
+            await here.store.budgets.list_reservations(phases=tuple(OPEN_STATUSES)),
         )
 
     outcome, charged, holds = await at_desk(work, clock=SystemClock())

@@ -184,7 +184,7 @@ def test_a_question_passes_the_gate_and_its_answer_is_paid_for_once(on_app, box)
         first = await asking.ask(search, question, account="acme.test")
         again = await asking.ask(search, question, account="acme.test")
         assert await open_vendor_client(app.for_tenant(ACME)) is asking
-        return first, again, await app.backend.tenant(ACME).money.list_usage()
+        return first, again, await app.backend.tenant(ACME).budgets.list_usage()
 
     first, again, usage = on_app(ask, box=box)
     assert first.answer == again.answer
@@ -316,7 +316,7 @@ def test_a_stop_ends_what_is_sent_to_a_crm_until_it_is_taken_back(on_app, box, s
             except TransientError as error:
                 return str(error)
 
-        money = app.backend.tenant(ACME).money
+        money = app.backend.tenant(ACME).budgets
         await money.stop("tavily", reason="dear", now=app.clock.now())
         before = await open_crm(app.for_tenant(ACME), at("http://odoo.test/")).fields("res.partner")
         await money.stop(stopped, reason="look at it first", now=app.clock.now())

@@ -255,7 +255,7 @@ async def test_leaving_while_a_batch_stands_in_line_promises_and_asks_nothing():
                 asked = asyncio.create_task(together.verify(addresses(ACME, 0, 3)))
                 await here.all_in_line(1)
             told = await asked
-        open_promises = await here.desks[ACME].store.money.list_reservations(
+        open_promises = await here.desks[ACME].store.budgets.list_reservations(
             phases=tuple(OPEN_STATUSES)
         )
         return told, here.box.read_batches, open_promises

@@ -21,20 +21,20 @@ _TENANT_STORES = {  # by the name in `TenantStores`
     "runs": "stoker.runs.store:RunStore",
     "schedule": "stoker.scheduling.store:ScheduleStore",
     "ledger": "stoker.ledger.store:LedgerStore",
-    "money": "stoker.budgets.store:BudgetStore",
+    "budgets": "stoker.budgets.store:BudgetStore",
     "pages": "stoker.crawl.store:PageStore",
     "answers": "stoker.vendors.answer_cache:AnswerStore",
     "setup": "stoker.tenants.store:SetupStore",
     "accounts": "stoker.accounts.store:AccountStore",
-    "nights": "stoker.enrichment.store:WorkStore",
+    "work_items": "stoker.enrichment.store:WorkStore",
     "crm": "stoker.crm.store:CrmStore",
     "touches": "stoker.touches.store:TouchStore",
-    "attention": "stoker.heat.store:HeatStore",
+    "heat": "stoker.heat.store:HeatStore",
     "listings": "stoker.discovery.store:ListingStore",
 }
 _POSTGRES_OPTIONS = {  # what such a store is built with when the database is Postgres
-    "money": {"write": "stoker.budgets.store:write_changes_on_server"},
-    "nights": {"skip_locked": "stoker.enrichment.store:SKIP_LOCKED"},
+    "budgets": {"write": "stoker.budgets.store:write_changes_on_server"},
+    "work_items": {"skip_locked": "stoker.enrichment.store:SKIP_LOCKED"},
 }
 _SHARED = "stoker.backends.shared:SharedStore"
 _REGISTRY = "stoker.registry.store:RegistryStore"

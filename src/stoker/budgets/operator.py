@@ -78,7 +78,7 @@ class StopResult(NamedTuple):
 
 async def read_position(app: Context, tenant: TenantId, *, now: datetime) -> BudgetPosition:
     """Return a tenant's position now, without shared caps."""
-    money = app.backend.tenant(tenant).money
+    money = app.backend.tenant(tenant).budgets
     caps = [cap for cap in await list_caps(app.for_tenant(tenant)) if not cap.shared]
     changes = await money.list_cap_changes()
     for _ in range(MAX_READS):
@@ -144,7 +144,7 @@ async def settle_by_hand(
     app: Context, tenant: TenantId, key: str, actual: Mapping[str, int]
 ) -> Reservation:
     """Settle a reservation of unknown outcome at a cost; a unit left out cost nothing."""
-    money = app.backend.tenant(tenant).money
+    money = app.backend.tenant(tenant).budgets
     reservation = await _get_undecided(app, tenant, key)
     if more := sorted(set(actual) - set(reservation.amounts)):
         units = ", ".join(sorted(reservation.amounts))
@@ -157,7 +157,7 @@ async def release_by_hand(app: Context, tenant: TenantId, key: str, *, reason: s
     if not reason.strip():
         raise ConfigError("--reason is empty; give the evidence that nothing was bought")
     await _get_undecided(app, tenant, key)
-    money = app.backend.tenant(tenant).money
+    money = app.backend.tenant(tenant).budgets
     return await money.release(key, reason=reason, now=app.clock.now())
 
 
@@ -173,7 +173,7 @@ async def stop_spending(
         validate_connector(connector)
     now = app.clock.now()
     if tenant is not None:
-        await app.backend.tenant(tenant).money.stop(connector, reason=reason, now=now)
+        await app.backend.tenant(tenant).budgets.stop(connector, reason=reason, now=now)
         tenants: Sequence[TenantId] = [tenant]
     else:
         await app.backend.shared().stop(connector, reason=reason, now=now)
@@ -182,7 +182,7 @@ async def stop_spending(
         (each, reservation)
         for each in tenants
         for reservation in await list_open_reservations(
-            app.backend.tenant(each).money, connector=connector
+            app.backend.tenant(each).budgets, connector=connector
         )
     ]
     capped = {cap.connector for each in tenants for cap in await list_caps(app.for_tenant(each))}
@@ -196,24 +196,24 @@ async def resume_spending(app: Context, tenant: TenantId | None, connector: str)
         validate_connector(connector)
     now = app.clock.now()
     if tenant is not None:
-        return await app.backend.tenant(tenant).money.resume(connector, now=now)
+        return await app.backend.tenant(tenant).budgets.resume(connector, now=now)
     return await app.backend.shared().resume(connector, now=now)
 
 
 async def list_stops(app: Context, tenant: TenantId | None) -> list[Stop]:
     """Return the stops in force for a tenant; for None, the shared ones and every tenant's own."""
     if tenant is not None:
-        return await app.backend.tenant(tenant).money.list_stops()
+        return await app.backend.tenant(tenant).budgets.list_stops()
     stops = await app.backend.shared().list_stops()
     for known in app.settings.tenants:
-        own = await app.backend.tenant(known.id).money.list_stops()
+        own = await app.backend.tenant(known.id).budgets.list_stops()
         stops += [each for each in own if each.tenant]
     return stops
 
 
 async def _get_undecided(app: Context, tenant: TenantId, key: str) -> Reservation:
     """Return a reservation that a person may end: no worker holds it any more."""
-    found = await app.backend.tenant(tenant).money.find_reservation(key)
+    found = await app.backend.tenant(tenant).budgets.find_reservation(key)
     if found is None:
         raise ConfigError(f"{tenant} has no reservation {key!r}; list them: stoker holds")
     if found.status not in OPEN_STATUSES:
@@ -237,7 +237,7 @@ async def _find_limits(
     else:
         owner = _check_tenant(wanted, tenant)
         caps = await list_caps(app.for_tenant(owner))
-        changes = await app.backend.tenant(owner).money.list_cap_changes()
+        changes = await app.backend.tenant(owner).budgets.list_cap_changes()
     cap = next((cap for cap in caps if cap.id == wanted.id), None)
     if cap is None:
         return None
@@ -257,7 +257,7 @@ async def _save_change(
     now = app.clock.now()
     if not cap.shared:
         owner = _check_tenant(cap, tenant)
-        await app.backend.tenant(owner).money.change_cap(change, now=now)
+        await app.backend.tenant(owner).budgets.change_cap(change, now=now)
         return
     if tenant is not None:
         raise ConfigError(f"{cap.id} is shared by all tenants; leave out --tenant")

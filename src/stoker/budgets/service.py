@@ -372,7 +372,7 @@ async def expire_reservations(
     store: TenantStores, *, now: datetime, observer: Observer
 ) -> list[Reservation]:
     """Expire the reservations of dead processes and report them; return them."""
-    expired = await store.money.expire_reservations(now=now)
+    expired = await store.budgets.expire_reservations(now=now)
     for reservation in expired:
         if (alert := find_alert(reservation, tenant=store.tenant, at=now)) is not None:
             observer(alert)
@@ -391,7 +391,7 @@ def build_reset_rule(own: Settings) -> ResetRule:
 def build_budget(tenant: TenantContext) -> BudgetService:
     """Build a tenant's budget service; `tenant.open(build_budget)` keeps its leases alive."""
     return BudgetService(
-        tenant.store.money,
+        tenant.store.budgets,
         caps=build_default_caps(tenant.settings.caps),
         reset=build_reset_rule(tenant.settings),
         owner=tenant.process.owner,
@@ -408,7 +408,7 @@ async def list_caps(tenant: TenantContext) -> tuple[Cap, ...]:
     Changed limits are not applied: the store reads them when it grants or refuses.
     """
     given = build_default_caps(tenant.settings.caps)
-    changes = await tenant.store.money.list_cap_changes()
+    changes = await tenant.store.budgets.list_cap_changes()
     own = list_effective_caps(given, changes, shared=False)
     return (*await list_shared_caps(tenant.process), *own)
 

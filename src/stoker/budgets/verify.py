@@ -107,7 +107,9 @@ async def _verify_tenant(
     since: datetime | None = None,
 ) -> LedgerReport:
     async def read_state() -> tuple[dict[CapWindow, Totals], list[Reservation]]:
-        return to_totals(await store.money.list_usage()), await list_open_reservations(store.money)
+        return to_totals(await store.budgets.list_usage()), await list_open_reservations(
+            store.budgets
+        )
 
     cache, reservations = await reader.read_until_quiet(
         store.ledger, replay.read, read_state, whose=store.tenant

@@ -189,7 +189,7 @@ async def add_hiring_signals(
                 and (account := employers.find_account(source, each.listing.job))
             ]
             if signals:
-                added = await store.attention.add_signals(signals, rule=heat, tiers=heat, now=now)
+                added = await store.heat.add_signals(signals, rule=heat, tiers=heat, now=now)
                 accounts |= {signal.account for signal in signals}
                 matched, new = matched + len(signals), new + added.new
     return HiringResult(accounts=len(accounts), matched=matched, new=new)

@@ -72,7 +72,7 @@ class DeadlineMonitor:
 
     async def check(self) -> int:
         """Tell how the night stands, and leave out what cannot be done in time; return how much."""
-        counts = await self._store.nights.count_items(self._run)
+        counts = await self._store.work_items.count_items(self._run)
         rests = await self._read_backoffs()
         waits_for = max(rests, key=lambda name: rests[name], default="")
         waiting, ended = counts.get(WorkState.WAITING, 0), self._pool.ended
@@ -109,7 +109,7 @@ class DeadlineMonitor:
 
     async def _drop_items(self, now: datetime, *, per_unit: timedelta) -> int:
         shed = before = 0
-        async for page in self._store.nights.iter_items(self._run, states=(WorkState.WAITING,)):
+        async for page in self._store.work_items.iter_items(self._run, states=(WorkState.WAITING,)):
             for item in choose_items_to_drop(
                 page,
                 now=now + per_unit * self._pool.in_progress,
@@ -131,7 +131,7 @@ class DeadlineMonitor:
             ended_at=now,
         )
         # False when a worker has started it meanwhile; then it is finished after all.
-        return await self._store.nights.finish_item(self._run, gone, None)
+        return await self._store.work_items.finish_item(self._run, gone, None)
 
 
 def choose_items_to_drop(
@@ -160,6 +160,6 @@ async def find_late_items(
     """Return who of a run was still under way at its deadline, if that has passed by now."""
     found = LateItems(times.deadline)
     if now > times.deadline:
-        async for page in store.nights.iter_items(run):
+        async for page in store.work_items.iter_items(run):
             found.add(page)
     return found

@@ -347,7 +347,7 @@ async def add_first_lookup_shares(
 
     Decided by the last item of each company, in whichever run.
     """
-    last_items = await store.nights.find_last_items([item.company for item in units])
+    last_items = await store.work_items.find_last_items([item.company for item in units])
     lookups = []
     for item in units:
         _, last = last_items.get(item.company, ("", None))

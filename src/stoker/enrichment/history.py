@@ -184,7 +184,7 @@ async def list_recent_lookups(
         if len(dates) == MAX_NIGHTS and run.at.date() not in dates:
             break
         if run.state in FINISHED_RUN_STATES and run.manifest.counts.get("selected"):
-            ended = await store.nights.list_items(run.name, states=_ENDED_STATES, limit=looks)
+            ended = await store.work_items.list_items(run.name, states=_ENDED_STATES, limit=looks)
             items = [item for item in ended if is_lookup(item)]
             if items:
                 found.append(items)

@@ -172,7 +172,7 @@ async def summarize_run(store: TenantStores, run: str) -> RunSummary:
     released.
     """
     tally = SummaryBuilder()
-    async for page in store.nights.iter_items(run):
+    async for page in store.work_items.iter_items(run):
         tally.add(page)
     spent = await compute_run_cost(store, run)
     return replace(tally.build(), cost=spent.settled, unknown=spent.unknown)
@@ -194,7 +194,7 @@ async def compute_run_cost(
         if until is not None and page[-1].at > until:
             break
     for key in spending.open_keys:
-        if (reservation := await store.money.find_reservation(key)) is not None:
+        if (reservation := await store.budgets.find_reservation(key)) is not None:
             spending.add_open_reservation(reservation)
     return spending.get_cost()
 

@@ -131,7 +131,7 @@ async def top(
     async with asked.open_app(only_to_read=True) as app:
         for tenant in choose_tenants(app.settings, tenants):
             own = app.settings.for_tenant(tenant).heat
-            heats = await app.backend.tenant(tenant).attention.list_hottest(
+            heats = await app.backend.tenant(tenant).heat.list_hottest(
                 limit=limit, tier=Tier(tier.upper()) if tier else None
             )
             now = score_heats(heats, now=app.clock.now(), rule=own, tiers=own)
@@ -172,7 +172,7 @@ async def show(asked: CommandContext, account: str, as_json: bool) -> None:
     async with asked.open_app(only_to_read=True) as app:
         tenant, company = parse_account(app.settings, account)
         own = app.settings.for_tenant(tenant).heat
-        attention = app.backend.tenant(tenant).attention
+        attention = app.backend.tenant(tenant).heat
         found = await attention.find_heat(company)
         if found is not None:
             found = score_heat(found, now=app.clock.now(), rule=own, tiers=own)

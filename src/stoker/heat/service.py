@@ -78,7 +78,7 @@ class HeatSweep:
     async def recompute(self, store: TenantStores, *, clock: Clock) -> SweepResult:
         """Add accounts that fit and have no heat yet, then recompute every heat."""
         new = await self._add_new_accounts(store, clock)
-        return await self._recompute(store.attention, clock, new=new)
+        return await self._recompute(store.heat, clock, new=new)
 
     async def _add_new_accounts(self, store: TenantStores, clock: Clock) -> int:
         new, after, last = 0, "", ""
@@ -89,7 +89,7 @@ class HeatSweep:
             after = page[-1].id
             # Heats come in the same order, so each page of them is read once.
             while last < after and (
-                heats := await store.attention.list_heats(after=last, limit=_PAGE_SIZE)
+                heats := await store.heat.list_heats(after=last, limit=_PAGE_SIZE)
             ):
                 known |= {heat.account for heat in heats}
                 last = heats[-1].account
@@ -100,7 +100,7 @@ class HeatSweep:
             }
             known = {account for account in known if account > after}
             if unmet:
-                new += await store.attention.update_postures(
+                new += await store.heat.update_postures(
                     unmet, rule=self.heat, tiers=self.tiers, now=clock.now()
                 )
         return new
@@ -168,10 +168,10 @@ class LookupFeedback:
             at=now,
         )
         postures = {before.company.id: compute_posture(after.score or before.score)}
-        await store.attention.update_postures(postures, rule=self.heat, tiers=self.tiers, now=now)
-        await store.attention.record_lookups([observation.observed], rule=self.beliefs)
+        await store.heat.update_postures(postures, rule=self.heat, tiers=self.tiers, now=now)
+        await store.heat.record_lookups([observation.observed], rule=self.beliefs)
         if observation.signals:
-            await store.attention.add_signals(
+            await store.heat.add_signals(
                 observation.signals, rule=self.heat, tiers=self.tiers, now=now
             )
 
@@ -230,7 +230,7 @@ async def import_signals(
                 signals.append(parsed)
             else:
                 done.add_error(row.line, f"no company {account!r} is known to {store.tenant}")
-        added = await store.attention.add_signals(signals, rule=heat, tiers=tiers, now=now)
+        added = await store.heat.add_signals(signals, rule=heat, tiers=tiers, now=now)
         done.new += added.new
         done.known += added.known
         done.accounts.update(each.account for each in added.heats)

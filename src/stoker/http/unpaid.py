@@ -88,5 +88,5 @@ def build_unpaid_calls(context: Context) -> UnpaidCalls:
         context.get(build_vendor_limits),
         hosts=context.get(build_host_pacer),
         clock=context.clock,
-        stops=lambda tenant: context.backend.tenant(tenant).money.list_stops(),
+        stops=lambda tenant: context.backend.tenant(tenant).budgets.list_stops(),
     )

@@ -136,7 +136,7 @@ class Maintenance:
         if not self.rule.enabled:
             return 0
         before = now - timedelta(days=self.rule.days)
-        faded, heat = min(before, now - self.signal_retention), run.store.attention
+        faded, heat = min(before, now - self.signal_retention), run.store.heat
         await delete_in_batches(partial(heat.delete_old_signals, before=faded))
         await delete_in_batches(partial(heat.delete_old_lookups, before=faded))
         return await delete_in_batches(partial(run.store.answers.delete_answers, before=before))
@@ -146,7 +146,7 @@ class Maintenance:
 
         Whatever the retention of runs: the ledger has it all. Returns how many rows of the tenant.
         """
-        money, shared = run.store.money, self.health_checks.backend.shared()
+        money, shared = run.store.budgets, self.health_checks.backend.shared()
         rows = await delete_in_batches(partial(money.delete_closed_reservations, now=now))
         rows += await delete_in_batches(partial(money.delete_old_usage, now=now))
         await delete_in_batches(partial(shared.delete_old_usage, now=now))

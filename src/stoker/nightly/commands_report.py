@@ -81,7 +81,7 @@ async def format_stopped(app: Context, tenant: TenantId, *, since: datetime) -> 
     # A run is named by a whole second, at or after the one it was requested in.
     if not newest or newest[0].at < since.replace(microsecond=0):
         return f"{tenant}: its run had not started"
-    counts = await store.nights.count_items(newest[0].name)
+    counts = await store.work_items.count_items(newest[0].name)
     total, done = sum(counts.values()), sum(counts.get(state, 0) for state in END_STATES)
     if not total:
         return f"{tenant}: run {newest[0].name} was stopped before it selected any companies"

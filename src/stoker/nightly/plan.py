@@ -296,7 +296,7 @@ class NightlyPlanner:
         asked = {each.connector for of_depth in needs.values() for each in of_depth}
         asked |= {CRAWL} if has_lookup_step(steps) else set()
         asked |= {CRM_CONNECTOR} if Step.EXPORT in steps else set()
-        return filter_stops(await store.money.list_stops(), asked)
+        return filter_stops(await store.budgets.list_stops(), asked)
 
     def _build_quote(
         self,

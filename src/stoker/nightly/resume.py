@@ -134,14 +134,14 @@ async def find_unfinished_work(
     day = compute_window(WindowKind.DAY, run.clock.now(), reset=reset)
     leftovers, latest, ended_since = UnfinishedWork(), None, False
     for earlier in await _list_runs_of_day(run, kind=kind, began_at=day.start):
-        if not await run.store.nights.count_items(earlier.name):
+        if not await run.store.work_items.count_items(earlier.name):
             # It died before it had chosen, had nothing to go on with, or was about something else.
             ended_since = ended_since or (latest is None and earlier.state in FINISHED_RUN_STATES)
             continue
         latest = latest or earlier
         if killed_only and latest.state in FINISHED_RUN_STATES:
             return None
-        async for page in run.store.nights.iter_items(earlier.name):
+        async for page in run.store.work_items.iter_items(earlier.name):
             leftovers.add(earlier.name, page)
         if killed_only:
             break
@@ -169,10 +169,10 @@ async def get_selection(store: TenantStores, name: str, *, again: bool) -> Resum
     """
     if await store.runs.find_run(parse_run_name(name)) is None:
         raise ConfigError(f"there is no run {name}; see: stoker runs list")
-    if not await store.nights.count_items(name):
+    if not await store.work_items.count_items(name):
         raise ConfigError(f"run {name} selected no companies; choose a nightly run that did")
     states = tuple(WorkState) if again else tuple(set(WorkState) - {WorkState.DONE})
-    pages = store.nights.iter_items(name, states=states)
+    pages = store.work_items.iter_items(name, states=states)
     items = [item async for page in pages for item in page]
     return ResumedWork(run=name, items=_renumber_items((item, name) for item in items))
 

@@ -85,7 +85,9 @@ class NightlyRun:
     async def __call__(self, run: RunHandle) -> RunResult:
         """Run it. Caps, stops and failing vendors make it partial; the result says so."""
         name = Run(key=run.key, kind=run.kind).name
-        items = WorkQueue(run.store.nights, name, owner=self._tenant.process.owner, clock=run.clock)
+        items = WorkQueue(
+            run.store.work_items, name, owner=self._tenant.process.owner, clock=run.clock
+        )
         async with send_heartbeats(
             items.extend_claims, every=HEARTBEAT_INTERVAL, sleep=run.clock.sleep
         ):
@@ -102,7 +104,7 @@ class NightlyRun:
         if not units.is_owner():
             return RunResult(state=RunState.CANCELLED, reason=units.lost_reason)
         # All at once, so that a run that resumes this one finds the whole plan or none of it.
-        await run.store.nights.insert_items(name, plan.items)
+        await run.store.work_items.insert_items(name, plan.items)
         plan = replace(plan, items=())  # the store has them; a night takes the memory of a few
         # The pace is that of companies: a long refresh does not slow it.
         times = RunTimes(
@@ -258,7 +260,7 @@ class NightlyRun:
             ),
             payments=LookupPayments(
                 await self._tenant.open(build_budget),
-                run.store.money,
+                run.store.budgets,
                 prices=prices,
                 reset=options.reset,
                 run=name,

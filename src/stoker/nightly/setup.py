@@ -149,10 +149,10 @@ async def read_capacity(tenant: TenantContext) -> Capacity:
     now, own, store = tenant.clock.now(), tenant.settings, tenant.store
     caps, shared = await list_caps(tenant), tenant.process.backend.shared()
     reset = build_reset_rule(own)
-    changes = {**await shared.list_cap_changes(), **await store.money.list_cap_changes()}
+    changes = {**await shared.list_cap_changes(), **await store.budgets.list_cap_changes()}
     used: dict[tuple[str, str], Totals] = {
         (each.cap, each.window): each.used
-        for each in (*await shared.list_usage(), *await store.money.list_usage())
+        for each in (*await shared.list_usage(), *await store.budgets.list_usage())
     }
 
     def left(names: Sequence[str], among: Iterable[Cap]) -> dict[str, dict[str, int]]:

@@ -285,7 +285,7 @@ async def read_constraints(
     cap_states = [each for each in cap_states if each[0].window is not WindowKind.HOUR]
     excluded = find_excluded_vendors(((cap, line) for cap, line, _ in cap_states), needs)
     needs = [each for each in needs if each.connector not in {CRAWL, *excluded}]
-    constraints = [*_list_stop_constraints(await store.money.list_stops(), needs)]
+    constraints = [*_list_stop_constraints(await store.budgets.list_stops(), needs)]
     for need in needs:
         rate = limits.get_limit(need.connector).rate
         limiter = limits.get_limiter(need.connector, tenant=store.tenant).rate

@@ -166,7 +166,7 @@ async def save_plan(store: TenantStores, run: str, pulls: PlanningResult) -> Non
         reason="",
         data={"run": run, "hindrances": active, **repeated},
     )
-    await store.attention.insert_plan(record, [*parts, *input_parts], entry=entry)
+    await store.heat.insert_plan(record, [*parts, *input_parts], entry=entry)
 
 
 async def load_plan(store: TenantStores, run: str) -> SavedPlan:
@@ -177,7 +177,7 @@ async def load_plan(store: TenantStores, run: str) -> SavedPlan:
     if run == LATEST:
         saved = await find_newest_plan(store)
     else:
-        record = await store.attention.find_plan(run)
+        record = await store.heat.find_plan(run)
         saved = await _read_plan(store, record) if record else None
     if saved is None:
         which = "any run" if run == LATEST else f"run {run[:60]!r}"
@@ -188,7 +188,7 @@ async def load_plan(store: TenantStores, run: str) -> SavedPlan:
 
 
 async def find_newest_plan(store: TenantStores) -> SavedPlan | None:
-    newest = await store.attention.list_plans(limit=1)
+    newest = await store.heat.list_plans(limit=1)
     return await _read_plan(store, newest[0]) if newest else None
 
 
@@ -205,7 +205,7 @@ async def _read_plan(store: TenantStores, record: PlanRecord) -> SavedPlan:
         raise PermanentError(f"the plan of run {record.run} does not say how many parts it has")
     parts = []
     for number in range(decided + made_of):
-        part = await store.attention.find_plan_part(record.run, number)
+        part = await store.heat.find_plan_part(record.run, number)
         if part is None:
             raise PermanentError(f"part {number} of the plan of run {record.run} is missing")
         parts.append(part)

@@ -238,7 +238,7 @@ class PullPlanner:
     async def _read_columns(self) -> AccountColumns:
         """Return every account with a heat that matches the tenant's ICP rule."""
         store = self._tenant.store
-        columns, fits, after = await _read_all_columns(store.attention), set[str](), ""
+        columns, fits, after = await _read_all_columns(store.heat), set[str](), ""
         while page := await store.accounts.list_candidates(
             rule=self._night.rule_name, after=after, limit=CANDIDATES_PAGE
         ):
@@ -257,7 +257,7 @@ class PullPlanner:
             row: self.build_job_id(CompanyId(inputs.ids[row]), _to_depth(plan, row), now)
             for row in plan.chosen.tolist()
         }
-        paid = await find_paid(self._tenant.store.money, jobs.values())
+        paid = await find_paid(self._tenant.store.budgets, jobs.values())
         return [row for row, job in jobs.items() if job in paid]
 
     def build_job_id(self, account: CompanyId, depth: Depth, now: datetime) -> PullJobId:

@@ -81,7 +81,7 @@ async def read_company_report(
     record = await _find_company(backend, store, wanted)
     company = record.company
     rule = await store.accounts.find_rule(rule_name)
-    last_items = await store.nights.find_last_items([company.id])
+    last_items = await store.work_items.find_last_items([company.id])
     run, item = last_items.get(company.id, ("", None))
     key = build_corpus_key(company.id)
     return CompanyReport(
@@ -133,7 +133,7 @@ async def find_unfinished(
     run = await store.runs.find_run(parse_run_name(name))
     if run is None:
         return None
-    stops = await store.money.list_stops()
+    stops = await store.budgets.list_stops()
     return UnfinishedReport(
         run=run,
         spent=await compute_run_cost(store, name, ended=run, account=item.company),

@@ -272,7 +272,7 @@ async def _get_run_to_repeat(
                 f"run {run.name} of {owner} is still running; cancel it first: "
                 f"stoker runs cancel {run.name} --tenant {owner}"
             )
-        if run.kind == NIGHTLY and not await store.nights.count_items(run.name):
+        if run.kind == NIGHTLY and not await store.work_items.count_items(run.name):
             raise ConfigError(
                 f"run {run.name} of {owner} selected no companies, so there are none to repeat; "
                 f"start a new run: stoker nightly --tenant {owner}"

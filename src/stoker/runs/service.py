@@ -187,9 +187,11 @@ class Runner:
         instant: datetime | None = None,
     ) -> Run:
         """Insert a run that begins now, under the first free second from now on."""
-        used = {f"{use.cap} {use.window}": use.used.total for use in await store.money.list_usage()}
+        used = {
+            f"{use.cap} {use.window}": use.used.total for use in await store.budgets.list_usage()
+        }
         custom_limits = list_custom_limits(
-            await store.money.list_cap_changes(), now=self.clock.now()
+            await store.budgets.list_cap_changes(), now=self.clock.now()
         )
         manifest = replace(manifest, budgets=used, caps={**manifest.caps, **custom_limits})
         newest = await store.runs.list_runs(limit=1)

@@ -236,7 +236,7 @@ async def read_lead_appeals(store: TenantStores, *, min_score: float) -> dict[st
     leads = await _list_leads(store, min_score=min_score)
     heats = {}
     for lead in leads:
-        if (heat := await store.attention.find_heat(lead.company.id)) is not None:
+        if (heat := await store.heat.find_heat(lead.company.id)) is not None:
             heats[lead.company.id] = heat.score
     return compute_appeals(leads, heats)
 

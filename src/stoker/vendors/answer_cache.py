@@ -211,11 +211,11 @@ class AnswerCache:
     async def _settle_if_open(self, record: AnswerRecord) -> None:
         """Settle the reservation of a cached answer whose worker died before settling it."""
         with suppress(StokerError):  # the answer is good whatever becomes of its reservation
-            reservation = await self._store.money.find_reservation(record.reservation_key)
+            reservation = await self._store.budgets.find_reservation(record.reservation_key)
             if reservation is None or reservation.status is ReservationStatus.SETTLED:
                 return
             now = self._clock.now()
-            reservation = await self._store.money.settle(
+            reservation = await self._store.budgets.settle(
                 record.reservation_key, record.cost, now=now
             )
             alert = find_alert(reservation, tenant=self._store.tenant, at=now)

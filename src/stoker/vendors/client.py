@@ -233,7 +233,7 @@ class VendorClient:
                 return VendorFailure(kind=FailureKind.OFF, reason=reason)
             if not still_owner():
                 return VendorFailure(kind=FailureKind.LATER, reason=_NOT_OWNER)
-            number, latest = await self._store.money.find_latest_attempt(key)
+            number, latest = await self._store.budgets.find_latest_attempt(key)
             if latest is not None and number != failed_number:
                 if self.blocks_new_attempt(latest):
                     return self.build_unknown_failure(latest)
@@ -352,7 +352,7 @@ class VendorClient:
 
     async def find_reservation(self, key: str) -> Reservation | None:
         """Return the reservation a query was asked under, or None."""
-        return await self._store.money.find_reservation(key)
+        return await self._store.budgets.find_reservation(key)
 
     def blocks_new_attempt(self, reservation: Reservation) -> bool:
         """Return whether a query asked under this reservation must not be asked again now."""
