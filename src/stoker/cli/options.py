@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -51,31 +50,6 @@ def aliased_option(
 ) -> Callable[[_Command], _Command]:
     """Give a command an option that also has earlier, unlisted spellings."""
     return click.option(*names, cls=AliasedOption, aliases=aliases, **options)
-
-
-def export_options(formats: Sequence[str], *, out: str) -> Callable[[_Command], _Command]:
-    """Give a command `--format`, passed to it as `kind`, `--out` with this help, and `--force`."""
-    file = click.Path(dir_okay=False, path_type=Path)
-    options = (
-        click.option("--force", is_flag=True, help="Replace a file that is already there."),
-        click.option("--out", type=file, metavar="FILE", help=out),
-        click.option(
-            "--format", "kind", type=click.Choice(formats), required=True, help="The format."
-        ),
-    )
-
-    def add(command: _Command) -> _Command:
-        for option in options:
-            command = option(command)
-        return command
-
-    return add
-
-
-def export_json_option(command: _Command) -> _Command:
-    """Give a command that writes a file `--json`, passed to it as `as_json`."""
-    text = "Print the number of rows written as JSON; needs --out."
-    return click.option("--json", "as_json", is_flag=True, help=text)(command)
 
 
 def tenants_option(command: _Command) -> _Command:

@@ -173,6 +173,31 @@ def json_option(command: _Command) -> _Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
 
 
+def export_options(formats: Sequence[str], *, out: str) -> Callable[[_Command], _Command]:
+    """Give a command `--format`, passed to it as `kind`, `--out` with this help, and `--force`."""
+    file = click.Path(dir_okay=False, path_type=Path)
+    options = (
+        click.option("--force", is_flag=True, help="Replace a file that is already there."),
+        click.option("--out", type=file, metavar="FILE", help=out),
+        click.option(
+            "--format", "kind", type=click.Choice(formats), required=True, help="The format."
+        ),
+    )
+
+    def add(command: _Command) -> _Command:
+        for option in options:
+            command = option(command)
+        return command
+
+    return add
+
+
+def export_json_option(command: _Command) -> _Command:
+    """Give a command that writes a file `--json`, passed to it as `as_json`."""
+    text = "Print the number of rows written as JSON; needs --out."
+    return click.option("--json", "as_json", is_flag=True, help=text)(command)
+
+
 def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a command's coroutine to its end; SIGTERM is the same as Ctrl-C.
 

@@ -12,14 +12,14 @@ from stoker.base.formats import format_count
 from stoker.cli.options import (
     DefaultGroup,
     choose_tenants,
-    export_json_option,
-    export_options,
     limit_option,
     min_score_option,
     tenants_option,
 )
 from stoker.cli.output import (
     async_command,
+    export_json_option,
+    export_options,
     json_option,
     pass_context,
     print_json,

@@ -26,8 +26,6 @@ from stoker.budgets.verify import (
 from stoker.cli.options import (
     choose_tenant,
     choose_tenants,
-    export_json_option,
-    export_options,
     limit_option,
     parse_period,
     since_option,
@@ -38,6 +36,8 @@ from stoker.cli.options import (
 from stoker.cli.output import (
     Exit,
     async_command,
+    export_json_option,
+    export_options,
     json_option,
     pass_context,
     print_json,
