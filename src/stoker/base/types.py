@@ -25,7 +25,7 @@ MAX_TEXT_LENGTH = 100_000  # characters in one value; more than any real title, 
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
-# Whose ledger keeps what is done for everybody. It is no tenant, and none may be called so.
+# The owner of the installation's ledger. It is no tenant, and no tenant may have this id.
 OPERATORS = TenantId("0-operators")
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")

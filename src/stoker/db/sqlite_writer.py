@@ -166,7 +166,7 @@ class SqliteWriter:
         try:
             asked.answer = asked.work(connection)
         except Exception as error:
-            # A full or failing disk ends the whole transaction, so everybody in it must hear.
+            # A full or failing disk ends the whole transaction, so every caller in it must know.
             if isinstance(error, apsw.IOError) or not connection.in_transaction:
                 raise
             connection.execute("ROLLBACK TO work")

@@ -19,6 +19,6 @@ class SandboxSettings(Section):
         LOOPBACK,
         None,
         "Where names ending in .test lead. While it is set, vendors without an address of their "
-        "own are the sandbox's, only keys with the word sandbox in them go there, and files nobody "
-        "named are a rehearsal's own.",
+        "own are the sandbox's, only keys with the word sandbox in them go there, and files "
+        "without a configured path are the sandbox's own.",
     )

@@ -23,7 +23,7 @@ from stoker.registry.model import Entity
 EMPTY_VALUE = "na"  # what the register writes where there is nothing; a name may well be NA
 MAX_CELL_LENGTH = 5_000  # characters; the longest real one, an activity, has some hundred
 
-# Without an industry or a date in a file, a load would empty those of everybody.
+# A file without the industry or a date column would empty it for every company.
 REQUIRED_COLUMNS = (
     "uen",
     "entity_name",

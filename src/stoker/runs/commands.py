@@ -156,7 +156,12 @@ def _print_run(tenant: TenantId, run: Run, request: CancelRequest | None) -> Non
             [(step.step, f"{step.seconds:.1f}", step.items) for step in manifest.steps],
             right=("seconds",),
         )
-    _print_numbers("Counted", manifest.counts)
+    # A counter of one source begins with the source's name, which stays as it is.
+    counts = {
+        name if ":" in name else name.replace("_", " "): number
+        for name, number in manifest.counts.items()
+    }
+    _print_numbers("Counted", counts)
     if manifest.cost:
         cost = {name: amount for name, amount in manifest.cost.items() if amount}
         print_text("\nCost:")
@@ -179,7 +184,7 @@ def _print_numbers(title: str, numbers: Mapping[str, int]) -> None:
     filled = {name: number for name, number in sorted(numbers.items()) if number}
     if filled:
         print_text(f"\n{title}:")
-        print_fields((name.replace("_", " "), f"{number:,}") for name, number in filled.items())
+        print_fields((name, f"{number:,}") for name, number in filled.items())
 
 
 def _format_value(value: Json) -> str:

@@ -1,4 +1,4 @@
-"""`stoker schedule` and `stoker upkeep`: start what is due, preview it, see whether it was kept."""
+"""`stoker schedule` and `stoker db maintain`: start what is due, preview it, audit it."""
 
 from __future__ import annotations
 

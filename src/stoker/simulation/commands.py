@@ -1,6 +1,6 @@
-"""stoker simulate: rehearse the weekly touch plan, and see what it does.
+"""`stoker simulate`: run the weekly touch plan on a virtual clock and show the result.
 
-Nothing is read, written or handed over but the picture that is asked for. The rehearsals run the
+Nothing is read, written or delivered, except the picture asked for. The simulations run the
 planner the product uses.
 """
 
