@@ -1,23 +1,50 @@
-"""Draws docs/demo.svg from what `stoker demo` prints: python docs/picture.py"""
+"""Draw docs/demo.svg from what `stoker demo` prints on a terminal: python docs/picture.py"""
 
+import os
+import pty
 import subprocess
 import sys
+import termios
 from html import escape
 from pathlib import Path
 
-SHOWN = Path(__file__).parent / "demo.svg"
-LINE, LETTER, MARGIN = 19, 8.4, 18
+SVG_FILE = Path(__file__).parent / "demo.svg"
+COLUMNS, LINE_HEIGHT, LETTER_WIDTH, MARGIN = 90, 19, 8.4, 18
+HEADINGS = ("SCORE ", "SOURCE", "$ stok", "merlio", "hudson")
 
 
-def drawn(text: str) -> str:
+def run_on_terminal(command: list[str]) -> str:
+    """Return what a command prints on a terminal of COLUMNS columns."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (50, COLUMNS))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    parts = []
+    with subprocess.Popen(
+        command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment
+    ) as process:
+        os.close(theirs)
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # the command closed the terminal
+                break
+            if not part:
+                break
+            parts.append(part)
+    os.close(ours)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+    return b"".join(parts).decode().replace("\r\n", "\n")
+
+
+def to_svg(text: str) -> str:
+    """Return the text as a picture of a terminal."""
     lines = text.splitlines()
-    width = round(max(map(len, lines)) * LETTER) + 2 * MARGIN
-    height = len(lines) * LINE + 2 * MARGIN
+    width = round(max(map(len, lines)) * LETTER_WIDTH) + 2 * MARGIN
+    height = len(lines) * LINE_HEIGHT + 2 * MARGIN
     rows = "\n".join(
-        f'<text x="{MARGIN}" y="{MARGIN + LINE * (row + 0.8):.0f}"'
-        f"{' class=head' if line[:6] in HEADS else ''}>{escape(line)}</text>".replace(
-            "class=head", 'class="head"'
-        )
+        f'<text x="{MARGIN}" y="{MARGIN + LINE_HEIGHT * (row + 0.8):.0f}"'
+        f"{HEADING_CLASS if line[:6] in HEADINGS else ''}>{escape(line)}</text>"
         for row, line in enumerate(lines)
     )
     return f"""<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"
@@ -30,9 +57,8 @@ def drawn(text: str) -> str:
 """
 
 
-HEADS = ("SCORE ", "$ stok", "merlio", "hudson")
+HEADING_CLASS = ' class="head"'
 
 if __name__ == "__main__":
-    command = [str(Path(sys.executable).with_name("stoker")), "demo"]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    SHOWN.write_text(drawn(f"$ stoker demo\n{said}"), encoding="utf-8")
+    printed = run_on_terminal([str(Path(sys.executable).with_name("stoker")), "demo"])
+    SVG_FILE.write_text(to_svg(f"$ stoker demo\n{printed}"), encoding="utf-8")

@@ -410,9 +410,9 @@ async def test_an_answer_that_was_lost_after_it_was_charged_is_not_bought_again_
     assert ending.state is RunState.PARTIAL
     assert charged == charged_then == 3
     assert {unit.state for unit in later.values()} == {WorkState.UNKNOWN}
-    assert all("is asked again from" in unit.reasons[0] for unit in later.values())
+    assert all("is called again after" in unit.reasons[0] for unit in later.values())
     assert {unit.state for unit in anew.values()} == {WorkState.DONE}
-    assert all("tavily was asked again" in unit.reasons[0] for unit in anew.values())
+    assert all("tavily was called again" in unit.reasons[0] for unit in anew.values())
 
 
 class Silent:

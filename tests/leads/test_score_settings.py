@@ -33,5 +33,5 @@ def test_a_tenants_weights_and_buckets_are_those_of_its_nights(tmp_path):
 
 
 def test_buckets_that_cannot_both_hold_are_refused_where_settings_are_read(tmp_path):
-    with pytest.raises(ConfigError, match="Medium no later than High"):
+    with pytest.raises(ConfigError, match="medium_from not above high_from"):
         read(tmp_path, "[tenants.acme]\nscore.high_from = 0.2\n")

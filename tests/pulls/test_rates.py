@@ -203,7 +203,7 @@ def test_a_tenant_of_one_account_spends_all_it_has():
     [
         ({"value": np.array([float("nan"), 1.0])}, "an account's value"),
         ({"changes": np.array([-1.0, 1.0])}, "a rate of changes"),
-        ({"cost": np.array([0.0, 1.0])}, "costs more than nothing"),
+        ({"cost": np.array([0.0, 1.0])}, "a lookup costs something"),
         ({"cost": np.array([1.0])}, "columns of equal length"),
         ({"rate_max": float("inf")}, "a highest rate"),
         ({"budget": float("nan")}, "a budget"),

@@ -298,7 +298,7 @@ def test_the_price_says_what_a_tenth_more_buys_and_draws_the_curve(stoker):
         (("replay", "latest", "--cap", "lusha"), "NAME=NUMBER"),
         (("replay", "latest", "--cap", "lusha=-1"), "NAME=NUMBER"),
         (("replay", "latest", "--cap", "lusha=9", "--cap", "lusha=8"), "twice"),
-        (("replay", "latest", "--cap", "nobody=9"), "there is no cap of 'nobody'"),
+        (("replay", "latest", "--cap", "nobody=9"), "unknown cap 'nobody'"),
         (("replay", "latest", "--cap", "lusha=9"), "lusha is off"),
         (("replay", "latest", "--tenant", "umbrella"), "umbrella"),
         (("price", "umbrella"), "umbrella"),

@@ -400,7 +400,7 @@ async def test_another_day_it_is_asked_again_under_a_new_promise_and_the_old_one
     first, anew, all_phases, counted = await at_desk(work, says=vendor, clock=clock)
     assert first.kind is FailureKind.UNKNOWN
     assert isinstance(anew, VendorAnswer)
-    assert "asked again" in anew.note
+    assert "called again" in anew.note
     assert all_phases == [ReservationStatus.UNCERTAIN, ReservationStatus.SETTLED]
     assert (len(vendor.asked), counted) == (2, (1, 1))
 
@@ -714,7 +714,7 @@ async def test_another_day_addresses_of_a_lost_batch_are_verified_anew():
     lost, same_day, anew = await at_desk(work, {"zerobounce.fault.close": 1.0}, clock=clock)
     assert {each.kind for each in lost.values()} == {FailureKind.UNKNOWN}
     assert {each.kind for each in same_day.values()} == {FailureKind.UNKNOWN}
-    assert all("asked again from" in each.reason for each in same_day.values())
+    assert all("called again after" in each.reason for each in same_day.values())
     assert len(verdicts(anew)) == 5
 
 

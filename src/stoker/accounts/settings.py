@@ -15,6 +15,4 @@ from stoker.config.fields import (
 class IcpSettings(Section):
     """Which companies fit."""
 
-    rule_name: str = tenant_setting(
-        TEXT, "default", "The name of the rule to use.", "ICP_RULE_NAME"
-    )
+    rule_name: str = tenant_setting(TEXT, "default", "The name of the ICP to use.", "ICP_RULE_NAME")

@@ -31,10 +31,10 @@ class CrawlSettings(Section):
     )
     concurrency: int = setting(integer(1, 10_000), 32, "Pages read at once, over all hosts.")
     shallow_units: int | None = tenant_setting(
-        integer(1, 1000), None, "Pull units of a shallow look; pulls.shallow_units, if not set."
+        integer(1, 1000), None, "Pull units of a shallow lookup; pulls.shallow_units, if not set."
     )
     deep_units: int | None = tenant_setting(
-        integer(1, 1000), None, "Pull units of a deep look; pulls.deep_units, if not set."
+        integer(1, 1000), None, "Pull units of a deep lookup; pulls.deep_units, if not set."
     )
 
     max_pages: int = setting(integer(1, 1000), 6, "Pages read per company.", "CRAWL_MAX_PAGES")
@@ -44,13 +44,13 @@ class CrawlSettings(Section):
     user_agent: str = setting(
         TEXT,
         "Stoker/0.1 (+https://example.invalid/stoker; contact: set CRAWLER_USER_AGENT)",
-        "How the crawler introduces itself; put your contact in it.",
+        "The crawler's User-Agent; put your contact in it.",
         "CRAWLER_USER_AGENT",
     )
     persist_corpus: bool = setting(
         BOOLEAN,
         False,
-        "Whether the text a company's facts were taken from is kept; it goes with retention.days.",
+        "Whether the text of a company's pages is stored; deleted after retention.days.",
         "PERSIST_CRAWL_CORPUS",
     )
 
@@ -66,6 +66,6 @@ class ExtractSettings(Section):
     corpus_char_limit: int = setting(
         integer(100, 10_000_000),
         50_000,
-        "Characters of text per company that are read at most.",
+        "The maximum number of characters of text read per company.",
         "EXTRACT_CORPUS_CHAR_LIMIT",
     )

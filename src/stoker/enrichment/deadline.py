@@ -32,7 +32,7 @@ ReadBackoffs = Callable[[], Awaitable[Mapping[str, datetime]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimes:
-    """When a night began, when it must end, and how long it was expected to take."""
+    """When a run began, when it must end, and how long it was expected to take."""
 
     began_at: datetime
     deadline: datetime
@@ -71,7 +71,7 @@ class DeadlineMonitor:
                 await self.check()
 
     async def check(self) -> int:
-        """Tell how the night stands, and leave out what cannot be done in time; return how much."""
+        """Report progress, and drop what cannot be done in time; return how many items."""
         counts = await self._store.work_items.count_items(self._run)
         rests = await self._read_backoffs()
         waits_for = max(rests, key=lambda name: rests[name], default="")
@@ -127,7 +127,7 @@ class DeadlineMonitor:
         gone = replace(
             item,
             state=WorkState.DROPPED,
-            reasons=("left out: the night would have ended after its deadline",),
+            reasons=("dropped: the run would have ended after its deadline",),
             ended_at=now,
         )
         # False when a worker has started it meanwhile; then it is finished after all.

@@ -34,7 +34,7 @@ _Z90 = 1.2816  # standard deviations to the 90th percentile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VendorNeed:
-    """What one look of one depth is expected to need from one connector."""
+    """What one lookup of one depth is expected to need from one connector."""
 
     connector: str
     calls: float  # on average per company; 0.3: three companies in ten need one
@@ -60,14 +60,14 @@ class VendorCapacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """What a night is expected to use, by connector and unit, and when it would be through."""
+    """What a run is expected to use, by connector and unit, and when it would end."""
 
     calls: Mapping[str, float]  # as caps count them: of a batch, everything in it
     cost: Mapping[str, int]  # connector/unit
     refused: Mapping[str, float]  # calls that caps or stops will not allow
     p50: timedelta
     p90: timedelta
-    slowest: str  # what the night waits for
+    slowest: str  # the bottleneck
     nights: int = 0  # earlier ones it was learned from
 
 
@@ -156,7 +156,7 @@ def compute_quote(
     *,
     at_once: int,
 ) -> Quote:
-    """Return what so many looks of each depth will use and take, `concurrency` companies at a time.
+    """Return the usage and time of so many lookups of each depth, `at_once` companies at a time.
 
     Usage measured in earlier runs counts for more than what is `expected`.
     """

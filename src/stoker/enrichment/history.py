@@ -36,7 +36,7 @@ class LookupKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredUsage:
-    """What one look of one kind took of one connector, in so many nights."""
+    """What one lookup of one kind used of one connector, in so many runs."""
 
     nights: int
     evidence: int  # looks it is known from; of each night a few only
@@ -172,7 +172,7 @@ _ENDED_STATES = (WorkState.DONE, WorkState.DEGRADED)
 async def list_recent_lookups(
     store: TenantStores, *, looks: int = MAX_LOOKUPS
 ) -> list[Sequence[WorkItem]]:
-    """Return items that were carried out in the latest nights that came to their end, newest first.
+    """Return items of the latest runs that ended, newest first.
 
     Of each night at most so many `looks`, those that came first in its order; a night without any
     is left out. Several of one date count as one of the few: one that goes on with another teaches

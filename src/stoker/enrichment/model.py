@@ -49,7 +49,7 @@ VENDOR_STEPS: Mapping[str, Step] = MappingProxyType(
 
 
 def has_lookup_step(steps: Iterable[Step]) -> bool:
-    """Say whether a night of these steps looks at companies, or only works on what is known."""
+    """Return whether a run of these steps researches companies, or only uses what is stored."""
     return any(step in LOOKUP_STEPS for step in steps)
 
 
@@ -59,7 +59,7 @@ def is_lookup(unit: WorkItem) -> bool:
 
 
 class WorkState(StrEnum):
-    """Where one company's night stands. Everything but WAITING and TAKEN is an end."""
+    """The state of a work item. Everything but WAITING and CLAIMED is an end."""
 
     WAITING = "waiting"
     CLAIMED = "taken"
@@ -94,7 +94,7 @@ class SkippedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
-    """One company's night."""
+    """One company's work in a run."""
 
     company: CompanyId
     rank: int  # its place in tonight's order, the most valuable first
@@ -113,16 +113,16 @@ class WorkItem:
 
 
 def choose_steps(*, only: Iterable[str] = (), skip: Iterable[str] = ()) -> tuple[Step, ...]:
-    """Return the steps a night is to take, in order. Raises ConfigError for a step there is not."""
+    """Return the steps of a run, in order. Raises ConfigError for an unknown step."""
     wanted, unwanted = set(only), set(skip)
     for name in sorted(wanted | unwanted):
         if name not in {step.value for step in Step}:
             raise ConfigError(f"there is no step {name!r}; steps are {', '.join(Step)}")
     if both := sorted(wanted & unwanted):
-        raise ConfigError(f"{', '.join(both)} is both in --only and in --skip; say one of them")
+        raise ConfigError(f"{', '.join(both)} is both in --only and in --skip; use one of them")
     chosen = tuple(step for step in Step if (not wanted or step in wanted) and step not in unwanted)
     if not chosen:
-        raise ConfigError("that leaves no step to take; skip fewer")
+        raise ConfigError("no step is left; skip fewer")
     return chosen
 
 

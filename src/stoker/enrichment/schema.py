@@ -1,4 +1,4 @@
-"""The table of work items: one company's night each."""
+"""The table of work items: one company's work in a run each."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def choose_end_state(skipped: Iterable[SkippedStep]) -> WorkState:
 def format_steps_to_retry(
     skipped: Iterable[SkippedStep], *, before: Collection[Step], steps: Collection[Step]
 ) -> str:
-    """Return which steps a later night should make up for, as a note keeps it.
+    """Return which steps a later run should retry, as a note stores them.
 
     `before` is what was owed already; of that, what tonight's `steps` do not include still is.
     """
@@ -62,7 +62,7 @@ def format_steps_to_retry(
 
 
 def parse_steps_to_retry(notes: Mapping[str, str]) -> frozenset[Step]:
-    """Return which steps an earlier night left to be made up for, with all that they feed."""
+    """Return which steps an earlier run left to retry, with all that depend on them."""
     known = {step.value for step in Step}
     noted = {Step(name) for name in notes.get(RETRY_NOTE, "").split(",") if name in known}
     return frozenset(noted.union(*(_DEPENDENT_STEPS.get(step, ()) for step in noted)))
@@ -132,7 +132,7 @@ class LookupLog:
         self._reasons.append(clean_text(f"{step}: {reason}")[:MAX_REASON_LENGTH])
 
     def add_note(self, sentence: str) -> None:
-        """Write down something worth knowing that makes the night no worse."""
+        """Add a note that does not change how the item ends."""
         self._notes.append(sentence)
 
     def build_result(self) -> WorkItem:

@@ -240,7 +240,9 @@ def check_item_end(item: WorkItem, record: CompanyRecord | None) -> None:
     if item.state not in END_STATES:
         raise PermanentError(f"a unit does not end as {item.state}; nothing was written")
     if record is not None and record.company.id != item.company:
-        raise PermanentError("the dossier is of another company than the unit; nothing was written")
+        raise PermanentError(
+            "the company record is of another company than the item; nothing was written"
+        )
 
 
 def _count_existing(tx: Transaction, run: str, companies: Sequence[str]) -> int:

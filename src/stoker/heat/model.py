@@ -153,8 +153,8 @@ class LookupObservation:
 
     def __post_init__(self) -> None:
         if not self.key or not self.account:
-            raise PermanentError("a look has a key and an account")
-        object.__setattr__(self, "at", to_utc(self.at, what="when a look was made"))
+            raise PermanentError("a lookup needs a key and an account")
+        object.__setattr__(self, "at", to_utc(self.at, what="the time of a lookup"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,9 +29,11 @@ _HOURS_PER_MONTH = 24 * 31
 class HeatRule(Section):
     """The weights of the factors, and how fast signals fade."""
 
-    posture_weight: float = tenant_setting(number(0, 1000), 0.5, "What fitting well counts for.")
-    recency_weight: float = tenant_setting(number(0, 1000), 0.3, "What a recent signal counts for.")
-    volume_weight: float = tenant_setting(number(0, 1000), 0.2, "What many signals count for.")
+    posture_weight: float = tenant_setting(
+        number(0, 1000), 0.5, "Weight of posture: how well the account matches."
+    )
+    recency_weight: float = tenant_setting(number(0, 1000), 0.3, "Weight of recent signals.")
+    volume_weight: float = tenant_setting(number(0, 1000), 0.2, "Weight of many signals.")
     half_life: timedelta = tenant_setting(
         hours(0.1, 87_600),
         timedelta(hours=168),
@@ -39,7 +41,9 @@ class HeatRule(Section):
         key="half_life_hours",
     )
     volume_scale: float = tenant_setting(
-        number(0.001, 1_000_000), 3.0, "So many fresh signals are half of all volume there can be."
+        number(0.001, 1_000_000),
+        3.0,
+        "The number of fresh signals that gives half of the maximum volume.",
     )
 
     def __post_init__(self) -> None:
@@ -56,7 +60,7 @@ class TierRule(Section):
     hot_from: float = tenant_setting(number(0, 1), 0.7, "A score of at least this is HOT.")
     warm_from: float = tenant_setting(number(0, 1), 0.4, "A score of at least this is WARM.")
     hot_signals: int = tenant_setting(
-        integer(1, MAX_SIGNALS), 2, "So many signals make an account HOT."
+        integer(1, MAX_SIGNALS), 2, "The number of signals that makes an account HOT."
     )
     hot_within: timedelta = tenant_setting(
         hours(0.01, _HOURS_PER_MONTH),
@@ -65,7 +69,7 @@ class TierRule(Section):
         key="hot_within_hours",
     )
     warm_signals: int = tenant_setting(
-        integer(1, MAX_SIGNALS), 1, "So many signals make an account WARM."
+        integer(1, MAX_SIGNALS), 1, "The number of signals that makes an account WARM."
     )
     warm_within: timedelta = tenant_setting(
         hours(0.01, _HOURS_PER_MONTH),
@@ -88,31 +92,31 @@ class TierRule(Section):
     cold_cooldown: timedelta = tenant_setting(
         hours(0, _HOURS_PER_MONTH),
         timedelta(hours=48),
-        "Hours before looks at a COLD account grow rare.",
+        "Hours before lookups of a COLD account become less frequent.",
         key="cold_cooldown_hours",
     )
     hot_every: timedelta = tenant_setting(
         hours(0.01, 87_600),
         timedelta(hours=1),
-        "Hours between looks at HOT ones.",
+        "Hours between lookups of HOT accounts.",
         key="hot_every_hours",
     )
     warm_every: timedelta = tenant_setting(
         hours(0.01, 87_600),
         timedelta(hours=6),
-        "Hours between looks at WARM ones.",
+        "Hours between lookups of WARM accounts.",
         key="warm_every_hours",
     )
     cold_every: timedelta = tenant_setting(
         days(0.001, 3650),
         timedelta(days=3),
-        "Days between looks at COLD ones, at least.",
+        "The minimum number of days between lookups of COLD accounts.",
         key="cold_every_days",
     )
     coldest_every: timedelta = tenant_setting(
         days(0.001, 3650),
         timedelta(days=7),
-        "Days between looks at COLD ones, at most.",
+        "The maximum number of days between lookups of COLD accounts.",
         key="coldest_every_days",
     )
 
@@ -124,7 +128,7 @@ class TierRule(Section):
             )
         every = [self.hot_every, self.warm_every, self.cold_every, self.coldest_every]
         if every != sorted(every):
-            raise ConfigError("a colder tier's looks are no closer than a hotter's")
+            raise ConfigError("a colder tier must not be looked up more often than a hotter one")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,19 +138,19 @@ class ChangeRateRule(Section):
     hot_changes_every: timedelta = tenant_setting(
         days(0.01, 36_600),
         timedelta(days=2),
-        "Days between changes of a HOT account, before it was seen.",
+        "Days between changes of a HOT account, before any was observed.",
         key="hot_changes_days",
     )
     warm_changes_every: timedelta = tenant_setting(
         days(0.01, 36_600),
         timedelta(days=7),
-        "Days between changes of a WARM account, before it was seen.",
+        "Days between changes of a WARM account, before any was observed.",
         key="warm_changes_days",
     )
     cold_changes_every: timedelta = tenant_setting(
         days(0.01, 36_600),
         timedelta(days=20),
-        "Days between changes of a COLD account, before it was seen.",
+        "Days between changes of a COLD account, before any was observed.",
         key="cold_changes_days",
     )
     # Half a change: accounts of one tier differ so much that the prior should give way to the
@@ -154,13 +158,13 @@ class ChangeRateRule(Section):
     weight: float = tenant_setting(
         number(0.01, 1000),
         0.5,
-        "So many changes seen count as much as what was believed before.",
+        "The number of observed changes that counts as much as the prior.",
         key="prior_weight",
     )
     half_life: timedelta = tenant_setting(
         days(0.1, 36_600),
         timedelta(days=90),
-        "Days after which half of what lookups have shown is forgotten.",
+        "Days after which the evidence of a lookup counts half.",
         key="forget_days",
     )
 
@@ -168,11 +172,11 @@ class ChangeRateRule(Section):
 # The fields of the last base come first, as people read about them.
 @dataclass(frozen=True, kw_only=True)
 class HeatSettings(TierRule, HeatRule):
-    """How hot an account is, which tier that makes, and what each tier is promised."""
+    """How hot an account is, its tier, and how often each tier is looked up."""
 
     sweep_every: timedelta = setting(
         minutes(1, 43_200, whole=True),
         timedelta(hours=1),
-        "Minutes between two sweeps, which recompute every heat.",
+        "Minutes between two sweeps, which recompute all heat.",
         key="sweep_minutes",
     )

@@ -22,38 +22,34 @@ class ScoreRule(Section):
     min_export: float = tenant_setting(
         number(0, 1),
         0.66,
-        "The least score that becomes a lead.",
+        "The minimum score of a lead.",
         "SCORE_MIN_EXPORT",
         "LEAD_THRESHOLD",
     )
-    high_from: float = tenant_setting(number(0, 1), 0.66, "The least score that is called High.")
+    high_from: float = tenant_setting(number(0, 1), 0.66, "The minimum score of the bucket High.")
     medium_from: float = tenant_setting(
-        number(0, 1), 0.40, "The least score that is called Medium."
+        number(0, 1), 0.40, "The minimum score of the bucket Medium."
     )
-    industry_weight: float = tenant_setting(
-        _WEIGHT, 0.20, "How much it counts that the industry is wanted."
-    )
-    size_weight: float = tenant_setting(_WEIGHT, 0.15, "How much it counts that the size fits.")
-    reachable_weight: float = tenant_setting(
-        _WEIGHT, 0.25, "How much an address that works counts."
-    )
+    industry_weight: float = tenant_setting(_WEIGHT, 0.20, "Weight of a matching industry.")
+    size_weight: float = tenant_setting(_WEIGHT, 0.15, "Weight of a matching size.")
+    reachable_weight: float = tenant_setting(_WEIGHT, 0.25, "Weight of a verified email.")
     decision_maker_weight: float = tenant_setting(
-        _WEIGHT, 0.15, "How much a known decision maker counts."
+        _WEIGHT, 0.15, "Weight of a known decision maker."
     )
-    presence_weight: float = tenant_setting(
-        _WEIGHT, 0.15, "How much a site that says a lot counts."
-    )
-    momentum_weight: float = tenant_setting(_WEIGHT, 0.10, "How much hiring and growing count.")
+    presence_weight: float = tenant_setting(_WEIGHT, 0.15, "Weight of an informative website.")
+    momentum_weight: float = tenant_setting(_WEIGHT, 0.10, "Weight of hiring and growth.")
     llm_rationale: bool = tenant_setting(
-        BOOLEAN, False, "Whether OpenAI rewords rationales; it is paid once for equal features."
+        BOOLEAN, False, "Whether OpenAI rewords rationales; equal features are paid once."
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not any(self.weights.values()):
-            raise ConfigError("weights are at least 0, and one of them is more")
+            raise ConfigError("weights must be 0 or more, and one of them above 0")
         if self.medium_from > self.high_from:
-            raise ConfigError("buckets begin between 0 and 1, Medium no later than High")
+            raise ConfigError(
+                "medium_from and high_from must be 0 to 1, medium_from not above high_from"
+            )
 
     @property
     def weights(self) -> dict[str, float]:

@@ -232,10 +232,13 @@ def print_night(report: NightReport) -> None:
     fields.append(("Leads", f"{report.leads} with a score of {report.min_score:g} or more"))
     crm = [f"{counts[key]} {word}" for key, word in _CRM_TEXTS.items() if counts.get(key)]
     fields.append(("CRM", ", ".join(crm)))
-    fields += [("Why", reason) for reason in manifest.reasons[:MAX_REASONS_SHOWN]]
+    fields += [
+        ("" if number else "Why", reason)
+        for number, reason in enumerate(manifest.reasons[:MAX_REASONS_SHOWN])
+    ]
     if len(manifest.reasons) > MAX_REASONS_SHOWN:
         more = len(manifest.reasons) - MAX_REASONS_SHOWN
-        fields.append(("Why", f"{more} more: stoker runs show {run.name} --tenant {report.tenant}"))
+        fields.append(("", f"{more} more: stoker runs show {run.name} --tenant {report.tenant}"))
     if run.state is RunState.CANCELLED and manifest.remaining:
         fields.append(("Resume", f"stoker runs rerun {run.name} --tenant {report.tenant}"))
     if run.state in (RunState.CANCELLED, RunState.FAILED) and counts.get("crm_written"):

@@ -1,4 +1,4 @@
-"""Run a tenant's night: plan it, process its companies, and export them as they end.
+"""Run a tenant's nightly work: plan it, process its companies, and export them as they end.
 
 Decides the order of steps and what goes into the manifest. Budgets decide what may be spent.
 """

@@ -136,7 +136,7 @@ def build_nightly_task(
 
 
 def build_learning(own: Settings) -> LookupFeedback:
-    """Return how a tenant's looks are learned from."""
+    """Return how lookups update a tenant's change rates."""
     return LookupFeedback(heat=own.heat, tiers=own.heat, beliefs=own.pulls)
 
 

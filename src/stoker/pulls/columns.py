@@ -166,9 +166,9 @@ def validate_accounts(
     if given:
         raise ConfigError(f"accounts have no column {', '.join(sorted(given))}")
     if (columns["deep_units"] < columns["units"]).any():
-        raise ConfigError("a deep look costs no less than a shallow one")
+        raise ConfigError("a deep lookup must not cost less than a shallow one")
     if not set(np.flatnonzero(np.bincount(columns["barred"]))) <= set(BLOCKS):
-        raise ConfigError("an account is barred by one of the reasons for that, or free")
+        raise ConfigError("unknown reason for refusing an account")
     return PlanAccounts(surface=surface, deep=deep, **columns)
 
 
@@ -189,7 +189,7 @@ class PullLimits:
             if not isinstance(number, int) or not least <= number <= NO_CAP:
                 raise ConfigError(f"a plan's {name} is {least} to {NO_CAP}, not {number!r}")
         if self.deep_why not in DEPTH_REFUSALS:
-            raise ConfigError("looks are not deep for one of the reasons for that")
+            raise ConfigError("unknown reason for refusing deep lookups")
 
 
 def to_epoch_days(moment: datetime) -> float:

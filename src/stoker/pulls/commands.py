@@ -108,7 +108,7 @@ def _print_plan(planned: PlannedPulls) -> None:
     from stoker.pulls.settings import Policy
 
     view, rule, quote = _to_plan_json(planned), planned.pulls.inputs.rule, planned.quote
-    by = f"{rule.policy} ({rule.objective})" if rule.policy is Policy.OPTIMAL else rule.policy
+    by = f"{rule.policy}, {rule.objective}" if rule.policy is Policy.OPTIMAL else rule.policy
     print_text(
         f"{planned.tenant}: {view['selected']} of {view['accounts']} accounts selected "
         f"(policy {by}), {view['deep']} deep; {view['spent']} of {view['budget']} pull units"

@@ -206,7 +206,7 @@ def find_increases(search: FlipSearch) -> tuple[CapIncrease, ...] | None:
     if search.offers.look[row] <= 0:
         return None
     increases: list[CapIncrease] = []
-    # With no units at all nobody is ranked; with any, all accounts are.
+    # With no units at all no account is ranked; with any, all are.
     limits = replace(
         search.limits,
         budget=max(search.limits.budget, 1),

@@ -65,11 +65,11 @@ class RateProblem:
     def __post_init__(self) -> None:
         value = _validate_numbers(self.value, what="an account's value")
         changes = _validate_numbers(self.changes, what="a rate of changes")
-        cost = _validate_numbers(self.cost, what="the cost of a look")
+        cost = _validate_numbers(self.cost, what="the cost of a lookup")
         if value.ndim != 1 or value.shape != changes.shape or value.shape != cost.shape:
             raise ConfigError("values, rates of changes and costs are columns of equal length")
         if cost.size and cost.min() == 0.0:
-            raise ConfigError("a look costs more than nothing; give it a cost of at least 1 call")
+            raise ConfigError("a lookup costs something; give it a cost of at least 1 call")
         for name, column in (("value", value), ("changes", changes), ("cost", cost)):
             object.__setattr__(self, name, column)
         _validate_numbers(self.rate_max, what="a highest rate")

@@ -456,10 +456,10 @@ async def replay_run(
     """
     for name in caps:
         if name in PAID_VENDORS and name not in vendors:
-            raise ConfigError(f"{name} is off for {store.tenant}, so no look asks it; leave it out")
+            raise ConfigError(f"{name} is off for {store.tenant}, so no lookup calls it; remove it")
         if name not in (PULL_UNITS, CRAWL, *PAID_VENDORS):
             known = ", ".join((PULL_UNITS, CRAWL, *PAID_VENDORS))
-            raise ConfigError(f"there is no cap of {name[:40]!r}; there are {known}")
+            raise ConfigError(f"unknown cap {name[:40]!r}; use one of {known}")
     saved = await load_plan(store, run)
     needs = list_vendor_needs(set(vendors), steps=STEPS)
 

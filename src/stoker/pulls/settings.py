@@ -33,7 +33,7 @@ class Policy(StrEnum):
 
 
 class Objective(StrEnum):
-    """What an outdated copy costs."""
+    """What stale data costs."""
 
     HARMONIC = "harmonic"
     FRESHNESS = "freshness"
@@ -44,21 +44,21 @@ class PullRule(Section):
     """Every number of a plan that does not belong to one account."""
 
     shallow_units: int = tenant_setting(
-        integer(1, 1000), SHALLOW_UNITS, "Pull units of a shallow look."
+        integer(1, 1000), SHALLOW_UNITS, "Pull units of a shallow lookup."
     )
-    deep_units: int = tenant_setting(integer(1, 1000), DEEP_UNITS, "Pull units of a deep look.")
+    deep_units: int = tenant_setting(integer(1, 1000), DEEP_UNITS, "Pull units of a deep lookup.")
     policy: Policy = tenant_setting(
         member(Policy),
         Policy.OPTIMAL,
-        "What looks are chosen by: what they are worth by all that was learned, or tiers alone.",
+        "How accounts are selected: by estimated value and change rate, or by tier alone.",
     )
     objective: Objective = tenant_setting(
         member(Objective),
         Objective.HARMONIC,
-        "What stale copies cost: every missed change a little less, or any of them the same.",
+        "What stale data costs: each further missed change a little less, or all the same.",
     )
     scheduled: bool = tenant_setting(
-        BOOLEAN, False, "Whether `schedule run` makes pulls too, every tick_hours."
+        BOOLEAN, False, "Whether `schedule run` also runs pulls, every tick_hours."
     )
     tick: timedelta = tenant_setting(
         hours(0.02, 720),
@@ -69,22 +69,24 @@ class PullRule(Section):
     floor: timedelta | None = tenant_setting(
         zero_as_none(days(0, 36_600)),
         timedelta(days=60),
-        "The longest wait of an account, in days; 0 sets no limit.",
+        "The maximum wait of an account, in days; 0 sets no limit.",
         key="floor_days",
     )
     floor_share: float = tenant_setting(
-        number(0, 0.5), 0.2, "The part of any cap that this promise may take at most."
+        number(0, 0.5), 0.2, "The share of any cap that overdue accounts may use at most."
     )
     signal_changes: float = tenant_setting(
-        number(0, 1000), 1.0, "A signal is as good a sign of staleness as so many changes."
+        number(0, 1000), 1.0, "How many changes a signal counts as, as a sign of staleness."
     )
     value_spread: float = tenant_setting(
-        number(1, 1000), 4.0, "How many times posture 1 is worth what posture 1/2 is worth."
+        number(1, 1000),
+        4.0,
+        "How many times more an account of posture 1 is worth than one of posture 1/2.",
     )
     deep_again: timedelta = tenant_setting(
         days(0.02, 36_600),
         timedelta(days=30),
-        "Days between deep looks at accounts that are not HOT.",
+        "Days between deep lookups of accounts that are not HOT.",
         key="deep_again_days",
     )
     tiers: TierRule = field(default_factory=TierRule)  # no setting of its own: section `heat`
@@ -93,10 +95,10 @@ class PullRule(Section):
         super().__post_init__()
         if self.floor is not None and self.floor < self.tick:
             raise ConfigError(
-                f"plans {self.tick} apart cannot make a look every {self.floor} for all accounts"
+                f"plans every {self.tick} cannot look up all accounts every {self.floor}"
             )
         if self.deep_again < self.tick:
-            raise ConfigError(f"deep looks are no closer than plans, not {self.deep_again} apart")
+            raise ConfigError(f"deep lookups every {self.deep_again} are more frequent than plans")
 
     @property
     def share(self) -> int:
@@ -107,4 +109,4 @@ class PullRule(Section):
 # The fields of the last base come first, as people read about them.
 @dataclass(frozen=True, kw_only=True)
 class PullSettings(ChangeRateRule, PullRule):
-    """How looks are chosen when there is not room for all of them, and what they count."""
+    """How lookups are selected when caps do not allow all, and what each costs."""

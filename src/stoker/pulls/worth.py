@@ -77,7 +77,7 @@ def compute_account_value(every: ArrayLike, prior: ChangeRates, *, objective: Ob
     """
     days = to_ages(every)
     if days.size and days.min() < _MIN_DAYS:
-        raise ConfigError("looks are more than 0 days apart")
+        raise ConfigError("lookups must be more than 0 days apart")
     return 1.0 / compute_refresh_value(prior, days, objective=objective)
 
 

@@ -112,7 +112,7 @@ _REGISTER_DATE = "2025-12-31"
 )
 @json_option
 def demo(keep: Path | None, as_json: bool) -> Exit:
-    """Run one night of two tenants with 200 companies on a fake internet; no keys, no network."""
+    """Research 200 companies for two tenants on a fake internet; no keys, no network."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):

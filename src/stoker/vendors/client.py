@@ -175,7 +175,9 @@ class VendorClient:
                 if not isinstance(outcome, InProgressElsewhere):
                     return outcome
                 if self.clock.elapsed() - started_at > MAX_WAIT_FOR_OTHERS:
-                    reason = "another process has been asking this for minutes; try again later"
+                    reason = (
+                        "another process has been waiting for this answer for minutes; retry later"
+                    )
                     return VendorFailure(kind=FailureKind.LATER, reason=reason)
                 await self.clock.sleep(POLL_INTERVAL)
 
@@ -303,7 +305,7 @@ class VendorClient:
                     if to_marks is not None:
                         await self._store.answers.save_answers(to_marks(reserved.key))
                 except StokerError as error:
-                    raise TransientError(f"nothing was asked: {error}") from error
+                    raise TransientError(f"no call was made: {error}") from error
                 if not still_owner():  # after all waits
                     raise TransientError(_NOT_OWNER)
                 asked = True
@@ -362,8 +364,8 @@ class VendorClient:
         """Return the failure of a query that may have been paid for."""
         retry_at = compute_retry_at(reservation, reset=self._reset)
         reason = (
-            f"whether {reservation.connector} was paid for this is not known; it is asked again "
-            f"from {retry_at:%Y-%m-%d %H:%M} UTC on, or once a person has settled it: stoker holds "
+            f"it is unknown whether {reservation.connector} was paid for this; it is called again "
+            f"after {retry_at:%Y-%m-%d %H:%M} UTC, or once the hold is settled: stoker holds "
             f"({reservation.reason})"
         )
         return VendorFailure(kind=FailureKind.UNKNOWN, reason=reason)
@@ -451,7 +453,7 @@ def _format_earlier(latest: Reservation | None) -> str:
     """Return what a reader should know about the attempt before this one."""
     if latest is None or latest.status is not ReservationStatus.UNCERTAIN:
         return ""
-    return f"asked again, as the outcome of {latest.key} is unknown: stoker holds"
+    return f"called again, as the outcome of {latest.key} is unknown: stoker holds"
 
 
 async def open_vendor_client(tenant: TenantContext) -> VendorClient:

@@ -77,14 +77,14 @@ async def list_connectors(asked: CommandContext, tenant: str | None, as_json: bo
         return
     _print_sandbox(sandbox)
     print_table(
-        ("connector", "state", "where", "rate", "caps", "why"),
+        ("connector", "state", "address", "rate", "caps", "reason"),
         [
             (
                 line.name,
                 line.state,
-                ", ".join(line.addresses) or ("nowhere" if line.off_reason else "any site"),
+                ", ".join(line.addresses) or ("none" if line.off_reason else "any site"),
                 line.pace,
-                ", ".join(_format_usage(each) for each in line.caps) or "none of its own",
+                ", ".join(_format_usage(each) for each in line.caps) or "none",
                 line.off_reason or line.stop_reason,
             )
             for line in lines
@@ -154,7 +154,7 @@ def _build_row(app: Context, name: str, tenant: TenantId, stands: BudgetPosition
     pace = f"{way.rate.calls} in {way.rate.per.total_seconds():g} s"
     if name == "crawl":
         pace = f"{app.settings.crawl.gap_s:g} s apart at a host"
-    stops = {stop.connector: stop.reason or "no reason was given" for stop in stands.stops}
+    stops = {stop.connector: stop.reason or "no reason given" for stop in stands.stops}
     stop = stops.get(name) or stops.get("")
     return _VendorRow(
         name=name,

@@ -197,7 +197,7 @@ def build_contacts(
 
 def _check_domain(domain: str) -> None:
     if parse_url(f"http://{domain}/").host != domain:
-        raise PermanentError("a company is found by its domain alone, in small letters")
+        raise PermanentError("a company is searched by its domain alone, in lower case")
 
 
 def _get_seniority_rank(person: Person) -> tuple[int, str]:
@@ -225,7 +225,7 @@ RESULTS_PER_CREDIT = 25
 STATUSES: Mapping[int, StatusMeaning] = {
     401: StatusMeaning(ConfigError, "refuses our key; check keys.lusha in the settings"),
     402: StatusMeaning(ConfigError, "says the account has no credits left; buy some"),
-    403: StatusMeaning(ConfigError, "has this feature switched off for our plan; look at the plan"),
+    403: StatusMeaning(ConfigError, "has this feature switched off for our plan; check the plan"),
     412: StatusMeaning(PermanentError, "cannot answer this question"),
     451: StatusMeaning(PermanentError, "may not tell, for legal reasons"),
     499: StatusMeaning(UncertainError, "saw us go before it had answered"),
@@ -335,7 +335,7 @@ class LushaReveal(_LushaConnector):
 async def _post_query(vendor: VendorApi, path: str, body: Json) -> tuple[Json, Quota | None]:
     response = await vendor.post(path, body)
     if not has_list(response.data, "results"):
-        raise UncertainError(f"{NAME} answered without results; it may have been charged")
+        raise UncertainError(f"{NAME} returned no results; it may have been charged")
     return response.data, _parse_quota(response.headers)
 
 
@@ -391,7 +391,7 @@ def _classify_error(response: VendorResponse) -> StokerError | None:
     for window, length in QUOTA_WINDOWS.items():
         if wait is None and response.headers.get(f"x-{window}-requests-left") == "0":
             wait = length
-    return TransientError(f"{NAME} asks us to come back later (429)", retry_after=wait)
+    return TransientError(f"{NAME} asked us to retry later (429)", retry_after=wait)
 
 
 async def _get_credits_left(vendor: VendorApi) -> str:

@@ -98,7 +98,7 @@ class Prices:
     def __post_init__(self) -> None:
         for price in (self.input, self.cached, self.output):
             if not price.is_finite() or price < 0:
-                raise ConfigError("a price of tokens is an amount of dollars from 0 on")
+                raise ConfigError("a token price must be 0 USD or more")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +138,11 @@ class OpenAiModel:
         prices: Prices | None = None,
     ) -> None:
         if not _MODEL.fullmatch(model):
-            raise ConfigError(f"{model!r} is no name of a model, e.g. gpt-5.6-luna")
+            raise ConfigError(f"{model!r} is not a model name; e.g. gpt-5.6-luna")
         if effort not in EFFORTS:
             raise ConfigError(f"the effort is one of {', '.join(EFFORTS)}, not {effort!r}")
         if not 16 <= max_output_tokens <= 200_000:
-            raise ConfigError("an answer has 16 to 200000 tokens at most")
+            raise ConfigError("the maximum number of tokens in an answer must be 16 to 200000")
         self._vendor = vendor
         self._model, self._effort = model, effort
         self._most_out = max_output_tokens
@@ -198,7 +198,7 @@ class OpenAiModel:
         )
         if input_tokens is None or output_tokens is None:
             if not has_answer:
-                raise UncertainError(f"{NAME} answered with nothing; it may have been charged")
+                raise UncertainError(f"{NAME} returned an empty answer; it may have been charged")
             return self.price(prompt)  # without a count, the most it can have cost
         if input_tokens + output_tokens > MAX_TOKENS:
             raise UncertainError(f"{NAME} says it charged more than {MAX_TOKENS} tokens at once")
@@ -248,7 +248,7 @@ DEADLINE = timedelta(seconds=120)
 STATUSES: Mapping[int, StatusMeaning] = {
     400: StatusMeaning(PermanentError, "does not take this question"),
     401: StatusMeaning(ConfigError, "refuses our key; check keys.openai in the settings"),
-    403: StatusMeaning(ConfigError, "does not serve our account or country; look at the account"),
+    403: StatusMeaning(ConfigError, "does not serve our account or country; check the account"),
     404: StatusMeaning(ConfigError, "has nothing at this address; check its base address"),
     409: StatusMeaning(TransientError, "is busy with the same; it asks us to come back later"),
 }

@@ -30,13 +30,13 @@ _CONCURRENCY, _UNITS = integer(1, 10_000), integer(1, 1000)
 
 _CALLS_TEXT = "Calls allowed in per_s seconds, for all tenants together."
 
-_PER_S_TEXT = "Seconds in which that many calls may go."
+_PER_S_TEXT = "The seconds that `calls` refers to."
 
-_BURST_TEXT = "Calls that may go at once after a pause; those after them go slower for it."
+_BURST_TEXT = "Calls that may be made at once after a pause; later calls are slower for it."
 
-_CONCURRENCY_TEXT = "Calls under way at once, for all tenants and workers together."
+_CONCURRENCY_TEXT = "Concurrent calls, for all tenants and workers together."
 
-_URL_TEXT = "Where its API is; its key goes there and nowhere else."
+_URL_TEXT = "The address of its API; its key is sent only there."
 
 _PRICE = number(0, 10_000)
 
@@ -53,14 +53,14 @@ class VendorSettings(Section):
     per_s: float = setting(_PER_S, 60.0, _PER_S_TEXT)
     burst: int = setting(_BURST, 1, _BURST_TEXT)
     share: float = setting(
-        number(0.001, 1), 1.0, "The part of the vendor's quota that is ours to use."
+        number(0.001, 1), 1.0, "The share of the vendor's quota that Stoker may use."
     )
     concurrency: int = setting(_CONCURRENCY, 8, _CONCURRENCY_TEXT)
     shallow_units: int | None = tenant_setting(
-        _UNITS, None, "Pull units of a shallow look; pulls.shallow_units, if not set."
+        _UNITS, None, "Pull units of a shallow lookup; pulls.shallow_units, if not set."
     )
     deep_units: int | None = tenant_setting(
-        _UNITS, None, "Pull units of a deep look; pulls.deep_units, if not set."
+        _UNITS, None, "Pull units of a deep lookup; pulls.deep_units, if not set."
     )
 
     def to_rate(self) -> Rate:
@@ -85,18 +85,20 @@ class OpenAiSettings(VendorSettings):
     base_url: str = setting(BASE_URL, "https://api.openai.com", _URL_TEXT)
     # Companies come several at a time; without a burst, slots that no call waits for are lost.
     burst: int = setting(_BURST, 8, _BURST_TEXT)
-    model: str = setting(TEXT, "gpt-5.6-luna", "The model that reads pages; prices are its own.")
+    model: str = setting(TEXT, "gpt-5.6-luna", "The model that reads pages; set its prices below.")
     effort: str = setting(
         choice(*EFFORTS),
         "low",
-        "How long the model thinks; thinking is paid for.",
+        "The model's reasoning effort; reasoning tokens are charged.",
     )
     max_output_tokens: int = setting(
-        integer(100, 100_000), 4000, "Tokens one answer may have, thinking included."
+        integer(100, 100_000),
+        4000,
+        "The maximum number of tokens in one answer, reasoning included.",
     )
-    input_price: float = setting(_PRICE, 0.20, "USD for a million tokens it reads.")
-    cached_price: float = setting(_PRICE, 0.02, "USD for a million tokens it has read before.")
-    output_price: float = setting(_PRICE, 1.20, "USD for a million tokens it writes.")
+    input_price: float = setting(_PRICE, 0.20, "USD per million input tokens.")
+    cached_price: float = setting(_PRICE, 0.02, "USD per million cached input tokens.")
+    output_price: float = setting(_PRICE, 1.20, "USD per million output tokens.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +113,7 @@ class LushaSettings(VendorSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroBounceSettings(VendorSettings):
-    """How ZeroBounce is called, in batches. Too fast, and it shuts us out for ten minutes."""
+    """How ZeroBounce is called, in batches. Too many calls block us for ten minutes."""
 
     base_url: str = setting(BASE_URL, "https://api.zerobounce.net", _URL_TEXT)
     calls: int = setting(_CALLS, 5, _CALLS_TEXT)
@@ -127,23 +129,26 @@ class OdooSettings(VendorSettings):
     own_key: ClassVar[bool] = True
 
     url: str | None = tenant_setting(
-        BASE_URL, None, "Where the tenant's Odoo is; without it, nothing is exported.", "ODOO_URL"
+        BASE_URL,
+        None,
+        "The address of the tenant's Odoo; without it, nothing is exported.",
+        "ODOO_URL",
     )
     database: str | None = tenant_setting(
         TEXT, None, "The name of the tenant's database.", "ODOO_DB"
     )
     login: str | None = tenant_setting(
-        TEXT, None, "Whose key it is; needed before version 19 only.", "ODOO_LOGIN"
+        TEXT, None, "The user of the key; needed before version 19 only.", "ODOO_LOGIN"
     )
     protocol: str = tenant_setting(
         choice("auto", "json2", "xmlrpc"),
         "auto",
-        "How it is spoken to; auto asks the server for its version.",
+        "The protocol; auto asks the server for its version.",
     )
 
     calls: int = setting(_CALLS, 300, "Calls allowed in per_s seconds, for each tenant.")
     burst: int = setting(_BURST, 10, _BURST_TEXT)
-    concurrency: int = setting(_CONCURRENCY, 4, "Calls under way at once, for each tenant.")
+    concurrency: int = setting(_CONCURRENCY, 4, "Concurrent calls, for each tenant.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +156,7 @@ class DataGovSettings(VendorSettings):
     """How data.gov.sg is searched: 4 times in 10 seconds without a key."""
 
     base_url: str = setting(
-        BASE_URL, "https://api-production.data.gov.sg", "Where it says what there is to download."
+        BASE_URL, "https://api-production.data.gov.sg", "The address of its catalogue."
     )
     calls: int = setting(_CALLS, 4, _CALLS_TEXT)
     per_s: float = setting(_PER_S, 10.0, _PER_S_TEXT)
@@ -163,7 +168,7 @@ class DataGovDownloadsSettings(VendorSettings):
     """How files of data.gov.sg are downloaded: 2 in 10 seconds without a key."""
 
     base_url: str = setting(
-        BASE_URL, "https://api-open.data.gov.sg", "Where downloads are asked for."
+        BASE_URL, "https://api-open.data.gov.sg", "The address that starts downloads."
     )
     calls: int = setting(_CALLS, 2, _CALLS_TEXT)
     per_s: float = setting(_PER_S, 10.0, _PER_S_TEXT)
@@ -172,13 +177,13 @@ class DataGovDownloadsSettings(VendorSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class BoardsSettings(VendorSettings):
-    """How job boards are read, and where they are. None of them wants a key."""
+    """How job boards are read, and where they are. None needs a key."""
 
     greenhouse_url: str = setting(
-        BASE_URL, "https://boards-api.greenhouse.io", "Where Greenhouse is."
+        BASE_URL, "https://boards-api.greenhouse.io", "The address of Greenhouse."
     )
-    lever_url: str = setting(BASE_URL, "https://api.lever.co", "Where Lever is.")
-    ashby_url: str = setting(BASE_URL, "https://api.ashbyhq.com", "Where Ashby is.")
+    lever_url: str = setting(BASE_URL, "https://api.lever.co", "The address of Lever.")
+    ashby_url: str = setting(BASE_URL, "https://api.ashbyhq.com", "The address of Ashby.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +200,9 @@ class KeySettings(Section):
         SECRET, None, "The key of a tenant's Odoo.", "ODOO_API_KEY"
     )
     webhook: Secret | None = tenant_setting(
-        SECRET, None, "What a tenant's webhook knows our deliveries by; 16 characters or more."
+        SECRET,
+        None,
+        "The secret that signs deliveries to a tenant's webhook; 16 characters or more.",
     )
     datagov: Secret | None = setting(
         SECRET, None, "data.gov.sg's key; it only allows more.", "DATA_GOV_SG_API_KEY"

@@ -188,7 +188,7 @@ URLS_PER_CREDIT = 5
 
 STATUSES: Mapping[int, StatusMeaning] = {
     401: StatusMeaning(ConfigError, "refuses our key; check keys.tavily in the settings"),
-    403: StatusMeaning(ConfigError, "does not offer this to our account; look at its plan"),
+    403: StatusMeaning(ConfigError, "does not offer this to our account; check its plan"),
     432: StatusMeaning(
         ConfigError, "says the plan's limit is reached; raise it or wait for its renewal"
     ),
@@ -285,7 +285,7 @@ class TavilyPageReader(_TavilyConnector):
 
 def _get_results(data: Json) -> list[Json]:
     if not has_list(data, "results"):
-        raise UncertainError(f"{NAME} answered without results; it may have been charged")
+        raise UncertainError(f"{NAME} returned no results; it may have been charged")
     return get_list(data, "results", most=MAX_PAGES)
 
 

@@ -93,7 +93,7 @@ class EmailQuery:
 
     def __post_init__(self) -> None:
         if self.email != normalize_email(self.email):
-            raise PermanentError("an address is verified in small letters; see normalize_email")
+            raise PermanentError("an address is verified in lower case; see normalize_email")
 
     def as_json(self) -> Json:
         """Return the query as JSON."""
@@ -210,7 +210,7 @@ class ZeroBounce:
         if not verified and problems:
             raise _to_refusal(data)
         if not verified:
-            raise UncertainError(f"{NAME} answered about no address; it may have been charged")
+            raise UncertainError(f"{NAME} returned no address; it may have been charged")
         count = len(question.emails)
         return Paid(
             answer=BatchVerdicts(
@@ -263,10 +263,10 @@ def _to_refusal(data: Json) -> StokerError:
     """Return what an answer without verdicts means; its status is 200 whatever it means."""
     text = " ".join([*_parse_problems(data).values(), get_line(data, "error")]).casefold()
     if "api key" in text or "credits" in text:
-        return ConfigError(f"{NAME} refuses our key, or its credits are gone; look at the account")
+        return ConfigError(f"{NAME} refuses our key, or its credits are gone; check the account")
     if text.strip():
-        return PermanentError(f"{NAME} does not take this batch of addresses")
-    return UncertainError(f"{NAME} gave an answer without verdicts; it may have been charged")
+        return PermanentError(f"{NAME} rejected this batch of addresses")
+    return UncertainError(f"{NAME} returned no verdicts; it may have been charged")
 
 
 def _classify_error(answered: VendorResponse) -> StokerError | None:
