@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 SVG_FILE = Path(__file__).parent / "demo.svg"
-COLUMNS, LINE_HEIGHT, LETTER_WIDTH, MARGIN = 90, 19, 8.4, 18
+COLUMNS, LINE_HEIGHT, LETTER_WIDTH, MARGIN = 104, 19, 8.4, 18
 HEADINGS = ("SCORE ", "SOURCE", "$ stok", "merlio", "hudson")
 
 
