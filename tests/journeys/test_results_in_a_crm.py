@@ -103,7 +103,7 @@ async def test_a_night_whose_crm_is_down_is_partial_and_the_next_one_sends_every
         down = await here.night(limit=4)
         assert down.state is RunState.PARTIAL
         assert down.manifest.counts["crm_later"] > 0
-        assert any("sent next time" in why for why in down.manifest.reasons)
+        assert any("queued for the next run" in why for why in down.manifest.reasons)
 
         here.box.faults.set_value("odoo.fault.unavailable", 0)
         up = await here.night(limit=4)

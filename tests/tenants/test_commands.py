@@ -207,7 +207,7 @@ def test_a_crm_that_does_not_take_the_key_is_told_and_kept(stoker):
         (["icp", "set", "--years", "2000"], "give two numbers"),
         (["icp", "set", "--years", "2025-2000"], "the earlier first"),
         (["icp", "set", "--employees", "100-2"], "the smaller number first"),
-        (["icp", "set", "--industry", "bakin"], "is no industry we know"),
+        (["icp", "set", "--industry", "bakin"], "is not a known industry"),
         (["icp", "set", "--industry", "any", "--industry", "62"], "remove the others"),
         (["icp", "show"], "set it with: stoker icp set"),
         (["crm", "connect", "--url", "http://example.com"], "begins with https://"),
