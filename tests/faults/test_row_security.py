@@ -349,6 +349,16 @@ def test_a_shadowed_function_decides_nothing_unless_the_search_path_is_open(data
 
 # E5
 
+
+def remade(how):
+    """Return SQL that makes our policy again, with its own rule, but for less."""
+    rule = "(tenant_id = (SELECT stoker_sec.tenant()))"
+    return (
+        "DROP POLICY tenant_only ON stoker.runs; CREATE POLICY tenant_only ON stoker.runs"
+        f" {how} USING {rule} WITH CHECK {rule}"
+    )
+
+
 HOLES = {
     "table without forced row security": "ALTER TABLE stoker.runs NO FORCE ROW LEVEL SECURITY",
     "table without row security": "ALTER TABLE stoker.runs DISABLE ROW LEVEL SECURITY",
@@ -363,6 +373,8 @@ HOLES = {
     "table without its policy": "DROP POLICY tenant_only ON stoker.stops",
     "our policy with another rule": "ALTER POLICY tenant_only ON stoker.runs USING (true)",
     "our policy with another check": "ALTER POLICY tenant_only ON stoker.runs WITH CHECK (true)",
+    "our policy for one command": remade("FOR UPDATE"),
+    "our policy made restrictive": remade("AS RESTRICTIVE"),
     "our policy for a role": "ALTER POLICY tenant_only ON stoker.runs TO CURRENT_USER",
     "view without security_invoker": "CREATE VIEW stoker.v AS SELECT * FROM stoker.runs",
     "view elsewhere without security_invoker": "CREATE VIEW public.v AS SELECT * FROM stoker.runs",
@@ -390,6 +402,8 @@ SAME_KIND = {
     "our policy with another rule": "table without its policy",
     "our policy with another check": "table without its policy",
     "our policy for a role": "table without its policy",
+    "our policy for one command": "table without its policy",
+    "our policy made restrictive": "table without its policy",
     "table without row security": "table without forced row security",
     "view elsewhere without security_invoker": "view without security_invoker",
     "policy function without a pinned search_path": "function without a pinned search_path",
