@@ -171,7 +171,7 @@ def main(rounds: int = ROUNDS) -> list[tuple[str, str, str, str]]:
             f"{our_rate / their_rate:.2f}",
         ),
         (
-            "processor time per page read",
+            "processor time per page read, without the workers that parse (Scrapy parses itself)",
             f"{one['work'] / one['pages'] * 1000:.1f} ms",
             f"Scrapy {other['work'] / other['pages'] * 1000:.1f} ms",
             f"{(one['work'] / one['pages']) / (other['work'] / other['pages']):.2f}",

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from stoker.rate_limits.fairness import DeficitRoundRobin
+from stoker.rate_limits.rate_limit import DeficitRoundRobin
 
 TENANTS = [f"tenant{nth}" for nth in range(10)]
 SKEW = 10

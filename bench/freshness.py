@@ -26,7 +26,6 @@ from stoker.pulls.columns import PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import plan_pulls
 from stoker.pulls.settings import Objective, PullRule
 from stoker.pulls.worth import compute_account_values
-from stoker.simulation.metrics import FreshnessTally
 from stoker.simulation.policies import (
     START,
     TIER_INTERVALS,
@@ -34,13 +33,15 @@ from stoker.simulation.policies import (
     TIERS_BUDGET,
     LookupCosts,
     LookupPolicy,
+    PolicyResult,
     ProductPolicy,
     UrgencyPolicy,
     build_tiers,
+    compute_bounds,
     compute_overdue,
+    run_policy,
 )
-from stoker.simulation.pull_run import PolicyResult, compute_bounds, run_policy
-from stoker.simulation.world import SimWorld, build_population, read_trace
+from stoker.simulation.world import FreshnessTally, SimWorld, build_population, read_trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "data"
 ACCOUNTS, DAYS, SEEDS, TRACE_SEEDS = 10_000, 365, (0, 1, 2), (0, 1, 2, 3, 4)

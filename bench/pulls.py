@@ -22,8 +22,8 @@ from stoker.files.columns import encode_columns
 from stoker.heat.beliefs import ChangeRates
 from stoker.pulls.columns import PlanAccounts, PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import PullPlan, plan_pulls
-from stoker.pulls.saved_plans import PlanDecisions
 from stoker.pulls.settings import PullRule
+from stoker.pulls.store import PlanDecisions
 
 NOW = datetime(2026, 11, 16, 6, tzinfo=UTC)
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)

@@ -23,8 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
-from stoker.simulation.touch_coverage import compare_coverage
-from stoker.simulation.touch_timing import simulate_timing
+from stoker.simulation.touches import compare_coverage, simulate_timing
 from stoker.testing import FakeClock
 from stoker.touches.planning.coverage import OutcomeOdds
 from stoker.touches.planning.planner import plan_week

@@ -17,6 +17,8 @@ import traceback
 
 PROOFS = (
     "properties",
+    "fuzz",
+    "hostile_pages",
     "cron_oracle",
     "stores_agree",
     "migrations",

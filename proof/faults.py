@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from faults import clocks, crowds, damage, disks, lab, pauses, refusals, trials
+from faults import clocks, damage, disks, lab, pauses, refusals, trials
 from faults.tally import Tally
 
 STORES = ("sqlite", "json")
@@ -63,10 +63,8 @@ def _plan() -> Iterator[tuple[str, int, Trial]]:
                 yield f"A4 A5 {store}, power cuts on {kind}", 3_000, _cuts(store, kind)
         yield f"A9 {store}, too many open files", 10, _files(store)
     yield "A6 sqlite, damaged -wal images", 100_000, _images
-    yield "A6 JSONL, one bit flipped", 100_000, _flips
     yield "A10 clock jumps", 10_000, lambda _, rng, n: clocks.jump_trials(n=n, rng=rng)
     yield "B2 two schedulers, one paused", 2_000, lambda w, rng, n: pauses.paused(w, n=n, rng=rng)
-    yield "B7 sqlite, rounds of fifty processes", 200, _crowds
 
 
 def _repeated(trial: Trial, n: int, seed: int) -> Tally:
@@ -115,14 +113,6 @@ def _files(store: str) -> Trial:
 def _images(workers: lab.Workers, rng: random.Random, n: int) -> Tally:
     crashed = damage.crashed_store(workers, steps=rng.randrange(9, 60))
     return damage.torn_wal_images(crashed, workers.room() / "image", n=n, rng=rng)
-
-
-def _flips(workers: lab.Workers, rng: random.Random, n: int) -> Tally:
-    return damage.flipped_bits(workers.room(), damage.chained, n=n, rng=rng)
-
-
-def _crowds(workers: lab.Workers, rng: random.Random, n: int) -> Tally:
-    return crowds.crowded(workers, rounds=n)
 
 
 if __name__ == "__main__":

@@ -41,8 +41,11 @@ MODULES = {  # each money module, and the tests that must notice its mutants
     ),
     "budgets.charges": ("budgets/test_charges.py", "budgets/test_gate.py"),
     "budgets.statements": ("budgets/test_statements.py", "budgets/test_run_cost.py"),
-    "rate_limits.rate_limit": ("rate_limits/test_rate.py", "rate_limits/test_rate_limit.py"),
-    "rate_limits.fairness": ("rate_limits/test_fairness.py",),
+    "rate_limits.rate_limit": (
+        "rate_limits/test_fairness.py",
+        "rate_limits/test_rate.py",
+        "rate_limits/test_rate_limit.py",
+    ),
     "base.text": ("base/test_text.py",),
     "ledger.query": ("ledger/test_query.py",),
 }
@@ -71,8 +74,11 @@ EQUIVALENT = {  # by line and change: mutants that behave in no other way, and w
         "change.raised_to is not None and change.raised_until is not None  →  "
         "change.raised_to is not None or change.raised_until is not None",
     ): "a change has both or neither, or it would not have been made; one is for the types",
-    ('Who = TypeVar("Who", bound=Hashable)', "'Who'  →  'Who!'"): "a name for type checkers",
-    ('What = TypeVar("What")', "'What'  →  'What!'"): "a name for type checkers",
+    (
+        'TenantT = TypeVar("TenantT", bound=Hashable)',
+        "'TenantT'  →  'TenantT!'",
+    ): "a name for type checkers",
+    ('ItemT = TypeVar("ItemT")', "'ItemT'  →  'ItemT!'"): "a name for type checkers",
     ("passed = 0", "0  →  1"): _SAME_ROUNDS,
     ("passed = 0", "0  →  -1"): _SAME_ROUNDS,
     ("passed += 1", "1  →  2"): _SAME_ROUNDS,
@@ -82,7 +88,7 @@ EQUIVALENT = {  # by line and change: mutants that behave in no other way, and w
     ): _SAME_ROUNDS,
     ("rounds = min(short) - 1", "1  →  2"): _SAME_ROUNDS,
     (
-        "return _timed_window(kind, moment.replace(microsecond=0), reset)",
+        "return _compute_timed_window(kind, moment.replace(microsecond=0), reset)",
         "0  →  1",
     ): "windows begin at whole seconds, so any part of a second is in the same one",
     ("if due - self._slack <= now:", "due - self._slack  →  due + self._slack"): _FAST_PATH,

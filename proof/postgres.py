@@ -23,14 +23,13 @@ from psycopg_pool import ConnectionPool
 
 import pg
 from faults import pg_trials as trials
-from faults.pg_proxy import Fate, Proxy
+from faults.pg_proxy import Proxy
 from faults.pg_trials import Cuts
 from faults.tally import Tally
 from stoker.backends.postgres import PostgresBackend
 from stoker.backends.schema import SCHEMA
 from stoker.db.row_security import find_role_problems, find_table_problems
 
-AT_COMMIT = (Fate.LOST, Fate.UNANSWERED)
 CUTS_AT_ONCE = 2_000  # each batch in a database of its own, so that judging it stays quick
 
 
@@ -89,7 +88,7 @@ def _with(
 def _cuts(server: pg.Server, n: int, rng: random.Random) -> Tally:
     tally = Tally()
     while tally.n < n:
-        tally += _cut(server, Cuts(min(CUTS_AT_ONCE, n - tally.n), rng, fates=AT_COMMIT))
+        tally += _cut(server, Cuts(min(CUTS_AT_ONCE, n - tally.n), rng))
     return tally
 
 
@@ -130,7 +129,7 @@ def _storm(server: pg.Server, n: int, rng: random.Random) -> Tally:
 def _lint(server: pg.Server) -> Tally:
     _, url = pg.fresh_database(server)
     with psycopg.connect(url) as link:
-        found = find_table_problems(link, SCHEMA.shared_tables) + find_role_problems(link)
+        found = find_table_problems(link, SCHEMA) + find_role_problems(link)
     return Tally(n=1, broken=[str(finding) for finding in found])
 
 
@@ -140,7 +139,7 @@ def _twins(server: pg.Server, rng: random.Random) -> list[bool]:
     _with(url, lambda backend: _filled(backend))
     with ConnectionPool(url, min_size=1, max_size=4, open=True) as pool:
         leak = asyncio.run(trials.storm(trials.SessionDoor(pool), requests=400, rng=rng))
-    doubled = _cut(server, Cuts(20, rng, fates=AT_COMMIT), trials.append_again)
+    doubled = _cut(server, Cuts(20, rng), trials.append_again)
     hasty = trials.hasty(server, server.admin_url, writes=200)
     twins = {"session-level tenant": leak, "retry without a key": doubled, "late commit": hasty}
     for name, tally in twins.items():

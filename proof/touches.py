@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from faults.touch_kills import killed, side_by_side
-from stoker.simulation.touch_coverage import compare_coverage
+from stoker.simulation.touches import compare_coverage
 from stoker.touches.planning.coverage import OutcomeOdds
 from stoker.touches.settings import PlanRule
 from touch_promises import lived_weeks, p_values, planned_weeks, unevenness

@@ -36,7 +36,6 @@ from faults.poison import POISON, made_up
 from faults.tally import Tally
 from faults.web_lab import STATUSES, trial, why_no_lab
 from stoker.backends.postgres import PostgresBackend
-from stoker.base.strict_json import parse_json
 from stoker.context import Backend
 
 Counts = Iterator[tuple[str, Tally]]
@@ -159,27 +158,15 @@ async def _closing(backend: PostgresBackend) -> AsyncIterator[PostgresBackend]:
         await backend.close()
 
 
-def bodies(scale: float, rng: random.Random) -> Counts:
-    """Servers that never end, bombs, and JSON from madmen."""
+def bodies(scale: float) -> Counts:
+    """Servers that never end, and bombs."""
     yield "C3 servers that never end", web_trials.ending(counted(500, scale, least=28))
     bombs, growth = web_trials.eating(counted(100, scale, least=3))
     yield f"D5 bombs (memory grew by {growth / web_trials.MIB:.1f} MiB at most)", bombs
-    answers = web_trials.answering(rng, counted(20_000, scale, least=200))
-    yield "C4 mad JSON through a server", answers
-    read = web_trials.reading(rng, counted(1_000_000, scale, least=1_000), read=parse_json)
-    yield "C4 mad JSON", read
 
 
-def sites(scale: float, rng: random.Random) -> Counts:
-    """Files, pages, patterns and whole sites made to hold us up or mislead us."""
-    robots, worst = site_trials.robots(rng, counted(1_000, scale, least=10))
-    yield f"D6 robots.txt files that should never be (worst {worst:.2f} s of work)", robots
-    yield (
-        "D7 sitemaps that should never be",
-        site_trials.sitemaps(rng, counted(500, scale, least=5)),
-    )
-    pages, (took, name) = site_trials.pages(rng, counted(500, scale, least=5))
-    yield f"D8 pages that should never be (worst {took:.2f} s of work, {name})", pages
+def sites(scale: float) -> Counts:
+    """Patterns and whole sites made to hold us up or mislead us."""
     visits = Tally()
     for seed in range(rounds(2_000, 200, scale)):
         visits += site_trials.visited(200, seed=5 + seed)[0]
@@ -202,8 +189,8 @@ def main(scale: float = 1.0) -> int:
         lambda: vendors(scale),
         lambda: crm(scale, rng),
         lambda: stores(scale, rng),
-        lambda: bodies(scale, rng),
-        lambda: sites(scale, rng),
+        lambda: bodies(scale),
+        lambda: sites(scale),
     )
     return sum(told(what, tally) for part in parts for what, tally in part())
 

@@ -1,6 +1,7 @@
 """A whole installation for nights: settings, a store, the make-believe internet, a register."""
 
 import asyncio
+import json
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from itertools import islice
@@ -11,6 +12,8 @@ from stoker.base.types import TenantId
 from stoker.budgets.caps import CapChange
 from stoker.enrichment.runner import run_now
 from stoker.heat.service import build_heat_sweep
+from stoker.http.client import Request as HttpRequest
+from stoker.http.client import build_http_client
 from stoker.nightly.setup import build_nightly_run
 from stoker.pulls.service import build_pull_run
 from stoker.registry.model import Entity, Load
@@ -127,6 +130,38 @@ class House:
         return {vendor: dict(said) for vendor, said in self.box.charges.items()}
 
 
+class Crm:
+    """The tenant's database, looked at from the server's side and edited by a colleague."""
+
+    def __init__(self, here, tenant):
+        self._house, self._tenant = here, tenant
+
+    async def ask(self, model, method, **arguments):
+        reply = await self._house.app.get(build_http_client).send(
+            HttpRequest(
+                method="POST",
+                url=f"http://odoo.test/json/2/{model}/{method}",
+                headers={
+                    "content-type": "application/json",
+                    "Authorization": f"bearer odoo-{self._tenant}-human-mei",
+                    "X-Odoo-Database": self._tenant,
+                },
+                body=json.dumps(arguments).encode(),
+                deadline=timedelta(seconds=5),
+            )
+        )
+        return json.loads(reply.body)
+
+    async def records(self, model="res.partner", *, archived=False):
+        context = {"active_test": not archived}
+        found = await self.ask(model, "search_read", domain=[], context=context)
+        ids = [each["id"] for each in found]
+        named = await self.ask(model, "get_external_id", ids=ids)
+        by_id = {named[str(each["id"])]: each for each in found}
+        assert len(by_id) == len(found), "a record is there twice"
+        return by_id
+
+
 def text_for(box, *, backend="memory", at_once=8, more=""):
     return SETTINGS.format(backend=backend, address=box.address, at_once=at_once, more=more)
 
@@ -151,9 +186,10 @@ async def house(
     troubles=True,
     ruled=(ACME, BOLT),
     environment=None,
+    picked=None,
     **how,
 ):
-    """Open an installation whose register has so many companies of the world."""
+    """Open an installation whose register has so many companies of the world, or those picked."""
     async with AsyncExitStack() as stack:
         if box is None:
             turned = {"zerobounce.calls": PLENTY, **(dials or {})}
@@ -165,9 +201,8 @@ async def house(
         told = EventRecorder()
         app = await stack.enter_async_context(open_app(own, observer=told, clock=clock))
         if not await app.backend.registry().list_loads():
-            await register(
-                app, [entity_of(each) for each in chosen(box.world, companies, troubles)]
-            )
+            listed = picked or chosen(box.world, companies, troubles)
+            await register(app, [entity_of(each) for each in listed])
         for tenant in ruled:
             await app.backend.tenant(tenant).accounts.save_rule(ANYBODY)
         yield House(box, app, told)

@@ -203,12 +203,14 @@ def _empty(admin_url: str) -> bool:
         admin.execute("SET lock_timeout = '1s'")
         tables = admin.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'stoker'::regnamespace "
-            "AND relkind = 'r' AND relname <> 'meta' AND pg_relation_size(oid) > 0"
+            "AND relkind = 'r' AND relname NOT IN ('meta', 'shared_limit_counts') "
+            "AND pg_relation_size(oid) > 0"
         ).fetchall()
         try:
             if tables:
                 names = ", ".join(f"stoker.{name}" for (name,) in tables)
                 admin.execute(f"TRUNCATE {names} RESTART IDENTITY")
+                admin.execute("UPDATE stoker.shared_limit_counts SET stops = 0, cap_changes = 0")
             admin.execute("DELETE FROM stoker.meta WHERE key <> 'schema_version'")
         except psycopg.Error:
             return False

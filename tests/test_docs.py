@@ -151,3 +151,16 @@ def test_every_script_in_the_python_guide_runs(script, tmp_path):
 @pytest.mark.parametrize("line", ["stoker dcotor", "stoker doctor --jsno", "stoker db nonsense"])
 def test_a_command_that_does_not_exist_is_noticed(line):
     assert understood(line)
+
+
+def test_every_test_that_the_security_page_names_exists():
+    page = (DOCS / "security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)
+    assert len(named) > 30
+    for path, test in named:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert not test or f"def {test}(" in text, f"{path}::{test}"
+    rows = re.findall(
+        r"^\| [^|]+ \| [^|]+ \| (.+) \|$", page.partition("## What row security")[0], re.M
+    )
+    assert all("tests/" in row for row in rows if row not in ("test", "---"))

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from stoker.simulation.touch_timing import compute_chi_square, compute_chi_square_p
+from stoker.simulation.touches import compute_chi_square, compute_chi_square_p
 from stoker.touches.model import OutcomeMark, Profile, TouchOutcome
 from stoker.touches.planning.planner import mark_handed_out, plan_week, replan_week
 from stoker.touches.planning.random import Purpose, RandomStream
@@ -45,12 +45,19 @@ def week_of(seed):
     )
 
 
-def broken_in(plan, *, rule=USUAL):
-    """Count the promises that one plan breaks."""
+def broken_in(plan, *, rule=USUAL, people=()):
+    """Count the promises that one plan breaks; people are those it was made from."""
     wall, found = ZoneInfo(plan.zone), Counter()
-    found["total"] += sum(slot.budget for slot in plan.days) > rule.weekly_budget
+    made = [
+        (each.url, each.last_done_at.astimezone(wall).date())
+        for each in people
+        if each.last_done_at
+    ]
+    made += [(touch.url, slot.day) for slot in plan.days for touch in slot.touches if people]
+    found += _consecutive(made)
+    found["total"] += max(plan.total, sum(slot.budget for slot in plan.days)) > rule.target
     for slot in plan.days:
-        fits = rule.daily_min <= slot.budget <= rule.daily_max
+        fits = not slot.budget or rule.daily_min <= slot.budget <= rule.max_per_day
         found["day"] += not fits or len(slot.touches) > slot.budget
         for touch in slot.touches:
             here = touch.at.astimezone(wall)
@@ -66,10 +73,7 @@ def planned_weeks(weeks, *, first=0, planner=USUAL):
         monday, zone, now = week_of(seed)
         known = people(60 + seed % 90, now=now, seed=seed)
         plan = plan_week(known, monday=monday, rule=planner, seed=seed, zone=zone, created_at=now)
-        found += broken_in(plan)
-        made = [(each.url, each.last_done_at.astimezone(ZoneInfo(zone)).date()) for each in known]
-        made += [(touch.url, slot.day) for slot in plan.days for touch in slot.touches]
-        found += _consecutive(made)
+        found += broken_in(plan, people=known)
     return found
 
 

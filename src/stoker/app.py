@@ -21,10 +21,9 @@ from stoker.base.errors import ConfigError, StokerError
 from stoker.base.events import EventBus, Migrated, Observer
 from stoker.base.telemetry import build_telemetry, capture_library_logs
 from stoker.base.types import TenantId
-from stoker.context import Backend, Context, Parts
+from stoker.context import Backend, Context, Parts, import_stores
 from stoker.settings import Settings
-from stoker.settings.load import load_settings
-from stoker.settings.tenants import add_stored_tenants
+from stoker.settings.load import add_stored_tenants, load_settings
 
 if TYPE_CHECKING:
     from stoker.scheduling.service import Scheduler, Task
@@ -114,8 +113,6 @@ async def open_app(
     """
     trim_memory()
     if not only_to_read:
-        from stoker.backends.stores import import_stores
-
         import_stores()
     logs = build_telemetry(
         sys.stderr,

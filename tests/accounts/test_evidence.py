@@ -1,8 +1,11 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kit.counted_work import counted_calls
 from stoker.accounts.evidence import (
     MAX_EVIDENCE_LENGTH,
+    MAX_MARKS,
     Evidence,
     contains_number,
     contains_words,
@@ -40,6 +43,14 @@ def test_a_later_whole_word_is_found_behind_a_part_of_one():
     assert contains_words("acmeville is not acme", "acme")
 
 
+@pytest.mark.parametrize(("text", "words"), [("a", "a" * 599), ("ab ", "ab " * 190 + "a")])
+def test_a_claim_is_checked_in_one_search_however_often_it_nearly_stands_there(text, words):
+    evidence = Evidence(text * 30_000)
+    with counted_calls() as calls:
+        assert not evidence.contains(words)
+    assert calls.total() < 50
+
+
 def test_numbers_are_found_however_they_are_grouped():
     assert contains_number("Call +65 6123-4567", "6561234567")
     assert contains_number("1,200 people", "1200")
@@ -73,3 +84,11 @@ def test_words_between_spaces_are_always_held(before, after, words):
 def test_what_is_seen_once_is_seen_the_same_again(text):
     assert strip_invisible(strip_invisible(text)) == strip_invisible(text)
     assert not {"\u200b", "\u202e", "\x00", "\x1b"} & set(strip_invisible(text))
+
+
+@pytest.mark.parametrize("letter", ["a", "ก", ""])
+def test_one_letter_has_so_many_accents_and_no_more(letter):
+    # Accents of two classes in turn: putting them in order takes the square of their number.
+    text = normalize_text(f"b {letter}" + "\u0300\u0316" * 100_000 + " c")
+    assert len(text) <= len("b a c") + MAX_MARKS
+    assert normalize_text("tiê\u0301ng e\u0301te\u0301") == normalize_text("tiế\u006eg été")

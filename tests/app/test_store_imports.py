@@ -7,7 +7,7 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from stoker.app import open_app, read_settings
-from stoker.backends.stores import STORE_MODULES
+from stoker.context import STORE_MODULES
 
 async def main():
     settings = read_settings(directory=Path(sys.argv[1]), config=None, flags={}, environment={})

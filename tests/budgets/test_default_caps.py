@@ -17,19 +17,8 @@ from stoker.budgets.caps import (
 from stoker.budgets.settings import CapSettings
 from stoker.budgets.windows import WindowKind
 
-DAILY = CapSettings(
-    tavily_queries=1,
-    tavily_credits=11,
-    lusha_contact_lookups=2,
-    lusha_credits=12,
-    zerobounce_verifications=3,
-    zerobounce_credits=13,
-    openai_calls=14,
-    openai_daily_tokens=4,
-    pull_units_per_day=5,
-    money_per_day_minor=6,
-    currency="SGD",
-)
+DAILY = CapSettings(pull_units_per_day=5, money_per_day_minor=6, currency="SGD")
+VENDORS = [("tavily", "calls", 1), ("lusha", "credits", 12), ("lusha", "calls", 2)]
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 scopes = st.sampled_from(Scope)
@@ -50,19 +39,14 @@ caps = st.builds(
 
 
 def test_every_allowance_becomes_a_cap_of_its_own_sorted_by_id():
-    found = build_default_caps(DAILY)
+    found = build_default_caps(DAILY, VENDORS)
 
     assert [(cap.id, cap.limit) for cap in found] == [
         ("tenant/*/money:SGD/day", 6),
         ("tenant/*/pull_units/day", 5),
         ("tenant_connector/lusha/calls/day", 2),
         ("tenant_connector/lusha/credits/day", 12),
-        ("tenant_connector/openai/calls/day", 14),
-        ("tenant_connector/openai/tokens/day", 4),
         ("tenant_connector/tavily/calls/day", 1),
-        ("tenant_connector/tavily/credits/day", 11),
-        ("tenant_connector/zerobounce/calls/day", 3),
-        ("tenant_connector/zerobounce/credits/day", 13),
     ]
 
 
@@ -102,7 +86,7 @@ def said(cap, limit):
 
 
 def test_caps_people_added_are_in_force_beside_those_that_were_given():
-    given_caps = build_default_caps(DAILY)
+    given_caps = build_default_caps(DAILY, VENDORS)
     found = list_effective_caps(
         given_caps, said("tenant_connector/lusha/credits/week", 7), shared=False
     )
@@ -114,7 +98,7 @@ def test_caps_people_added_are_in_force_beside_those_that_were_given():
 
 
 def test_a_given_cap_keeps_its_given_limit_here_for_the_store_asks_what_was_said():
-    given_caps = build_default_caps(DAILY)
+    given_caps = build_default_caps(DAILY, VENDORS)
 
     found = list_effective_caps(given_caps, said("tenant/*/pull_units/day", 99), shared=False)
     assert found == given_caps
@@ -128,7 +112,7 @@ def test_a_raise_alone_adds_no_cap():
 
 
 def test_added_caps_are_those_that_were_not_given_with_their_limit_as_it_is_now():
-    given_caps = build_default_caps(DAILY)
+    given_caps = build_default_caps(DAILY, VENDORS)
     changes = said("connector/tavily/calls/day", 5) | said("tenant/*/pull_units/day", 99)
 
     for limit in (5, 6):

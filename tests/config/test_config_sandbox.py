@@ -8,9 +8,8 @@ import pytest
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.config.fields import Secret
-from stoker.settings.load import load_settings
+from stoker.settings.load import add_stored_tenants, load_settings
 from stoker.settings.sandbox import SANDBOX_FILES, SANDBOX_KEYS, SANDBOX_URLS
-from stoker.settings.tenants import add_stored_tenants
 from stoker.tenants.model import Tenant as Known
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
@@ -56,7 +55,7 @@ def test_a_key_goes_nowhere_but_to_an_encrypted_public_address_or_a_make_believe
 
 def test_an_address_is_written_one_way(read):
     settings = read('[tavily]\nbase_url = "HTTPS://API.Tavily.com:443/"\n')
-    assert settings.tavily.base_url == "https://api.tavily.com"
+    assert settings.get_value("tavily.base_url") == "https://api.tavily.com"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ def test_a_sandbox_is_on_loopback(read, address):
 def test_an_empty_address_switches_the_sandbox_off(read):
     settings = read('[sandbox]\naddress = ""\n')
     assert settings.sandbox.address is None
-    assert settings.tavily.base_url == "https://api.tavily.com"
+    assert settings.get_value("tavily.base_url") == "https://api.tavily.com"
 
 
 def test_without_a_sandbox_a_make_believe_address_is_refused_wherever_it_stands(read):
@@ -102,8 +101,11 @@ def test_with_a_sandbox_everything_nobody_set_is_make_believe_and_says_so(read):
             assert (settings.get_value(key), shown[key]) == (Secret(stand_in), "sandbox.address")
     for tenant in (ACME, BOLT):
         own = settings.for_tenant(tenant)
-        assert (own.odoo.url, own.odoo.database) == ("http://odoo.test", tenant)
-        assert own.keys.odoo == Secret(f"odoo-{tenant}-sandbox")
+        assert (own.get_value("odoo.url"), own.get_value("odoo.database")) == (
+            "http://odoo.test",
+            tenant,
+        )
+        assert own.get_value("keys.odoo") == Secret(f"odoo-{tenant}-sandbox")
         assert shown[f"tenants.{tenant}.keys.odoo"] == "sandbox.address"
 
 
@@ -141,10 +143,12 @@ def test_a_key_that_may_be_real_never_goes_to_a_make_believe_address(read):
         ODOO_API_KEY=REAL,
         DATA_GOV_SG_API_KEY=REAL,
     )
-    assert settings.keys.datagov is None
+    assert settings.get_value("keys.datagov") is None
     own = settings.for_tenant(ACME)
-    assert settings.keys.tavily == own.keys.tavily == Secret("tvly-sandbox")
-    assert own.keys.odoo == Secret("odoo-acme-sandbox")
+    assert (
+        settings.get_value("keys.tavily") == own.get_value("keys.tavily") == Secret("tvly-sandbox")
+    )
+    assert own.get_value("keys.odoo") == Secret("odoo-acme-sandbox")
     shown = origins(settings)
     assert shown["keys.tavily"] == "sandbox.address, not environment TAVILY_API_KEY"
     assert shown["tenants.acme.keys.tavily"] == "sandbox.address, not stoker.toml:4"
@@ -153,27 +157,30 @@ def test_a_key_that_may_be_real_never_goes_to_a_make_believe_address(read):
 
 def test_a_key_with_the_word_sandbox_in_it_is_rehearsed_with(read):
     settings = read(BOX, TAVILY_API_KEY="tvly-sandbox-wrong")
-    assert settings.keys.tavily == Secret("tvly-sandbox-wrong")
+    assert settings.get_value("keys.tavily") == Secret("tvly-sandbox-wrong")
     assert origins(settings)["keys.tavily"] == "environment TAVILY_API_KEY"
 
 
 def test_an_address_somebody_set_stays_and_gets_no_make_believe_key(read):
     settings = read(BOX + '[lusha]\nbase_url = "https://lusha.example.com"\n', TAVILY_API_KEY=REAL)
-    assert settings.lusha.base_url == "https://lusha.example.com"
-    assert settings.keys.lusha is None
+    assert settings.get_value("lusha.base_url") == "https://lusha.example.com"
+    assert settings.get_value("keys.lusha") is None
     own = read(
         BOX + '[tenants.acme]\nodoo.url = "https://acme.example.com"\n', ODOO_API_KEY=REAL
     ).for_tenant(ACME)
-    assert (own.odoo.url, own.keys.odoo) == ("https://acme.example.com", Secret(REAL))
-    assert own.odoo.database is None
+    assert (own.get_value("odoo.url"), own.get_value("keys.odoo")) == (
+        "https://acme.example.com",
+        Secret(REAL),
+    )
+    assert own.get_value("odoo.database") is None
 
 
 def test_a_tenant_has_keys_of_its_own_and_no_others(read):
     settings = read(
         '[tenants.acme]\nkeys.tavily = "tvly-acme-1"\n[tenants.bolt]\n', TAVILY_API_KEY=REAL
     )
-    assert settings.for_tenant(ACME).keys.tavily == Secret("tvly-acme-1")
-    assert settings.for_tenant(BOLT).keys.tavily == Secret(REAL)
+    assert settings.for_tenant(ACME).get_value("keys.tavily") == Secret("tvly-acme-1")
+    assert settings.for_tenant(BOLT).get_value("keys.tavily") == Secret(REAL)
     assert "tvly-acme-1" not in settings.for_tenant(BOLT).list_secret_values()
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from stoker.base.types import TenantId
-from stoker.settings.load import load_settings
-from stoker.settings.tenants import add_stored_tenants
+from stoker.settings.load import add_stored_tenants, load_settings
 from stoker.tenants import model
 
 
@@ -48,7 +47,7 @@ def test_a_default_tenant_that_somebody_named_stays(tmp_path, text):
 def test_what_a_tenant_sets_for_itself_still_counts(tmp_path):
     text = '[tenants.acme]\nname = "Acme Ltd"\n[tenants.acme.caps]\ntavily_queries = 3\n'
     both = add_stored_tenants(settings(tmp_path, text), known("acme", name="acme of the store"))
-    assert both.for_tenant(TenantId("acme")).caps.tavily_queries == 3
+    assert both.for_tenant(TenantId("acme")).get_value("caps.tavily_queries") == 3
     assert both.get_tenant(TenantId("acme")).name == "Acme Ltd"
 
 
@@ -62,6 +61,9 @@ def test_switched_off_in_either_is_switched_off(tmp_path, enabled, active):
 def test_a_tenant_of_the_store_rehearses_with_a_crm_of_its_own(tmp_path):
     own = settings(tmp_path, **{"sandbox.address": "127.0.0.1:8099"})
     odoo = add_stored_tenants(own, known("acme")).for_tenant(TenantId("acme"))
-    assert (odoo.odoo.database, odoo.odoo.url) == ("acme", "http://odoo.test")
-    assert "sandbox" in odoo.keys.odoo.reveal()
+    assert (odoo.get_value("odoo.database"), odoo.get_value("odoo.url")) == (
+        "acme",
+        "http://odoo.test",
+    )
+    assert "sandbox" in odoo.get_value("keys.odoo").reveal()
     assert ids(add_stored_tenants(own, known("acme"))) == ["acme"]

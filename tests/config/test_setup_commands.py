@@ -216,3 +216,50 @@ def test_doctor_works_with_every_embedded_store(tmp_path):
         settings = settings_with(tmp_path, storage__backend=backend)
         checks = run_async(run_checks(settings, clock=FakeClock()))
         assert all(check.ok for check in checks), backend
+
+
+def test_settings_that_were_written_are_their_owners_alone_and_doctor_warns_of_others(
+    stoker, tmp_path
+):
+    assert stoker("init")[0] == stoker("db", "setup")[0] == Exit.OK
+    (tmp_path / ".env").touch(mode=0o600)
+
+    def check():
+        found = json.loads(stoker("doctor", "--json")[1])
+        return next(each for each in found["checks"] if each["what"] == "private files")
+
+    assert check()["level"] == "ok"
+    for name in ("stoker.toml", ".env", "stoker.db"):
+        (tmp_path / name).chmod(0o640)
+        shown = check()
+        assert (shown["level"], shown["ok"]) == ("warning", True)
+        assert f"chmod go-rwx {tmp_path / name}" in shown["detail"]
+        (tmp_path / name).chmod(0o600)
+
+
+def test_the_first_file_can_be_printed(stoker, tmp_path):
+    code, out, _ = stoker("--config", "-", "init")
+
+    assert (code, out) == (Exit.OK, build_first_file())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "instead"),
+    [
+        ("keys.tavily", "canary-1", "TAVILY_API_KEY in .env"),
+        ("tenants.acme.keys.tavily", "canary-1", "tenants.acme.keys.tavily in stoker"),
+        ("storage.postgres_url", "postgresql://app:canary-1@h/d", "STOKER_STORAGE_POSTGRES_URL"),
+        ("storage.postgres_url", "postgresql://app@h/d", None),
+        ("keys.tavily", "", None),
+        ("retention.days", "5", None),
+    ],
+)
+def test_a_key_on_the_command_line_is_warned_about_once_with_the_safer_way(
+    stoker, key, value, instead
+):
+    _, _, err = stoker("--set", f"{key}={value}", "doctor")
+
+    assert "canary" not in err
+    assert len(err.splitlines()) == (instead is not None)
+    assert instead is None or f"set {instead}" in err

@@ -9,6 +9,7 @@ from stoker.accounts.model import (
     Contact,
     EmailStatus,
     LeadScore,
+    SiteVerdict,
 )
 from stoker.base.types import Depth, Step
 from stoker.crm.model import SentRow
@@ -84,6 +85,10 @@ def score(value=0.7, **changes):
     return LeadScore(**plain | changes)
 
 
+def site(owner, **changes):
+    return SiteVerdict(host="t1.test", owner=owner, **changes)
+
+
 def dossier(uen="T1", **changes):
     plain = {
         "company": company(uen, last_seen_at=NOW),
@@ -122,6 +127,7 @@ def ended(one, **changes):
         "reason": one.reason,
         "is_first": one.is_first,
         "reasons": ("no credits were left – ünï 🙂",),
+        "causes": ("no credits were left",),
         "skipped": (SkippedStep(step=Step.EXTRACT, cause=SkipReason.REFUSED, connector="tavily"),),
         "cost": {"tavily/calls": 1},
         "saved": {"lusha/credits": 2},

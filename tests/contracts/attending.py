@@ -4,13 +4,14 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 
 from stoker.heat.heat import score_heats
-from stoker.heat.model import LookupObservation, PlanRecord, Signal, SignalKind
-from stoker.heat.settings import ChangeRateRule, HeatRule, TierRule
+from stoker.heat.model import LookupObservation, Signal, SignalKind
+from stoker.heat.settings import ChangeRateRule, HeatSettings
+from stoker.pulls.schema import PlanRecord
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-RULE, TIERS, BELIEFS = HeatRule(), TierRule(), ChangeRateRule()
-AT_ONCE = {"rule": RULE, "tiers": TIERS, "now": NOW}
+RULE, BELIEFS = HeatSettings(), ChangeRateRule()
+AT_ONCE = {"rule": RULE, "now": NOW}
 RUN, LATER_RUN = "20260207_013000", "20260208_013000"
 
 
@@ -38,5 +39,5 @@ def listed(columns):
 async def sweep(attention, *, now, seen=None):
     """Bring everything up to date; return how many were, and how many had been read."""
     page = await attention.list_heats() if seen is None else seen
-    after = score_heats(page, now=now, rule=RULE, tiers=TIERS)
+    after = score_heats(page, now=now, rule=RULE)
     return await attention.update_heats(after, expected=page), len(page)

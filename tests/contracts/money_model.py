@@ -5,7 +5,7 @@ product's pure functions; the model only remembers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from stoker.base.errors import ConflictError
@@ -64,32 +64,69 @@ class ModelLedger:
         self._entries += ledger.chain_entries(new, after=last)
 
 
-@dataclass(kw_only=True)
-class SpendingState:
-    """What both kinds of money store remember: totals by cap and window, changes, stops."""
+class ModelLimits:
+    """The verbs of `LimitStore`: totals by cap and window, changes and stops, of a tenant or all.
 
-    totals: dict[tuple[str, str], Totals] = field(default_factory=dict)
-    changes: dict[str, CapChange] = field(default_factory=dict)
-    stops: dict[str, Stop] = field(default_factory=dict)
+    `shared` are those of all tenants, which bind a tenant too.
+    """
 
-    def merge_change(self, change: CapChange) -> None:
-        """Merge a change of a cap into the earlier ones."""
+    def __init__(
+        self,
+        book: ModelLedger,
+        *,
+        tenant: TenantId | None = None,
+        shared: "ModelLimits | None" = None,
+    ) -> None:
+        self.ledger = book
+        self.totals: dict[tuple[str, str], Totals] = {}
+        self.changes: dict[str, CapChange] = {}
+        self.stops: dict[str, Stop] = {}
+        self._tenant = tenant
+        self._shared = shared
+
+    async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
+        connector, moment = validate_stop(connector, reason=reason), self._to_ledger_time(now)
+        if connector in self.stops:
+            return
+        self.ledger.add([build_stop_entry(connector, reason=reason, now=moment)])
+        self.stops[connector] = Stop(
+            tenant=self._tenant, connector=connector, since=moment, reason=reason
+        )
+
+    async def resume(self, connector: str, *, now: datetime) -> bool:
+        connector, moment = validate_stop(connector), self._to_ledger_time(now)
+        if self.stops.pop(connector, None) is None:
+            return False
+        self.ledger.add([build_resume_entry(connector, now=moment)])
+        return True
+
+    async def list_stops(self) -> list[Stop]:
+        both = [self._shared.stops, self.stops] if self._shared else [self.stops]
+        return [stops[connector] for stops in both for connector in sorted(stops)]
+
+    async def change_cap(self, change: CapChange, *, now: datetime) -> None:
+        change = validate_change(change, shared=self._shared is None)
+        self.ledger.add([build_cap_entry(change, now=self._to_ledger_time(now))])
         self.changes[change.cap] = merge_changes(self.changes.get(change.cap), change)
 
-    def list_usage(self) -> list[CapUsage]:
-        """Return the totals, sorted."""
+    async def list_cap_changes(self) -> dict[str, CapChange]:
+        return dict(self.changes)
+
+    async def list_usage(self) -> list[CapUsage]:
         return [
             CapUsage(cap=cap, window=window, used=used)
             for (cap, window), used in sorted(self.totals.items(), key=lambda item: item[0])
         ]
 
+    def _to_ledger_time(self, now: datetime) -> datetime:
+        return BudgetState(latest=self.ledger.latest_at).to_ledger_time(now)
 
-class ModelShared:
+
+class ModelShared(ModelLimits):
     """The verbs of `SharedStore`."""
 
     def __init__(self, book: ModelLedger) -> None:
-        self.ledger = book
-        self.state = SpendingState()
+        super().__init__(book)
         self._next_at: dict[str, datetime] = {}
         self._slots: dict[str, dict[str, datetime]] = {}
 
@@ -122,48 +159,12 @@ class ModelShared:
         name, owner = validate_name(name, what="a slot's name"), validate_owner(owner)
         self._slots.get(name, {}).pop(owner, None)
 
-    async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
-        connector, moment = validate_stop(connector, reason=reason), self._to_ledger_time(now)
-        if connector in self.state.stops:
-            return
-        self.ledger.add([build_stop_entry(connector, reason=reason, now=moment)])
-        self.state.stops[connector] = Stop(
-            tenant=None, connector=connector, since=moment, reason=reason
-        )
 
-    async def resume(self, connector: str, *, now: datetime) -> bool:
-        connector, moment = validate_stop(connector), self._to_ledger_time(now)
-        if self.state.stops.pop(connector, None) is None:
-            return False
-        self.ledger.add([build_resume_entry(connector, now=moment)])
-        return True
-
-    async def list_stops(self) -> list[Stop]:
-        return [self.state.stops[connector] for connector in sorted(self.state.stops)]
-
-    async def change_cap(self, change: CapChange, *, now: datetime) -> None:
-        change = validate_change(change, shared=True)
-        self.ledger.add([build_cap_entry(change, now=self._to_ledger_time(now))])
-        self.state.merge_change(change)
-
-    async def list_cap_changes(self) -> dict[str, CapChange]:
-        return dict(self.state.changes)
-
-    async def list_usage(self) -> list[CapUsage]:
-        return self.state.list_usage()
-
-    def _to_ledger_time(self, now: datetime) -> datetime:
-        return BudgetState(latest=self.ledger.latest_at).to_ledger_time(now)
-
-
-class ModelBudget:
+class ModelBudget(ModelLimits):
     """The verbs of `BudgetStore`."""
 
     def __init__(self, tenant: TenantId, book: ModelLedger, shared: ModelShared) -> None:
-        self._tenant = tenant
-        self._ledger = book
-        self._shared = shared.state
-        self._state = SpendingState()
+        super().__init__(book, tenant=tenant, shared=shared)
         self._reservations: dict[str, Reservation] = {}
 
     async def reserve(
@@ -184,7 +185,7 @@ class ModelBudget:
         moment = standing.to_ledger_time(now)
         wanted = evaluate_request(request, caps, standing, reset=reset, now=now)
         if not isinstance(wanted, Refusal):
-            refused = find_refusal(wanted, self._shared.totals | self._state.totals)
+            refused = find_refusal(wanted, self._shared.totals | self.totals)
             if refused is None:
                 end = standing.compute_lease_end(until, now=now)
                 hold = phases_of.build_reservation(
@@ -194,7 +195,7 @@ class ModelBudget:
                 self._apply_changes([ReservationChange(before=None, after=hold, entry=note)])
                 return hold
             wanted = refused
-        self._ledger.add([build_refused_entry(request, wanted, now=moment)])
+        self.ledger.add([build_refused_entry(request, wanted, now=moment)])
         return wanted
 
     async def mark_sent(self, key: str, *, now: datetime) -> Reservation:
@@ -232,7 +233,7 @@ class ModelBudget:
         return len(mine)
 
     async def expire_reservations(self, *, now: datetime) -> list[Reservation]:
-        moment = self._build_state().to_ledger_time(now)
+        moment = self._to_ledger_time(now)
         moves = []
         for key in sorted(self._reservations):
             before = self._reservations[key]
@@ -259,53 +260,19 @@ class ModelBudget:
             number += 1
         return number, self._reservations.get(f"{key}/{number}")
 
-    async def list_usage(self) -> list[CapUsage]:
-        return self._state.list_usage()
-
-    async def change_cap(self, change: CapChange, *, now: datetime) -> None:
-        change = validate_change(change, shared=False)
-        self._ledger.add([build_cap_entry(change, now=self._build_state().to_ledger_time(now))])
-        self._state.merge_change(change)
-
-    async def list_cap_changes(self) -> dict[str, CapChange]:
-        return dict(self._state.changes)
-
-    async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
-        connector, moment = (
-            validate_stop(connector, reason=reason),
-            self._build_state().to_ledger_time(now),
-        )
-        if connector in self._state.stops:
-            return
-        self._ledger.add([build_stop_entry(connector, reason=reason, now=moment)])
-        self._state.stops[connector] = Stop(
-            tenant=self._tenant, connector=connector, since=moment, reason=reason
-        )
-
-    async def resume(self, connector: str, *, now: datetime) -> bool:
-        connector, moment = validate_stop(connector), self._build_state().to_ledger_time(now)
-        if self._state.stops.pop(connector, None) is None:
-            return False
-        self._ledger.add([build_resume_entry(connector, now=moment)])
-        return True
-
-    async def list_stops(self) -> list[Stop]:
-        both = (self._shared.stops, self._state.stops)
-        return [stops[connector] for stops in both for connector in sorted(stops)]
-
     def _build_state(self) -> BudgetState:
-        stops = {**self._state.stops, **self._shared.stops}
+        stops = {**self.stops, **self._shared.stops}
         return BudgetState(
-            latest=self._ledger.latest_at,
-            changes={**self._state.changes, **self._shared.changes},
+            latest=self.ledger.latest_at,
+            changes={**self.changes, **self._shared.changes},
             stops={connector: stop.reason for connector, stop in stops.items()},
-            open_windows=self._state.totals,
+            open_windows=self.totals,
         )
 
     def _change_status(
         self, key: str, now: datetime, rule: Callable[[Reservation, datetime], Reservation]
     ) -> Reservation:
-        moment = self._build_state().to_ledger_time(now)
+        moment = self._to_ledger_time(now)
         before = self._reservations.get(validate_name(key, what="a key"))
         if before is None:
             raise ConflictError(f"nothing was reserved under {key}; reserve first")
@@ -316,9 +283,9 @@ class ModelBudget:
         return after
 
     def _apply_changes(self, moves: Sequence[ReservationChange]) -> None:
-        self._ledger.add([move.entry for move in moves])
+        self.ledger.add([move.entry for move in moves])
         for change in list_total_changes(moves):
-            totals = self._shared.totals if change.shared else self._state.totals
+            totals = self._shared.totals if change.shared else self.totals
             there = totals.get((change.cap, change.window), Totals())
             totals[change.cap, change.window] = Totals(
                 settled=there.settled + change.settled, reserved=there.reserved + change.reserved

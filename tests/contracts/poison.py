@@ -99,9 +99,9 @@ async def save_lookup(backend, make, text, n):
 
 
 async def save_plan(backend, make, text, n):
-    heats, given = backend.tenant(ACME).heat, make(text, f"{n}")
-    await heats.insert_plan(given, [b"x"])
-    return await heats.find_plan(given.run) == given
+    plans, given = backend.tenant(ACME).plans, make(text, f"{n}")
+    await plans.insert_plan(given, [b"x"])
+    return await plans.find_plan(given.run) == given
 
 
 async def save_posture(backend, make, text, n):

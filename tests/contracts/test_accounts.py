@@ -16,13 +16,21 @@ from contracts.accounts import (
     finding,
     planned,
     score,
+    site,
     taken,
     tenant,
 )
 from contracts.backends import ACME, UMBRELLA, refused
 from contracts.knowledge import HOUR, NOW
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Candidate, CompanyRecord, EmailStatus, UpsertCount
+from stoker.accounts.model import (
+    Candidate,
+    CompanyRecord,
+    EmailStatus,
+    SiteOwner,
+    SiteVerdict,
+    UpsertCount,
+)
 from stoker.base.errors import ConfigError
 
 LATER = NOW + HOUR
@@ -142,21 +150,6 @@ async def test_the_same_company_twice_is_one_after_the_other(store):
     ]
 
 
-async def test_of_companies_one_of_which_cannot_be_kept_none_is(store):
-    accounts = store.accounts
-    for bad in (
-        company(""),
-        company("x" * 501),
-        company(name="a\0b"),
-        company(website="half \ud800"),
-        company(employees=2**80),
-        company(year=-(2**80)),
-    ):
-        await refused(accounts.upsert_companies([company("T0"), bad], now=NOW))
-    await refused(accounts.upsert_companies([company()], now=NOW.replace(tzinfo=None)), ConfigError)
-    assert await accounts.list_companies() == []
-
-
 async def test_companies_come_in_pages(store):
     uens = [f"T{n:04}" for n in range(1_203)]
     await store.accounts.upsert_companies([company(uen) for uen in uens], now=NOW)
@@ -263,6 +256,7 @@ async def test_a_company_never_looked_up_has_an_empty_record(store):
 async def test_a_dossier_comes_back_as_it_was(store):
     for found in (
         dossier("T1"),
+        dossier("T3", site=site(SiteOwner.CONFIRMED, proof="p", source="https://t3.test/")),
         dossier(
             "T2", contacts=(contact(), contact(), contact(email="", verdict=EmailStatus.VALID))
         ),
@@ -272,6 +266,7 @@ async def test_a_dossier_comes_back_as_it_was(store):
     assert [one.company.id for one in await store.accounts.list_company_records()] == [
         "T1",
         "T2",
+        "T3",
     ]
 
 
@@ -289,12 +284,25 @@ async def test_a_newer_dossier_replaces_what_was_known_but_not_with_nothing(stor
         run=LATER_RUN,
         extracted_from="new",
         notes={"other": "note"},
+        site=site(SiteOwner.PROBABLE),
     )
     await looked_at(store, newer, run="third")
     assert await store.accounts.find_company_record("T1") == newer
     earlier = replace(newer, company=company(website="https://new.test", last_seen_at=NOW))
     await looked_at(store, earlier, run="fourth")
     assert await store.accounts.find_company_record("T1") == newer
+
+
+async def test_a_website_that_a_person_gives_is_stored_with_whose_it_is(store):
+    await looked_at(store, dossier(site=site(SiteOwner.PROBABLE)))
+    await store.accounts.upsert_companies([bare("T2")], now=NOW)
+    assert await store.accounts.give_website("T1", "https://given.test/")
+    assert await store.accounts.give_website("T2", "https://given.test/")
+    assert not await store.accounts.give_website("T9", "https://given.test/")
+    seen, new = [await store.accounts.find_company_record(id_) for id_ in ("T1", "T2")]
+    assert seen.company.website == new.company.website == "https://given.test/"
+    assert seen.site == SiteVerdict(host="given.test", owner=SiteOwner.GIVEN)
+    assert (new.site, new.looked_at) == (None, None)
 
 
 async def test_what_the_register_says_leaves_what_was_found_out_alone(store):

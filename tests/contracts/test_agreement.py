@@ -123,11 +123,11 @@ async def test_a_naive_twin_is_caught(kind, wrap, sequences, tmp_path):
 class ReadThenPut(Wrapped):
     """The naive twin: it reads an account's heat, and writes the new one in a second step."""
 
-    async def add_signals(self, signals, *, rule, tiers, now):
+    async def add_signals(self, signals, *, rule, now):
         heats = {heat.account: heat for heat in await self._inner.list_heats()}
         for one in signals:
             before = heats[one.account]
-            after = compute_heat(before, [one], now=now, rule=rule, tiers=tiers)
+            after = compute_heat(before, [one], now=now, rule=rule)
             await self._inner.update_heats([after], expected=[before])
 
 

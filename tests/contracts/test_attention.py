@@ -17,7 +17,6 @@ from contracts.attending import (
     NOW,
     RULE,
     RUN,
-    TIERS,
     listed,
     look,
     plan,
@@ -34,13 +33,11 @@ from stoker.ledger.chain import NewEntry
 
 
 def after(*signals, account="T1", now=NOW, **more):
-    return compute_heat(
-        new_account_heat(account, now=now), signals, now=now, rule=RULE, tiers=TIERS, **more
-    )
+    return compute_heat(new_account_heat(account, now=now), signals, now=now, rule=RULE, **more)
 
 
 def later(heat, now):
-    return score_heat(heat, now=now, rule=RULE, tiers=TIERS)
+    return score_heat(heat, now=now, rule=RULE)
 
 
 async def test_signals_are_remembered_and_move_their_accounts_heat(store):
@@ -68,7 +65,7 @@ async def test_a_signal_added_twice_counts_once_even_if_it_differs(store):
     assert (first.new, first.known) == (2, 1)
     before = await store.heat.list_heats()
     again = [*ones, signal("b", at=NOW, strength=1.0)]
-    told = await store.heat.add_signals(again, rule=RULE, tiers=TIERS, now=NOW + DAY)
+    told = await store.heat.add_signals(again, rule=RULE, now=NOW + DAY)
     assert told == AddedSignals(known=4)
     assert await store.heat.list_heats() == before == [after(*ones[:2])]
     assert await store.heat.list_signals("T1") == ones[:2]
@@ -107,7 +104,7 @@ async def test_postures_are_put_where_they_differ_and_make_accounts_known(store)
         after(account="C", posture=0.25),
     ]
     before = await store.heat.list_heats()
-    late = {"rule": RULE, "tiers": TIERS, "now": NOW + 9 * DAY}
+    late = {"rule": RULE, "now": NOW + 9 * DAY}
     assert await store.heat.update_postures(some, **late) == 0
     assert await store.heat.list_heats() == before
     assert await store.heat.update_postures(some | {"A": 5e-324}, **late) == 1
@@ -361,10 +358,10 @@ async def test_old_signals_and_looks_go_oldest_first_and_what_they_did_stays(sto
 async def test_a_plan_is_kept_whole_and_decided_once(store):
     parts = [b"\0\xff" * 3, b"", bytes(range(256)) * 4096]
     elsewhere = plan(at=NOW.astimezone(timezone(timedelta(hours=8))))
-    assert await store.heat.insert_plan(elsewhere, parts)
-    assert not await store.heat.insert_plan(plan(), parts)
-    assert await store.heat.find_plan(RUN) == plan()
-    found = [await store.heat.find_plan_part(RUN, n) for n in (0, 1, 2, 3, -1)]
+    assert await store.plans.insert_plan(elsewhere, parts)
+    assert not await store.plans.insert_plan(plan(), parts)
+    assert await store.plans.find_plan(RUN) == plan()
+    found = [await store.plans.find_plan_part(RUN, n) for n in (0, 1, 2, 3, -1)]
     assert found == [*parts, None, None]
     for another, some in (
         (plan(policy="tiers"), parts),
@@ -374,38 +371,38 @@ async def test_a_plan_is_kept_whole_and_decided_once(store):
         (plan(), [*parts, b""]),
         (plan(), parts[::-1]),
     ):
-        await refused(store.heat.insert_plan(another, some), ConflictError)
-    assert await store.heat.list_plans() == [plan()]
-    assert await store.heat.find_plan_part(RUN, 2) == parts[2]
+        await refused(store.plans.insert_plan(another, some), ConflictError)
+    assert await store.plans.list_plans() == [plan()]
+    assert await store.plans.find_plan_part(RUN, 2) == parts[2]
 
 
 async def test_a_plan_and_its_ledger_entry_are_written_together_or_not_at_all(store):
     entry = NewEntry(at=NOW, kind="PLAN", subject=RUN, reason="", data={"run": RUN})
 
     bad = replace(entry, data={"price": math.nan})
-    await refused(store.heat.insert_plan(plan(), [b"part"], entry=bad))
-    assert await store.heat.find_plan(RUN) is None
-    assert await store.heat.find_plan_part(RUN, 0) is None
+    await refused(store.plans.insert_plan(plan(), [b"part"], entry=bad))
+    assert await store.plans.find_plan(RUN) is None
+    assert await store.plans.find_plan_part(RUN, 0) is None
     assert await store.ledger.list_entries() == []
-    assert await store.heat.insert_plan(plan(), [b"part"], entry=entry)
-    assert not await store.heat.insert_plan(plan(), [b"part"], entry=entry)
-    await refused(store.heat.insert_plan(plan(header={}), [b"part"], entry=entry), ConflictError)
+    assert await store.plans.insert_plan(plan(), [b"part"], entry=entry)
+    assert not await store.plans.insert_plan(plan(), [b"part"], entry=entry)
+    await refused(store.plans.insert_plan(plan(header={}), [b"part"], entry=entry), ConflictError)
     assert [each.data for each in await store.ledger.list_entries()] == [entry.data]
 
 
 async def test_plans_are_listed_newest_first_and_dropped_with_their_parts(store):
     for run in (RUN, LATER_RUN, "20260209_013000"):
-        assert await store.heat.insert_plan(plan(run), [b"one", run.encode()])
-    names = [kept.run for kept in await store.heat.list_plans(limit=2)]
+        assert await store.plans.insert_plan(plan(run), [b"one", run.encode()])
+    names = [kept.run for kept in await store.plans.list_plans(limit=2)]
     assert names == ["20260209_013000", LATER_RUN]
-    assert await store.heat.delete_plans([RUN, LATER_RUN, RUN, "another"]) == 2
-    assert await store.heat.delete_plans([RUN]) == 0
-    assert await store.heat.delete_plans([]) == 0
-    assert [kept.run for kept in await store.heat.list_plans()] == ["20260209_013000"]
-    assert await store.heat.find_plan(RUN) is None
-    assert await store.heat.find_plan_part(RUN, 0) is None
-    assert await store.heat.insert_plan(plan(header={}), [])
-    assert await store.heat.find_plan_part(RUN, 0) is None
+    assert await store.plans.delete_plans([RUN, LATER_RUN, RUN, "another"]) == 2
+    assert await store.plans.delete_plans([RUN]) == 0
+    assert await store.plans.delete_plans([]) == 0
+    assert [kept.run for kept in await store.plans.list_plans()] == ["20260209_013000"]
+    assert await store.plans.find_plan(RUN) is None
+    assert await store.plans.find_plan_part(RUN, 0) is None
+    assert await store.plans.insert_plan(plan(header={}), [])
+    assert await store.plans.find_plan_part(RUN, 0) is None
 
 
 async def test_numbers_come_back_to_the_last_digit(store):
@@ -426,28 +423,29 @@ async def test_numbers_come_back_to_the_last_digit(store):
 
 
 async def test_another_tenant_sees_nothing_and_has_the_same_ids_for_itself(backend):
-    mine, theirs = (backend.tenant(name).heat for name in (ACME, UMBRELLA))
+    mine, theirs = (backend.tenant(name) for name in (ACME, UMBRELLA))
 
-    async def known(attention):
+    async def known(store):
+        attention = store.heat
         return (
             await attention.list_heats(),
             await attention.list_signals("T1"),
             await attention.list_change_rates(),
-            await attention.list_plans(),
-            await attention.find_plan_part(RUN, 0),
+            await store.plans.list_plans(),
+            await store.plans.find_plan_part(RUN, 0),
             await attention.list_hottest(),
         )
 
-    async def fill(attention):
-        await attention.add_signals([signal()], **AT_ONCE)
-        await attention.record_lookups([look()], rule=BELIEFS)
-        await attention.insert_plan(plan(), [b"part"])
+    async def fill(store):
+        await store.heat.add_signals([signal()], **AT_ONCE)
+        await store.heat.record_lookups([look()], rule=BELIEFS)
+        await store.plans.insert_plan(plan(), [b"part"])
 
     nothing = await known(theirs)
     await fill(mine)
     assert await known(theirs) == nothing == ([], [], [], [], None, [])
-    await theirs.delete_plans([RUN])
-    await theirs.delete_old_signals(before=NOW + DAY)
+    await theirs.plans.delete_plans([RUN])
+    await theirs.heat.delete_old_signals(before=NOW + DAY)
     assert len((await known(mine))[1]) == 1
     await fill(theirs)
     assert await known(theirs) == await known(mine)
@@ -455,15 +453,15 @@ async def test_another_tenant_sees_nothing_and_has_the_same_ids_for_itself(backe
 
 async def test_what_no_moment_or_number_can_be_is_refused_and_nothing_is_written(store):
     naive = NOW.replace(tzinfo=None)
-    attention, late = store.heat, {"rule": RULE, "tiers": TIERS, "now": naive}
+    attention, late = store.heat, {"rule": RULE, "now": naive}
     await refused(attention.add_signals([signal()], **late), ConfigError)
     await refused(attention.update_postures({"T1": 0.5}, **late), ConfigError)
     await refused(attention.delete_old_signals(before=naive), ConfigError)
     await refused(attention.delete_old_lookups(before=naive), ConfigError)
-    await refused(attention.insert_plan(plan(at=naive), []), ConfigError)
-    await refused(attention.insert_plan(plan(header={"x": math.nan}), []))
-    await refused(attention.insert_plan(plan(), [b"x" * (64 * 2**20 + 1)]))
+    await refused(store.plans.insert_plan(plan(at=naive), []), ConfigError)
+    await refused(store.plans.insert_plan(plan(header={"x": math.nan}), []))
+    await refused(store.plans.insert_plan(plan(), [b"x" * (64 * 2**20 + 1)]))
     for bad in (math.nan, math.inf, -1e-9, 1.0000001):
         await refused(attention.update_postures({"T0": 0.5, "T1": bad}, **AT_ONCE))
     assert await attention.list_heats() == []
-    assert await attention.list_plans() == []
+    assert await store.plans.list_plans() == []

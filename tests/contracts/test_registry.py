@@ -2,13 +2,13 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta, timezone
+from datetime import timedelta
 
 import pytest
 
 from contracts.backends import ACME, refused
 from contracts.knowledge import HOUR, MICRO, NOW, PARTS, entity, load, reject
-from stoker.base.errors import ConfigError, ConflictError
+from stoker.base.errors import ConflictError
 from stoker.registry.model import IndustryCode, LoadCount
 
 FIRST, SECOND, THIRD = "2026-01-31", "2026-02-28", "2026-03-31"
@@ -327,29 +327,3 @@ async def test_a_classification_one_code_of_which_cannot_be_kept_changes_nothing
         await refused(registry.load_codes("2020", [code("2020", "1"), bad]))
     await refused(registry.list_codes(""))
     assert await registry.list_codes("2020") == [code("2020", "1")]
-
-
-async def test_of_entities_one_of_which_cannot_be_kept_none_is(registry):
-    await registry.begin_load(load())
-    for bad in (
-        entity("", raw={}),
-        entity("T" * 501),
-        entity("T2", ssic="6" * 1_000),
-        entity("T2", officers=2**64),
-        entity("T2", raw={"name\0": "x"}),
-        entity("T2", former_names=("fine", "half \udc00")),
-    ):
-        await refused(registry.load_entities(load(), [entity("T1"), bad], now=NOW))
-    unzoned = NOW.replace(tzinfo=None)
-    await refused(registry.load_entities(load(), [entity()], now=unzoned), ConfigError)
-    await refused(registry.end_load(load(), now=unzoned), ConfigError)
-    await refused(registry.begin_load(load(began_at=unzoned)), ConfigError)
-    assert await registry.list_changed_entities() == []
-
-
-async def test_moments_of_any_zone_come_back_in_utc(registry):
-    there = NOW.astimezone(timezone(timedelta(hours=8)))
-    ended = await read(registry, load(began_at=there), entity(), now=there)
-    [changed] = await registry.list_changed_entities(since=there - MICRO)
-    for moment in (ended.began_at, ended.ended_at, changed.changed_at):
-        assert (moment, moment.tzinfo) == (NOW, NOW.tzinfo)

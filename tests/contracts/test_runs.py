@@ -1,4 +1,4 @@
-"""What every store promises about runs and what they found."""
+"""What every store promises about runs, what they found, and asking them to stop."""
 
 import asyncio
 from dataclasses import replace
@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from contracts.backends import ACME, BACKENDS, UMBRELLA, refused
-from stoker.base.errors import ConfigError, ConflictError
+from stoker.base.errors import ConfigError, ConflictError, PermanentError
 from stoker.base.types import MAX_TEXT_LENGTH, EnrichedJob, Job, JobScore
-from stoker.runs.model import Manifest, Run, RunKey, RunState, StepTiming
+from stoker.runs.model import CancelRequest, Manifest, Run, RunKey, RunState, StepTiming
 
 AT = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 KEY = RunKey(AT, 7)
@@ -125,27 +125,15 @@ async def test_only_a_run_of_the_same_epoch_is_ended(store, end):
     assert await store.runs.list_runs() == [RUN]
 
 
-async def test_runs_come_newest_first_and_as_many_as_asked_for(store):
-    runs = [
-        Run(key=RunKey(later(seconds=n), 1), kind="upkeep" if n % 2 else "discover")
-        for n in (3, 1, 4, 0, 2)
-    ]
-
-    for run in runs:
-        await store.runs.insert_run(run)
-    newest_first = sorted(runs, key=lambda run: run.at, reverse=True)
-    assert await store.runs.list_runs() == newest_first
-    assert await store.runs.list_runs(limit=2) == newest_first[:2]
-    assert await store.runs.list_runs(limit=0) == []
-    assert [run.kind for run in await store.runs.list_runs(kind="upkeep")] == ["upkeep"] * 2
-    assert await store.runs.list_runs(kind="upkeep", limit=1) == [newest_first[1]]
-    assert await store.runs.list_runs(kind="nothing") == []
-
-
 @pytest.mark.parametrize(
     ("wanted", "hours"),
     [
+        ({}, [3, 2, 1, 0]),
+        ({"limit": 2}, [3, 2]),
+        ({"limit": 0}, []),
         ({"kind": "a"}, [3, 1, 0]),
+        ({"kind": "a", "limit": 1}, [3]),
+        ({"kind": "nothing"}, []),
         ({"state": RunState.RUNNING}, [3, 0]),
         ({"state": RunState.DONE, "kind": "a"}, [1]),
         ({"since": later(hours=1)}, [3, 2, 1]),
@@ -153,8 +141,9 @@ async def test_runs_come_newest_first_and_as_many_as_asked_for(store):
         ({"since": later(seconds=1), "kind": "a"}, [3, 1]),
     ],
 )
-async def test_runs_are_listed_by_kind_state_and_time(store, wanted, hours):
-    for n, (kind, ends) in enumerate([("a", False), ("a", True), ("b", True), ("a", False)]):
+async def test_runs_are_listed_newest_first_by_kind_state_and_time(store, wanted, hours):
+    history = enumerate([("a", False), ("a", True), ("b", True), ("a", False)])
+    for n, (kind, ends) in sorted(history, key=lambda one: one[0] % 3):
         run = Run(key=RunKey(later(hours=n), 1), kind=kind)
         await store.runs.insert_run(run)
         if ends:
@@ -358,3 +347,78 @@ async def test_one_tenant_cannot_see_or_touch_what_another_has(backend):
 async def test_a_tenant_asked_for_again_has_the_same_store(backend):
     await backend.tenant(ACME).runs.insert_run(RUN)
     assert await backend.tenant(ACME).runs.list_runs() == [RUN]
+
+
+DONE = RUN.end(RunState.DONE, at=later(hours=1))
+REQUEST = CancelRequest(by="ünï@host 🙂", at=later(minutes=5, microseconds=1))
+
+
+async def test_a_request_comes_back_as_it_went_in_and_leaves_the_run_as_it_is(store):
+    singapore = timezone(timedelta(hours=8))
+    await store.runs.insert_run(RUN)
+    assert await store.runs.find_cancel_request(AT) is None
+    asked = replace(REQUEST, at=REQUEST.at.astimezone(singapore))
+    assert await store.runs.request_cancel(AT.astimezone(singapore), asked) == REQUEST
+    back = await store.runs.find_cancel_request(AT)
+    assert back == REQUEST
+    assert back.at.tzinfo is UTC
+    assert await store.runs.list_runs() == [RUN]
+
+
+async def test_the_first_cancel_request_stays(store):
+    await store.runs.insert_run(RUN)
+    requests = [replace(REQUEST, by=f"person {n}") for n in range(8)]
+    told = await asyncio.gather(*(store.runs.request_cancel(AT, each) for each in requests))
+    assert len(set(told)) == 1
+    assert told[0] in requests
+    assert await store.runs.find_cancel_request(AT) == told[0]
+
+
+async def test_a_run_that_has_ended_is_not_asked(store):
+    await store.runs.insert_run(RUN)
+    await store.runs.finish_run(DONE)
+    assert await store.runs.request_cancel(AT, REQUEST) is None
+    assert await store.runs.find_cancel_request(AT) is None
+    assert await store.runs.find_run(AT) == DONE
+
+
+async def test_a_run_that_is_not_there_is_not_asked(store):
+    for at in (AT, AT + timedelta(microseconds=1)):
+        assert await store.runs.request_cancel(at, REQUEST) is None
+        assert await store.runs.find_cancel_request(at) is None
+    await store.runs.insert_run(RUN)
+    assert await store.runs.find_cancel_request(AT) is None
+
+
+async def test_a_request_outlives_the_end_of_its_run_and_goes_when_it_is_forgotten(store):
+    await store.runs.insert_run(RUN)
+    await store.runs.request_cancel(AT, REQUEST)
+    await store.runs.finish_run(DONE)
+    assert await store.runs.find_cancel_request(AT) == REQUEST
+    weight = await store.runs.measure_runs([AT])
+    assert (weight.runs, weight.rows) == (1, 1)
+    assert await store.runs.delete_runs([AT]) == weight
+    assert await store.runs.find_cancel_request(AT) is None
+    await store.runs.insert_run(RUN)
+    assert await store.runs.find_cancel_request(AT) is None
+
+
+async def test_a_request_that_cannot_be_kept_is_refused(store):
+    await store.runs.insert_run(RUN)
+    for by in ("a\0b", "half a pair \ud800"):
+        with pytest.raises(PermanentError):
+            await store.runs.request_cancel(AT, replace(REQUEST, by=by))
+    with pytest.raises(ConfigError):
+        await store.runs.request_cancel(AT, replace(REQUEST, at=AT.replace(tzinfo=None)))
+    with pytest.raises(ConfigError):
+        await store.runs.request_cancel(AT.replace(tzinfo=None), REQUEST)
+    assert await store.runs.find_cancel_request(AT) is None
+
+
+async def test_one_tenant_cannot_stop_what_another_runs(backend):
+    acme, umbrella = backend.tenant(ACME).runs, backend.tenant(UMBRELLA).runs
+    await acme.insert_run(RUN)
+    assert await umbrella.request_cancel(AT, REQUEST) is None
+    await umbrella.insert_run(RUN)
+    await umbrella.request_cancel(AT, REQUEST)
+    assert await acme.find_cancel_request(AT) is None

@@ -10,7 +10,7 @@ from contracts.backends import ACME, UMBRELLA, refused
 from stoker.base.errors import ConfigError, ConflictError
 from stoker.base.types import MAX_TEXT_LENGTH
 from stoker.ledger.chain import NewEntry, find_first_break
-from stoker.runs.leases import Lease, acquire_lease, release_lease, renew_lease
+from stoker.runs.leases import acquire_lease, release_lease, renew_lease
 from stoker.scheduling.model import OccurrenceResult, OccurrenceState, build_clock_accepted_entry
 
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
@@ -230,10 +230,3 @@ async def test_one_tenant_cannot_see_or_stop_another(backend):
     assert await umbrella.record_result(slot(reason="theirs"), fence=None)
     assert await acme.find_lease("nightly") == LEASE
     assert await acme.list_results("nightly") == [slot()]
-
-
-async def test_a_lease_keeps_numbers_as_large_as_a_long_life_makes_them(store):
-    old = Lease(name="old", owner="me", fencing_token=2**40, heartbeat=2**62, until=NOW)
-
-    assert await store.schedule.swap_lease(None, old)
-    assert await store.schedule.find_lease("old") == old

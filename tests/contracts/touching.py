@@ -16,7 +16,8 @@ from stoker.touches.model import (
     TouchOutcome,
     WeeklyPlan,
 )
-from stoker.touches.state_file import TouchStateFile
+from stoker.touches.state_file import StateFile
+from stoker.touches.store import TouchStore
 
 MONDAY = date(2026, 2, 9)
 WEEK = "2026-W07"
@@ -93,7 +94,7 @@ async def open_state_files(home):
 
     def tenant(name):
         path = home / name / "schedule_state.json"
-        file = TouchStateFile(path, tenant=name, now=lambda: NOW, report=pytest.fail)
+        file = TouchStore(StateFile(path, tenant=name, now=lambda: NOW, report=pytest.fail))
         return SimpleNamespace(touches=file)
 
     yield SimpleNamespace(tenant=tenant)

@@ -1,9 +1,18 @@
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kit.counted_work import counted_calls
 from stoker.accounts.facts import FactField, Method
-from stoker.crawl.contacts import decode_protected_email, find_contacts, parse_email, parse_phone
+from stoker.crawl.contacts import (
+    MAX_ATTEMPTS,
+    decode_protected_email,
+    find_contacts,
+    parse_email,
+    parse_phone,
+)
 from stoker.crawl.extract import find_technology
 from stoker.crawl.page import parse_page
 
@@ -120,11 +129,27 @@ def test_no_text_makes_looking_for_contacts_fail(text):
     assert find_contacts(parse_page(text.encode("utf-8", "replace")), url=URL) is not None
 
 
-def test_there_are_never_more_findings_than_the_limits():
-    many = "".join(f"<p>a{nth}@acme.com.sg +65 6123 {nth:04d}</p>" for nth in range(500))
-
-    assert len(values(many, FactField.EMAIL)) <= 30
-    assert len(values(many, FactField.PHONE)) <= 20
+@pytest.mark.parametrize(
+    ("markup", "work"),
+    [
+        ("".join(f"<a href='mailto:{'é@é.é,' * 80}{n}'></a>" for n in range(1_950)), ""),
+        ("".join(f"<a href='mailto:{n}é@-é.é'></a>" for n in range(1_950)), "validate_email"),
+        (" ".join(f"a@xn--{n}.com" for n in range(6_000)), "validate_email"),
+        (" ".join(f"a{n} at xn--{n} dot com" for n in range(4_000)), "validate_email"),
+        (" ".join(f"0000{n:04d};" for n in range(9_000)), "is_valid_number"),
+        ("".join(f"<a href='tel:0000{n:04d}'></a>" for n in range(1_950)), "is_valid_number"),
+        ("".join(f"<p>a{n}@acme.com.sg +65 6123 {n:04d}</p>" for n in range(500)), ""),
+    ],
+)
+def test_so_many_texts_are_tried_however_many_there_are_and_whatever_comes_of_them(markup, work):
+    page = parse_page(f"<body>{markup}".encode(), content_type="text/html; charset=utf-8")
+    with counted_calls() as calls:
+        facts = find_contacts(page, url=URL)
+    kinds = Counter(fact.field for fact in facts)
+    assert kinds[FactField.EMAIL] <= 30
+    assert kinds[FactField.PHONE] <= 20
+    assert max(calls["validate_email"], calls["is_valid_number"]) <= MAX_ATTEMPTS
+    assert not work or calls[work] == MAX_ATTEMPTS
 
 
 def test_what_a_site_is_built_with_is_told_by_what_it_loads_and_says():
@@ -132,8 +157,5 @@ def test_what_a_site_is_built_with_is_told_by_what_it_loads_and_says():
         b'<meta name=generator content="WordPress 6.5"><script src="https://js.stripe.com/v3"></script>'
     )
 
-    names = {
-        finding.value
-        for finding in find_technology(reading, url=URL, headers={"server": "nginx/1.2"})
-    }
+    names = {finding.value for finding in find_technology(reading, url=URL, server="nginx/1.2")}
     assert names == {"WordPress", "Stripe", "nginx"}

@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from kit.own_site import AGENT, HOST, PROSE, makers, page, site, with_etag
+from kit.own_site import AGENT, HOST, makers, page, site, with_etag
 from stoker.accounts.facts import FactField
 from stoker.base.errors import PermanentError
+from stoker.base.process_pool import ProcessPool
 from stoker.crawl.fetch import CrawlUsage, PoliteFetcher
 from stoker.crawl.model import VisitOutcome, VisitRequest
 from stoker.crawl.service import CrawlConnector, Crawler
@@ -148,14 +149,13 @@ async def test_only_so_many_words_of_rules_are_remembered(room, times):
                 http,
                 pacer=LocalHostPacer(clock=clock),
                 clock=clock,
+                pool=ProcessPool(),
                 user_agent=AGENT,
-                most_rules=room * len(rules) - 1,
+                most_rules=room * len("-/secret") - 1,
             )
             for host in (HOST, other, HOST, other):
                 address, until = parse_url(f"http://{host}/"), clock.elapsed() + minute
-                robots = await asking.get_robots(
-                    address, usage=CrawlUsage(), known={}, deadline=until
-                )
+                robots = await asking.get_robots(address, CrawlUsage(until))
                 assert not robots.allows(f"http://{host}/secret")
             await http.close()
             return [seen.host for seen in box.log]
@@ -484,19 +484,6 @@ async def test_as_a_connector_a_visit_costs_a_pull_unit_and_nonsense_costs_nothi
     assert done.answer.outcome is VisitOutcome.READ
 
 
-async def test_the_crawler_says_who_it_is():
-    agents = []
-
-    def told(asked):
-        agents.append(asked.headers["user-agent"])
-        return to_page_response(page("<p>x</p>"))
-
-    await visited({"/": told})
-
-    assert agents == [AGENT]
-    assert PROSE
-
-
 async def test_what_a_night_changed_is_what_the_next_visits_say_changed():
     """Sixty sites over a week: no change missed, none made up."""
 
@@ -526,6 +513,84 @@ async def test_what_a_night_changed_is_what_the_next_visits_say_changed():
     assert pages > 300
     assert len(true) > 20
     assert told == true
+
+
+class StuckPool(ProcessPool):
+    """Gives up calls with bytes that no page of ours has but one."""
+
+    def __init__(self, only=""):
+        super().__init__()
+        self._only, self.given_up = only, []
+
+    async def run(self, function, *args, **kwargs):
+        is_meant = function.__name__ == (self._only or function.__name__)
+        if is_meant and any("bomb" in str(each) for each in args):
+            self.given_up.append(function.__name__)
+            return await ProcessPool(cpu_seconds=0.05).run(pow, 3, 50_000_000)
+        return await super().run(function, *args, **kwargs)
+
+
+BOMB = "<p>bomb</p>"
+TOO_LONG = "it takes too much processor time to read"
+
+
+async def test_a_page_that_takes_too_long_to_read_is_left_out_and_read_again_next_time():
+    async with site({**WHOLE, "/about": BOMB}, pool=StuckPool()) as own:
+        visit = await own.visit()
+        again = await own.visit(known=visit.seen)
+    assert [each.kind for each in visit.pages] == [
+        *("home", "contact", "team", "careers", "pricing", "news")
+    ]
+    assert "reading" in visit.limits_hit
+    [about] = [seen for seen in visit.seen if seen.url.endswith("/about")]
+    assert (about.status, about.fingerprint) == (200, "")
+    assert again.outcome is VisitOutcome.UNCHANGED
+
+
+@pytest.mark.parametrize(
+    ("pages", "outcome", "reason"),
+    [
+        ({"/": BOMB}, VisitOutcome.FAILED, f"the home page could not be read: {TOO_LONG}"),
+        (
+            {**WHOLE, "/robots.txt": to_text_response("# bomb")},
+            VisitOutcome.BLOCKED,
+            "its robots.txt could not be read, so it is not crawled",
+        ),
+    ],
+)
+async def test_a_visit_whose_first_file_takes_too_long_to_read_ends_with_that_reason(
+    pages, outcome, reason
+):
+    async with site(pages, pool=StuckPool()) as own:
+        visit = await own.visit()
+    assert (visit.outcome, visit.reason) == (outcome, reason)
+
+
+@pytest.mark.parametrize("given_up", ["list_sitemaps", "choose_pages"])
+async def test_sitemaps_that_take_too_long_to_read_leave_the_links_of_the_home_page(given_up):
+    bomb = to_text_response(f"<urlset><loc>http://{HOST}/bomb</loc></urlset>")
+    pages = {**WHOLE, "/": "<a href=/about>Us</a>", "/sitemap.xml": bomb}
+    async with site(pages, pool=StuckPool(given_up)) as own:
+        visit = await own.visit()
+    assert [each.kind for each in visit.pages] == ["home", "about"]
+    assert visit.limits_hit == ("reading",)
+
+
+async def test_a_sitemap_that_takes_too_long_to_read_is_read_once_and_costs_no_other():
+    robots = f"Sitemap: http://{HOST}/long.xml\nSitemap: http://{HOST}/short.xml"
+    pages = {
+        **WHOLE,
+        "/": "<p>Welcome</p>",
+        "/robots.txt": to_text_response(robots),
+        "/long.xml": to_text_response(f"<urlset><loc>http://{HOST}/bomb</loc></urlset>"),
+        "/short.xml": to_text_response(f"<urlset><loc>http://{HOST}/team</loc></urlset>"),
+    }
+    pool = StuckPool()
+    async with site(pages, pool=pool) as own:
+        visit = await own.visit()
+    assert [each.kind for each in visit.pages] == ["home", "team"]
+    assert visit.limits_hit == ("reading",)
+    assert pool.given_up == ["list_sitemaps"]
 
 
 async def test_a_page_that_is_cut_off_is_said_to_be():

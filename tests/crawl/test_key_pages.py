@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kit.counted_work import counted_calls
 from stoker.base.types import is_storable
 from stoker.crawl.key_pages import (
     HOME,
@@ -11,8 +12,10 @@ from stoker.crawl.key_pages import (
     MAX_SITEMAP_URLS,
     OTHER,
     KeyPage,
+    Link,
     choose_key_pages,
     get_page_kind,
+    list_site_pages,
     parse_page_url,
     parse_sitemap,
 )
@@ -121,6 +124,28 @@ def test_a_key_page_knows_its_kind():
         KeyPage(url="http://acme.test/jobs", kind="careers")
     ]
     assert HOME not in KINDS
+
+
+@pytest.mark.parametrize("home", ["http://acme.test/", "http://é.test/"])
+def test_hosts_of_other_sites_are_not_written_as_dns_knows_them(home):
+    other = [Link(f"http://{n}.{'é.' * 100}com/about") for n in range(500)]
+    links = [*other, Link("//other.test/team"), Link(f"{home}about"), Link("/team")]
+    with counted_calls() as calls:
+        found = list(list_site_pages(parse_url(home), links, room=1_000))
+    assert [at.target for at, _ in found] == ["/about", "/team"]
+    assert calls["alabel"] < 20
+
+
+def test_hosts_of_our_site_are_written_as_dns_knows_them_up_to_a_bound():
+    links = [Link(f"http://{n}.{'é.' * 100}é.test/about") for n in range(500)]
+    with counted_calls() as calls:
+        list(list_site_pages(parse_url("http://é.test/"), links, room=1_000))
+    assert calls["alabel"] < 21 * 110
+
+
+def test_links_are_taken_only_as_far_as_there_is_room_for_them():
+    links = [Link(f"/{n}", "x" * 94) for n in range(10, 99)]
+    assert len(list(list_site_pages(HOME_PAGE, links, room=1_000))) == 10
 
 
 def urlset(*urls):

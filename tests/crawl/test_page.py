@@ -1,9 +1,18 @@
+from unicodedata import normalize
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.types import is_storable
-from stoker.crawl.page import MAX_LINKS, MAX_TAGS, decode_page, parse_page, sanitize_html
+from stoker.crawl.page import (
+    MAX_LINKS,
+    MAX_PAGE_TEXT_LENGTH,
+    MAX_TAGS,
+    decode_page,
+    parse_page,
+    sanitize_html,
+)
 
 
 def text_of(markup):
@@ -42,6 +51,12 @@ def test_what_a_visitor_does_not_see_is_not_text(hidden):
 @pytest.mark.parametrize("style", ["opacity:0.5", "font-size:0.9em", "display:block"])
 def test_what_is_only_small_or_pale_is_seen(style):
     assert "words" in text_of(f"<p style='{style}'>words</p>")
+
+
+def test_a_text_whose_letters_are_many_in_comparisons_is_cut():
+    text = text_of("ﷺ" * 100_000)
+    assert 0 < len(normalize("NFKC", text)) <= 2 * MAX_PAGE_TEXT_LENGTH
+    assert len(text_of("é " * 60_000)) == MAX_PAGE_TEXT_LENGTH
 
 
 def test_links_come_with_their_words_each_once():

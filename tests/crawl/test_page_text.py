@@ -25,7 +25,7 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 def page(text, *, kind="about"):
     url = f"http://acme.test/{kind}"
     seen = PageState(url=url, status=200, seen_at=NOON, changed_at=NOON)
-    return Page(url=url, kind=kind, title="", text=text, markup=b"", seen=seen)
+    return Page(url=url, kind=kind, title="", text=text, seen=seen)
 
 
 @given(st.lists(st.text(max_size=300), max_size=8), st.integers(0, 500))

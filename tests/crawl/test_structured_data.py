@@ -5,12 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from kit.reading_pages import page
+from kit.counted_work import counted_calls
 from stoker.accounts.facts import FactField, Method, find_best_fact
+from stoker.crawl.contacts import MAX_ATTEMPTS
+from stoker.crawl.page import parse_page
 from stoker.crawl.structured_data import (
+    MAX_FACTS,
+    MAX_ORGANIZATIONS,
+    ValueParsers,
     find_organization_facts,
     find_structured_facts,
-    parse_lenient_json,
 )
 
 URL = "http://acme.test/"
@@ -57,8 +61,13 @@ WANTED = {
 
 
 def found(markup, url=URL):
-    markup = page(markup, url=url).markup.decode()
-    return find_structured_facts(LexborHTMLParser(markup), url=url)
+    tree = LexborHTMLParser(parse_page(markup.encode()).markup)
+    return find_structured_facts(tree, url=url)
+
+
+def organization_facts(data):
+    how = {"url": URL, "how": Method.JSON_LD, "parsers": ValueParsers(URL)}
+    return list(find_organization_facts(data, **how))
 
 
 def linked(data):
@@ -182,10 +191,30 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.parametrize(
+    ("name", "work"), [("email", "parse_email"), ("telephone", "parse_phone"), ("url", "parse_url")]
+)
+def test_so_many_values_are_tried_in_all_blocks_together(name, work):
+    blocks = [
+        [{"@type": "Organization", name: [f"{n}{m}é" for m in range(20)]} for n in range(60)]
+        for _ in range(5)
+    ]
+    with counted_calls() as calls:
+        found("".join(map(linked, blocks)))
+    assert 0 < calls[work] <= MAX_ATTEMPTS
+
+
+def test_facts_of_so_many_organizations_are_taken():
+    everyone = [{"@type": "Organization", "name": f"{n}"} for n in range(500)]
+    assert len(found(linked(everyone))) == MAX_ORGANIZATIONS
+    many = [{"@type": "Organization", "name": [f"{n}" for n in range(20)]}] * 500
+    assert len(found(linked(many) * 3)) == MAX_FACTS
+
+
 @given(json_values)
 def test_no_linked_data_makes_reading_raise(data):
     for said in (data, {"@type": "Organization", "address": data, "numberOfEmployees": data}):
-        for each in find_organization_facts(said, url=URL, how=Method.JSON_LD):
+        for each in organization_facts(said):
             assert each.value
             assert 0 < each.confidence <= 1
             each.value.encode()
@@ -193,10 +222,5 @@ def test_no_linked_data_makes_reading_raise(data):
 
 @given(json_values.map(lambda data: {**ACME, "name": data, "employee": data, "email": data}))
 def test_one_odd_property_does_not_spoil_the_others(data):
-    findings = find_organization_facts(data, url=URL, how=Method.JSON_LD)
+    findings = organization_facts(data)
     assert find_best_fact(findings, FactField.UEN).value == "197401143C"
-
-
-@given(st.text(max_size=300))
-def test_no_text_makes_lenient_json_raise(text):
-    assert isinstance(json.dumps(parse_lenient_json(text)), str)

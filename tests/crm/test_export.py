@@ -10,7 +10,7 @@ from kit.crm_office import LEAD, PROTOCOLS, START, TENANT, dossier, in_office
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.clock import SystemClock
 from stoker.base.errors import ConfigError, PermanentError, TransientError
-from stoker.crm.export import RECORDS_PER_PAGE, CrmExport, ExportQueue
+from stoker.crm.export import RECORDS_PER_PAGE, CrmExporter, ExportQueue
 from stoker.crm.model import PARTNER, RowResult
 from stoker.tenants.model import CrmConnection
 from stoker.testing import FakeClock
@@ -339,7 +339,7 @@ async def test_a_night_says_when_it_wrote():
 
 async def sent_on(office, *batches, between=lambda: None):
     """Export some companies at a time, then the rest; return how all of it went."""
-    exporting = CrmExport(lambda _: office.crm, least=0.5, page=2).begin(office.opened(FIRST))
+    exporting = CrmExporter(office.opened(FIRST), opens=lambda _: office.crm, least=0.5, size=2)
     for batch in batches:
         await exporting.send([each.company.id for each in batch])
         between()

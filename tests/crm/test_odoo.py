@@ -11,7 +11,7 @@ from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.crm.model import LEAD, PARTNER, CrmRow, RowWrite
 from stoker.crm.odoo import Odoo, _parse_version
 from stoker.crm.odoo_load import load_rows
-from stoker.crm.odoo_protocols import Json2
+from stoker.crm.odoo_protocols import Json2, OdooServer
 from stoker.http.client import HttpClient
 
 KEY, HUMAN = "odoo-acme-s3cret", "odoo-acme-human-mei"
@@ -153,12 +153,15 @@ async def at_once():
 async def test_leads_are_made_without_following_every_change(box):
     http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
     calls = Overheard(
-        http,
-        url="http://odoo.test",
-        database="acme",
-        key=KEY,
-        deadline=timedelta(seconds=2),
-        turn=at_once,
+        OdooServer(
+            http=http,
+            url="http://odoo.test",
+            database="acme",
+            login="",
+            key=KEY,
+            deadline=timedelta(seconds=2),
+            turn=at_once,
+        )
     )
     writes = [write(row("l", model=LEAD)), write(row("p"))]
     try:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +12,8 @@ from stoker.accounts.model import (
     Contact,
     EmailStatus,
     LeadScore,
+    SiteOwner,
+    SiteVerdict,
 )
 from stoker.base.types import TenantId
 from stoker.crm.model import LEAD, PARTNER
@@ -123,3 +127,24 @@ def test_markup_and_addresses_that_do_things_do_nothing_in_the_crm():
 def test_the_same_person_twice_is_one_row():
     twice = (contact(email="Mei@acme.test"), contact(email="mei@acme.test", name="Mei"))
     assert len(build_rows(dossier(*twice), tenant=TENANT)) == 2
+
+
+def test_what_a_probable_site_says_stands_in_notes_alone_and_is_marked():
+    mallory = contact(name="Mallory <Quek>", title="Director", email="m@acme.test", phone="+651")
+    record = dossier(mallory, score=scored(), website="https://acme.test", postal_code="068912")
+    probable = SiteVerdict(host="acme.test", owner=SiteOwner.PROBABLE)
+    company, lead = build_rows(replace(record, site=probable), tenant=TENANT, least=0.5)
+
+    assert company.values.keys() == {"name", "company_registry", "zip", "comment"}
+    assert lead.values.keys() == {"name", "partner_name", "description", "priority"}
+    for note in (company.values["comment"], lead.values["description"]):
+        assert "Probable only" in note
+        assert "probable contact: Mallory &lt;Quek&gt;, Director, m@acme.test" in note
+
+
+def test_a_note_says_what_ties_a_website_to_its_company():
+    proof = {"proof": "its pages show the postal code", "source": "https://acme.test/contact"}
+    site = SiteVerdict(host="acme.test", owner=SiteOwner.CONFIRMED, **proof)
+    record = replace(dossier(website="https://acme.test"), site=site)
+    [company] = build_rows(record, tenant=TENANT)
+    assert "website: confirmed: its pages show the postal code" in company.values["comment"]

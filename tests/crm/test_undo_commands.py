@@ -79,7 +79,7 @@ def night(app, name, *known, ended=True):
         handle = RunHandle(
             key=key, kind="nightly", store=store, clock=app.clock, observer=app.observer
         )
-        told = await exports.begin(handle).flush()
+        told = await exports(handle).flush()
         assert not told.reasons
         if ended:
             over = run.end(RunState.DONE, at=at + timedelta(minutes=1))

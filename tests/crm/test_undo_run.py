@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from kit.crm_office import PROTOCOLS, TENANT, dossier, in_office
+from kit.crm_office import PROTOCOLS, TENANT, Ticking, dossier, in_office
+from stoker.crm.export import upsert_rows
 from stoker.crm.model import LEAD, PARTNER
 from stoker.crm.rows import build_rows
-from stoker.crm.sync import upsert_rows
 from stoker.crm.upsert import UNDONE_PREFIX
 
 
@@ -85,6 +85,24 @@ async def test_undoing_the_run_that_made_records_archives_them_and_twice_is_once
         assert len(office.records(active_test=False)) == 2
 
     await in_office(work, protocol=protocol)
+
+
+async def test_an_undo_cut_off_under_a_clock_that_went_back_is_finished_by_the_next():
+    async def work(office):
+        office.clock.now()  # so that a clock begun again is behind it
+        await office.night(dossier(), run="n1")
+        before = office.truth()
+        await office.night(dossier("Acme Two", phone="2"), run="n2")
+        crm, office.crm, office.clock = office.crm, DiesAfterChanging(office.crm), Ticking()
+        with pytest.raises(DiedError):
+            await office.undo("n2")
+        office.crm = crm
+        told = await office.undo("n2")
+
+        assert told.left == {}
+        assert office.truth() == before
+
+    await in_office(work)
 
 
 async def test_what_went_into_another_crm_is_left_alone():

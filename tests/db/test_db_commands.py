@@ -1,4 +1,5 @@
 import json
+import os
 import sqlite3
 
 import pytest
@@ -34,6 +35,22 @@ def test_a_store_is_made_once_and_the_second_time_is_nothing_to_do(stoker, backe
     assert out.startswith("already current\n")
     assert status["ok"]
     assert status["schema_version"] == len(first["done"])
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "json"])
+def test_a_new_store_is_its_owners_alone(stoker, tmp_path, backend):
+    place = {"sqlite": "sqlite_path", "json": "json_dir"}[backend]
+    chosen = ("--set", f"storage.backend={backend}", "--set", f"storage.{place}=made/store")
+    before = os.umask(0)
+    try:
+        assert stoker(*chosen, "stop")[0] == Exit.OK
+        assert stoker(*chosen, "heat", "sweep")[0] == Exit.OK
+    finally:
+        os.umask(before)
+
+    made = [tmp_path / "made", *(tmp_path / "made").rglob("*")]
+    assert len(made) > 1
+    assert [path for path in made if path.stat().st_mode & 0o077] == []
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "json"])
@@ -155,4 +172,6 @@ def test_an_administrator_s_password_is_never_repeated(stoker, url, command):
 
     assert code != Exit.OK
     assert "canary" not in out + err
-    assert len(err.splitlines()) == 1
+    *warnings, error = err.splitlines()
+    assert [line.split()[2] for line in warnings] == ["storage.postgres_url", "--admin-url"]
+    assert "warning" not in error

@@ -80,7 +80,7 @@ def test_a_later_column_is_a_step_of_its_own_in_both_databases():
 )
 def test_what_some_database_could_not_keep_is_refused_unwritten(tx, person, error, complaint):
     with pytest.raises(error, match=complaint):
-        PEOPLE.insert_new(tx, [person])
+        PEOPLE.insert_new(tx, [Person(id="fine", seen_at=NOW), person])
     assert len(PEOPLE.find(tx, "TRUE")) == 1
 
 

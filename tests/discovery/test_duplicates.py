@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.types import Job
-from stoker.discovery.matching import DuplicateIndex, compute_duplicate_keys, normalize_posting_url
+from stoker.discovery.duplicates import (
+    DuplicateIndex,
+    compute_duplicate_keys,
+    normalize_posting_url,
+)
 
 DAY = datetime(2026, 11, 1, 18, tzinfo=UTC)
 

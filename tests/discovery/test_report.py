@@ -3,16 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.discovery.report import (
+from stoker.discovery.sources import (
     MAX_REASONS,
     SourceReport,
-    Totals,
+    SourceState,
     build_counts,
     compute_outcome,
     list_reasons,
     parse_source_counts,
 )
-from stoker.discovery.sources import SourceState
 from stoker.runs.model import RunState
 
 counts = st.integers(0, 10**6)
@@ -36,7 +35,7 @@ reports = st.lists(
 
 @given(reports)
 def test_every_sources_numbers_come_back_and_add_up(reports):
-    kept = build_counts(reports, Totals(kept=3))
+    kept = build_counts(reports, {"kept": 3})
     found = parse_source_counts(kept)
 
     assert list(found) == [each.name for each in reports]

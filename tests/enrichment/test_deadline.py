@@ -12,10 +12,9 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import PermanentError, TransientError, UncertainError
 from stoker.base.events import NightProgress, UnitsShed
 from stoker.base.types import Depth, TenantId
-from stoker.enrichment.deadline import DeadlineMonitor, RunTimes, choose_items_to_drop
 from stoker.enrichment.model import WorkItem, WorkState
 from stoker.enrichment.store import PAGE_SIZE
-from stoker.enrichment.workers import WorkQueue
+from stoker.enrichment.workers import DeadlineMonitor, RunTimes, WorkQueue, choose_items_to_drop
 from stoker.testing import EventRecorder, FakeClock
 from vendor_desk import Failing
 

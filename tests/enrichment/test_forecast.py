@@ -15,8 +15,8 @@ from stoker.enrichment.forecast import (
     compute_capacity,
     compute_quote,
     list_vendor_needs,
-    project_finish,
 )
+from stoker.enrichment.workers import project_finish
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

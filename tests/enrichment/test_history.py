@@ -13,28 +13,27 @@ from stoker.accounts.model import Company, CompanyId
 from stoker.backends.sqlite import MemoryBackend, SqliteBackend
 from stoker.base.types import Depth, Step, TenantId
 from stoker.enrichment.forecast import (
+    ANSWER_LIFETIME,
+    MAX_LOOKUPS_PER_NIGHT,
+    MAX_NIGHTS,
     REPEAT_SHARE,
+    LookupKind,
     VendorCapacity,
     VendorNeed,
     add_first_lookup_shares,
     adjust_by_history,
     compute_capacity,
-    compute_quote,
-)
-from stoker.enrichment.history import (
-    ANSWER_LIFETIME,
-    MAX_LOOKUPS_PER_NIGHT,
-    MAX_NIGHTS,
-    LookupKind,
     compute_first_lookup_shares,
+    compute_quote,
     list_recent_lookups,
     list_skipped_vendors,
     list_vendors_to_ask,
     measure_usage,
 )
-from stoker.enrichment.model import KIND, VENDOR_STEPS, SkippedStep, SkipReason, WorkItem, WorkState
+from stoker.enrichment.model import KIND, SkippedStep, SkipReason, WorkItem, WorkState
 from stoker.enrichment.schema import ITEMS
 from stoker.runs.model import Manifest, Run, RunKey, RunState
+from stoker.vendors.table import VENDOR_STEPS
 
 DEEP, SHALLOW = Depth.DEEP, Depth.SHALLOW
 FIRST, AGAIN = LookupKind.FIRST, LookupKind.AGAIN

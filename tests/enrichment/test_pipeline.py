@@ -18,10 +18,9 @@ from stoker.base.types import Depth
 from stoker.budgets.model import Paid
 from stoker.budgets.service import build_budget
 from stoker.crawl.service import build_crawler
-from stoker.enrichment.deadline import POLL_INTERVAL
 from stoker.enrichment.model import KIND, WorkState
 from stoker.enrichment.runner import build_runner, run_now
-from stoker.enrichment.workers import HEARTBEAT_INTERVAL, LEASE_LENGTH
+from stoker.enrichment.workers import HEARTBEAT_INTERVAL, LEASE_LENGTH, POLL_INTERVAL
 from stoker.nightly.plan import Capacity, NightlyPlanner
 from stoker.nightly.service import NightlyRun
 from stoker.nightly.setup import (
@@ -117,11 +116,12 @@ async def test_a_company_nobody_can_work_on_fails_alone_and_says_why(tmp_path):
     async def journey(house):
         calls = Counter()
 
-        def brittle(pages, *, excerpts=()):
+        async def brittle(pages, *, excerpts=()):
             calls["plain"] += 1
             if calls["plain"] == 2:
                 raise RecursionError("too deep")
-            return build_vendors(house.app.for_tenant(ACME)).extract_facts(pages, excerpts=excerpts)
+            real = build_vendors(house.app.for_tenant(ACME))
+            return await real.extract_facts(pages, excerpts=excerpts)
 
         desk = Desk(house, extract_facts=brittle, at_once=1)
         first = await run_now(house.app.for_tenant(ACME), desk.night)
@@ -164,9 +164,9 @@ class SeenExports:
         self._exporter = build_exporter(house.app.for_tenant(ACME))
         self.first, self.sent = [], asyncio.Event()
 
-    def begin(self, run):
+    def __call__(self, run):
         self.run = run
-        self._real = self._exporter.begin(run)
+        self._real = self._exporter(run)
         self.get_result = self._real.get_result
         return self
 
@@ -428,7 +428,7 @@ class Silent:
 def silent_desk(house, **how):
     """A night whose companies' sites name nobody."""
 
-    def nothing(pages, *, excerpts=()):
+    async def nothing(pages, *, excerpts=()):
         return ExtractedFacts(facts=())
 
     return Desk(house, crawler=Silent(house), extract_facts=nothing, llm=None, **how)

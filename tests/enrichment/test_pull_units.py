@@ -11,7 +11,7 @@ from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import Refusal, SpendRequest, to_attempt
 from stoker.budgets.service import BudgetService
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.enrichment.pull_units import LookupPayments
+from stoker.enrichment.pipeline import LookupPayments
 from stoker.testing import FakeClock
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -15,7 +15,7 @@ from stoker.budgets.model import Paid
 from stoker.budgets.reservations import ReservationStatus
 from stoker.enrichment.enrich import CompanyEnricher
 from stoker.enrichment.model import CompanyVendors, WorkItem, WorkState
-from stoker.enrichment.step_log import LookupLog
+from stoker.enrichment.outcomes import LookupLog
 from stoker.leads.rationale import (
     RATIONALE_TTL,
     OpenAiRationales,

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from stoker.base.types import Depth, Step, is_storable
 from stoker.enrichment.model import SkippedStep, SkipReason, WorkItem, WorkState
-from stoker.enrichment.step_log import (
+from stoker.enrichment.outcomes import (
     MAX_REASON_LENGTH,
     RETRY_NOTE,
     LookupLog,

@@ -17,9 +17,7 @@ def seen(url="https://a.test/", fingerprint="one", at=NOW):
 
 
 def visit(outcome, *pages):
-    read = tuple(
-        Page(url=each.url, kind="home", title="", text="", markup=b"", seen=each) for each in pages
-    )
+    read = tuple(Page(url=each.url, kind="home", title="", text="", seen=each) for each in pages)
     return SiteVisit(site="https://a.test", outcome=outcome, reason="so", seen=pages, pages=read)
 
 

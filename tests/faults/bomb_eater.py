@@ -10,18 +10,12 @@ import json
 import sys
 import zlib
 from datetime import timedelta
-from pathlib import Path
 
+from kit.memory import read_memory
 from stoker.base.errors import StokerError
 from stoker.http.client import HttpClient, Request
 
 MOST = 5_000_000
-
-
-def highest() -> int:
-    """Return the most memory this process ever had, in bytes."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 async def eaten(address: str, way: str, times: int, kinds: list[str]) -> dict[str, object]:
@@ -38,7 +32,7 @@ async def eaten(address: str, way: str, times: int, kinds: list[str]) -> dict[st
         return (await http.send(call)).body
 
     await fetch("/ok")
-    before = highest()
+    before = read_memory()
     for kind in kinds * times:
         try:
             if way == "swallowed":
@@ -50,7 +44,7 @@ async def eaten(address: str, way: str, times: int, kinds: list[str]) -> dict[st
         except StokerError as error:
             ends.append(f"{kind}: {type(error).__name__}")
     await http.close()
-    return {"growth": highest() - before, "most": most, "ends": ends}
+    return {"growth": read_memory() - before, "most": most, "ends": ends}
 
 
 if __name__ == "__main__":

@@ -7,17 +7,18 @@ import shutil
 import signal
 import time
 from collections import Counter
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from faults.crm_worker import FIRST, FOURTH, SECOND, THIRD, Desk
+from faults.crm_worker import FIRST, FOURTH, PAGE, SECOND, THIRD, build_records, desk
 from faults.forks import Forks
 from faults.tally import Tally
+from kit.crm_office import Office, ask_as_person, list_records
 from running_box import RunningBox
 from stoker.crm.model import LEAD, PARTNER
 
-VOLATILE = {"id", "create_date", "create_uid", "write_date", "write_uid", "display_name"}
 KINDS = ("make", "change", "undo", "return")  # the last: news of what was taken back
 BEFORE = "before"  # a store in which a night's findings are, and nothing was sent
 
@@ -31,31 +32,17 @@ class Lab:
     protocol: str
     way: str = ""
 
-    def desk(self, database: str) -> Desk:
+    def desk(self, database: str) -> AbstractAsyncContextManager[Office]:
         path = self.room / f"{database}.db"
-        return Desk(path, self.box.box.address, database, self.protocol, self.way)
-
-    def person(self, database: str, model: str, method: str, **arguments):
-        headers = {
-            "Authorization": f"bearer odoo-{database}-human-mei",
-            "X-Odoo-Database": database,
-        }
-        path = f"/json/2/{model}/{method}"
-        return self.box.ask("odoo.test", "POST", path, arguments, headers=headers).parse_json()
+        return desk(path, self.box.box.address, database, self.protocol, self.way)
 
     def truth(self, database: str) -> list:
-        """Every record, archived or not, but for numbers and moments."""
-        seen = []
-        for model in (PARTNER, LEAD):
-            found = self.person(
-                database, model, "search_read", domain=[], context={"active_test": False}
-            )
-            for each in found:
-                shown = {key: each[key] for key in each.keys() - VOLATILE}
-                for link in ("parent_id", "partner_id"):
-                    shown[link] = shown[link][1] if shown.get(link) else False
-                seen.append((model, sorted(shown.items(), key=lambda pair: pair[0])))
-        return sorted(seen, key=str)
+        records = [
+            (model, sorted(shown.items()))
+            for model in (PARTNER, LEAD)
+            for shown in list_records(self.box, database, model).values()
+        ]
+        return sorted(records, key=str)
 
 
 def killed(rng: random.Random, n: int, room: Path, *, protocol: str, way: str = "") -> Tally:
@@ -98,36 +85,38 @@ def _judged(lab: Lab, database: str, kind: str, calm: list) -> list[str]:
 
 
 async def _known(lab: Lab) -> None:
-    async with lab.desk(BEFORE) as desk:
-        await desk.know(FIRST, "one")
+    async with lab.desk(BEFORE) as office:
+        await office.know(*build_records("one"), run=FIRST)
 
 
 async def _prepared(lab: Lab, database: str, kind: str) -> None:
     shutil.copy(lab.room / f"{BEFORE}.db", lab.room / f"{database}.db")
     if kind == "make":
         return
-    async with lab.desk(database) as desk:
-        await desk.export(FIRST)
+    async with lab.desk(database) as office:
+        await office.export(FIRST, page=PAGE)
         if kind == "return":
             _edit(lab, database, "Acme 2", active=False)
-            await desk.undo(FIRST)
-            await desk.know(SECOND, "two")
+            await office.undo(FIRST)
+            await office.know(*build_records("two"), run=SECOND)
             return
         _edit(lab, database, "Mei 3", phone="a person's")
-        await desk.know(SECOND, "two")
+        await office.know(*build_records("two"), run=SECOND)
         if kind == "undo":
-            await desk.export(SECOND)
+            await office.export(SECOND, page=PAGE)
             _edit(lab, database, "Mei 5", phone="a person's too")
 
 
 def _edit(lab: Lab, database: str, name: str, **values: str | bool) -> None:
-    (id_,) = lab.person(database, PARTNER, "search", domain=[["name", "=", name]])
-    assert lab.person(database, PARTNER, "write", ids=[id_], vals=values) is True
+    named = [["name", "=", name]]
+    ids = ask_as_person(lab.box, database, PARTNER, "search", domain=named)
+    assert len(ids) == 1
+    assert ask_as_person(lab.box, database, PARTNER, "write", ids=ids, vals=values) is True
 
 
 async def _finished(lab: Lab, database: str, kind: str, run: str = THIRD) -> None:
-    async with lab.desk(database) as desk:
-        await (desk.undo(SECOND) if kind == "undo" else desk.export(run))
+    async with lab.desk(database) as office:
+        await (office.undo(SECOND) if kind == "undo" else office.export(run, page=PAGE))
 
 
 def _start(lab: Lab, forks: Forks, database: str, kind: str) -> int:

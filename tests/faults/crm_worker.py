@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
 from faults.forks import Order, serve
+from kit.crm_office import TENANT, Office, dossier
 from kit.wrapped import Wrapped
-from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
+from stoker.accounts.model import CompanyRecord
 from stoker.backends.sqlite import SqliteBackend
-from stoker.base.clock import SystemClock
-from stoker.base.types import Depth, TenantId
-from stoker.crm.export import CrmExport
-from stoker.crm.odoo import Odoo
-from stoker.crm.undo import undo_run
-from stoker.enrichment.model import WorkItem, WorkState
+from stoker.crm.model import RowResult
 from stoker.http.client import HttpClient
-from stoker.runs.model import RunKey, parse_run_name
-from stoker.runs.service import RunHandle
 
-TENANT = TenantId("acme")
 COMPANIES = 9
-COMPANIES_A_PAGE = 3  # few, so that there are many moments to die in
+PAGE = 3  # companies exported together: few, so that there are many moments to die in
 FIRST, SECOND, THIRD, FOURTH = (f"202611{day}_180000" for day in (16, 17, 18, 19))
 
 
@@ -40,8 +35,6 @@ class Forgetful(Wrapped):
         return there
 
     async def upsert(self, writes):
-        from stoker.crm.model import RowResult
-
         calls, told = await self._inner._get_protocol(), {}
         for write in writes:
             values = {column: value for column, value in write.cells.items() if "/" not in column}
@@ -50,93 +43,48 @@ class Forgetful(Wrapped):
         return told
 
 
-class Desk:
-    """One trial's store and its database in the make-believe Odoo."""
-
-    def __init__(self, path: Path, address: str, database: str, protocol: str, way: str) -> None:
-        self._backend = SqliteBackend(path)
-        self.store = self._backend.tenant(TENANT)
-        self._http = HttpClient(user_agent="Stoker test", sandbox=address)
-        crm = Odoo(
-            self._http,
-            url="http://odoo.test",
-            database=database,
-            key=f"odoo-{database}-ours",
-            login="stoker",
-            protocol=protocol,
-            deadline=timedelta(seconds=20),
-        )
-        self.crm = Forgetful(crm) if way == "forgetful" else crm
-
-    async def __aenter__(self) -> Desk:
-        await self._backend.migrate()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._http.close()
-        await self._backend.close()
-
-    async def know(self, run: str, version: str) -> None:
-        """Let a night have found everything out, in other words each time."""
-        known = [_dossier(nth, version) for nth in range(COMPANIES)]
-        units = [
-            WorkItem(company=each.company.id, rank=place, depth=Depth.DEEP)
-            for place, each in enumerate(known)
-        ]
-        at = parse_run_name(run)
-        await self.store.accounts.upsert_companies([each.company for each in known], now=at)
-        await self.store.work_items.insert_items(run, units)
-        for unit, each in zip(units, known, strict=True):
-            done = WorkItem(
-                company=unit.company,
-                rank=unit.rank,
-                depth=unit.depth,
-                state=WorkState.DONE,
-                ended_at=at,
-            )
-            await self.store.work_items.finish_item(run, done, each)
-
-    async def export(self, run: str):
-        opened = RunHandle(
-            key=RunKey(parse_run_name(run), 1),
-            kind="nightly",
-            store=self.store,
-            clock=SystemClock(),
-            observer=lambda event: None,
-        )
-        exports = CrmExport(lambda _: self.crm, least=0.5, page=COMPANIES_A_PAGE)
-        return await exports.begin(opened).flush()
-
-    async def undo(self, run: str):
-        now = SystemClock().now()
-        return await undo_run(run, crm=self.crm, store=self.store.crm, now=now)
-
-
-def _dossier(nth: int, version: str) -> CompanyRecord:
-    contact = Contact(
-        name=f"Mei {nth}",
-        email=f"mei@acme{nth}.test",
-        phone=version,
-        source="s",
-        confidence=0.9,
+@asynccontextmanager
+async def desk(
+    path: Path, address: str, database: str, protocol: str, way: str
+) -> AsyncIterator[Office]:
+    """Open one trial's store and its database in the make-believe Odoo."""
+    backend = SqliteBackend(path)
+    http = HttpClient(user_agent="Stoker test", sandbox=address)
+    patience = timedelta(seconds=20)
+    store = backend.tenant(TENANT)
+    office = Office(
+        None, http, protocol=protocol, store=store, database=database, deadline=patience
     )
-    return CompanyRecord(
-        company=Company(
-            id=CompanyId(f"2009{nth:05}A"), name=f"Acme {nth}", website=f"https://{version}.test"
-        ),
-        contacts=(contact,),
-        score=LeadScore(
-            value=0.9, bucket=Bucket.HIGH, features={}, feature_hash=version, rationale=version
-        ),
-        looked_at=parse_run_name(FIRST),
-        run=FIRST,
-    )
+    if way == "forgetful":
+        office.crm = Forgetful(office.crm)
+    await backend.migrate()
+    try:
+        yield office
+    finally:
+        await http.close()
+        await backend.close()
+
+
+def build_records(version: str) -> list[CompanyRecord]:
+    """Return what a night found out about all companies, in other words each time."""
+    return [
+        dossier(
+            f"Acme {nth}",
+            uen=f"2009{nth:05}A",
+            website=f"https://{version}.test",
+            phone=version,
+            person=f"Mei {nth}",
+            version=version,
+        )
+        for nth in range(COMPANIES)
+    ]
 
 
 async def work(order: Order) -> None:
     """Export or undo one run."""
-    async with Desk(Path(order["path"]), *order["desk"]) as desk:
-        await (desk.undo(order["run"]) if order["undo"] else desk.export(order["run"]))
+    async with desk(Path(order["path"]), *order["desk"]) as office:
+        run = order["run"]
+        await (office.undo(run) if order["undo"] else office.export(run, page=PAGE))
 
 
 if __name__ == "__main__":

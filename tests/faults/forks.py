@@ -10,13 +10,23 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Self
 
-from faults.lab import PATIENCE, environment
-
+TESTS = Path(__file__).resolve().parents[1]
+PATIENCE = 60.0  # seconds after which a process hangs, and is not merely slow
+KILLED = -signal.SIGKILL
+HUNG = 1000  # no exit code
 Order = dict[str, Any]
+
+
+def environment() -> dict[str, str]:
+    """Return the variables for a process that imports what this one imports, and these tests."""
+    looked_in = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *looked_in])}
 
 
 class Forks:
@@ -29,9 +39,11 @@ class Forks:
         """Fork a process that carries out the order; return its id."""
         return self._ask(order)
 
-    def wait(self, pid: int) -> int:
-        """Return the exit code of a process, -9 if it was killed."""
-        return self._ask({"wait": pid})
+    def wait(self, pid: int, *, patience: float = 10 * PATIENCE) -> int:
+        """Return the exit code of a process, -9 if it was killed; fail the test if it hangs."""
+        code = self._ask({"wait": pid, "patience": patience})
+        assert code != HUNG, f"a process of {self._module} hung"
+        return code
 
     def _ask(self, order: Order) -> int:
         self._program.stdin.write(json.dumps(order, default=str) + "\n")
@@ -61,10 +73,21 @@ def serve(life: Callable[[Order], Awaitable[int | None]], *, waits: bool = True)
     for line in sys.stdin:
         order = json.loads(line)
         if "wait" in order:
-            _, status = os.waitpid(order["wait"], 0)
-            print(os.waitstatus_to_exitcode(status), flush=True)
+            print(_wait(order["wait"], order["patience"]), flush=True)
         else:
             print(_fork(life, order), flush=True)
+
+
+def _wait(pid: int, patience: float) -> int:
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return HUNG
 
 
 def _fork(life: Callable[[Order], Awaitable[int | None]], order: Order) -> int:

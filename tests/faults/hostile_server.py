@@ -1,8 +1,7 @@
 """A web server that does everything a server should not, each misdeed under a path of its own.
 
 It listens on loopback and speaks raw bytes, so that it can break every rule; it keeps what was
-asked of it. Run it inside the event loop of a test, or by itself with
-`python -m faults.hostile_server`, which prints its address and ends with its input.
+asked of it. Run it inside the event loop of a test.
 """
 
 from __future__ import annotations
@@ -11,10 +10,8 @@ import asyncio
 import gzip
 import json
 import struct
-import sys
 import zlib
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import lru_cache
 from urllib.parse import parse_qs, urlsplit
 
@@ -71,6 +68,36 @@ Deed = Callable[[Asked, asyncio.StreamWriter], Awaitable[bool]]  # whether to ke
 def answer(body: bytes = b"ok", *, status: int = 200, headers: str = "") -> bytes:
     head = f"HTTP/1.1 {status} Said\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
     return head.encode("latin-1") + body
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+KEEP, CLOSE, HANG = "keep the connection", "close it", "never say anything again"
+HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nContent-Length: 9\r\n\r\n"
+MISDEEDS: dict[str, tuple[bytes, str | bytes | tuple[bytes, float]]] = {
+    # By path: what is said at once, and what then; bytes are said without end, some with pauses.
+    "ok": (answer(), KEEP),
+    "close": (b"", CLOSE),
+    "close-after": (answer(), CLOSE),
+    "hang": (b"", HANG),
+    "hang-in-body": (OK + b"Content-Length: 10\r\n\r\nhalf", HANG),
+    "drip": (OK + b"Content-Length: 1000000\r\n\r\n", (b"x", DRIP)),
+    "drip-headers": (OK, (b"X", DRIP)),
+    "drip-chunks": (CHUNKED, (b"1\r\nx\r\n", DRIP)),
+    "drip-continue": (b"", (b"HTTP/1.1 102 Processing\r\n\r\n", DRIP)),
+    "endless": (OK + b"\r\n", bytes(64 * 1024)),
+    "endless-chunks": (CHUNKED, b"1\r\nx\r\n" * 10_000),
+    "endless-extension": (CHUNKED + b"1;", b"x" * 64 * 1024),
+    "endless-trailers": (CHUNKED + b"0\r\nX-Long: ", b"x" * 64 * 1024),
+    "endless-header": (OK + b"X-Long: ", b"x" * 64 * 1024),
+    "endless-continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+    "too-long": (OK + b"Content-Length: 1000\r\n\r\nshort", CLOSE),  # than what comes
+    # The rest looks like the answer to another request.
+    "too-short": (OK + b"Content-Length: 2\r\n\r\nok" + answer(b"poison"), KEEP),
+    "until-closed": (b"HTTP/1.0 200 OK\r\n\r\nall there is", CLOSE),
+    "continue": (b"HTTP/1.1 100 Continue\r\n\r\n" + HINTS + answer(), KEEP),
+    "loop": (answer(status=302, headers="Location: /loop\r\n"), KEEP),
+}
 
 
 class HostileServer:
@@ -132,17 +159,17 @@ class HostileServer:
         ]
         asked = Asked(head[:-4], await reader.readexactly(length[0]) if length else b"")
         self.asked.append(asked)
-        deed: Deed = getattr(self, "_" + asked.path.strip("/").split("/")[0].replace("-", "_"))
-        keep = await deed(asked, writer)
+        name = asked.path.strip("/").split("/")[0]
+        if name in MISDEEDS:
+            keep = await _misbehave(writer, *MISDEEDS[name])
+        else:
+            deed: Deed = getattr(self, "_" + name.replace("-", "_"))
+            keep = await deed(asked, writer)
         await writer.drain()
         self.answered += 1
         return keep
 
-    # Misdeeds.
-
-    async def _ok(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(answer())
-        return True
+    # Misdeeds that depend on what was asked, or on what came before.
 
     async def _echo(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
         told = {"method": asked.method, "target": asked.target, "headers": asked.headers}
@@ -167,64 +194,6 @@ class HostileServer:
         writer.write(bytes.fromhex(asked.query["bytes"]))
         return False
 
-    async def _hang(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        await asyncio.sleep(3600)
-        return False
-
-    async def _hang_in_body(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
-        await asyncio.sleep(3600)
-        return False
-
-    async def _drip(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
-        return await self._dripped(writer, b"x")
-
-    async def _drip_headers(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(b"HTTP/1.1 200 OK\r\n")
-        return await self._dripped(writer, b"X")
-
-    async def _drip_chunks(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        return await self._dripped(writer, b"1\r\nx\r\n")
-
-    async def _drip_continue(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        return await self._dripped(writer, b"HTTP/1.1 102 Processing\r\n\r\n")
-
-    async def _dripped(self, writer: asyncio.StreamWriter, drop: bytes) -> bool:
-        while True:
-            writer.write(drop)
-            await writer.drain()
-            await asyncio.sleep(DRIP)
-
-    async def _endless(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        return await self._poured(writer, bytes(64 * 1024))
-
-    async def _endless_chunks(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        return await self._poured(writer, b"1\r\nx\r\n" * 10_000)
-
-    async def _endless_extension(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;")
-        return await self._poured(writer, b"x" * 64 * 1024)
-
-    async def _endless_trailers(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Long: ")
-        return await self._poured(writer, b"x" * 64 * 1024)
-
-    async def _endless_header(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
-        return await self._poured(writer, b"x" * 64 * 1024)
-
-    async def _endless_continue(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        return await self._poured(writer, b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
-
-    async def _poured(self, writer: asyncio.StreamWriter, what: bytes) -> bool:
-        while True:
-            writer.write(what)
-            await writer.drain()
-
     async def _headers(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
         """Forty megabytes of headers."""
         writer.write(b"HTTP/1.1 200 OK\r\n")
@@ -239,9 +208,6 @@ class HostileServer:
         writer.write(b"HTTP/1.1 200 OK\r\n" + many + b"Content-Length: 2\r\n\r\nok")
         return True
 
-    async def _close(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        return False
-
     async def _reset(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
         sock = writer.get_extra_info("socket")
         sock.setsockopt(1, 13, struct.pack("ii", 1, 0))  # SOL_SOCKET, SO_LINGER: close by reset
@@ -249,17 +215,6 @@ class HostileServer:
         await writer.drain()
         await asyncio.sleep(0.05)
         return False
-
-    async def _build_timeout_error(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        """Promise more than comes."""
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort")
-        return False
-
-    async def _too_short(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        """Promise less than comes; the rest looks like the answer to another request."""
-        rest = answer(b"poison")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" + rest)
-        return True
 
     async def _late_poison(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
         """Answer, then say something nobody asked for a little later."""
@@ -269,25 +224,12 @@ class HostileServer:
         writer.write(answer(b"poison"))
         return True
 
-    async def _close_after(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(answer())
-        return False
-
     async def _fickle(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
         """Answer a connection's first request; take its second, and close without a word."""
         if writer in self._answered:
             return False
         self._answered.add(writer)
         writer.write(answer())
-        return True
-
-    async def _until_closed(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(b"HTTP/1.0 200 OK\r\n\r\nall there is")
-        return False
-
-    async def _continue(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        hints = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nContent-Length: 9\r\n\r\n"
-        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" + hints + answer())
         return True
 
     async def _bomb(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
@@ -311,10 +253,6 @@ class HostileServer:
         writer.write(answer(status=int(asked.query.get("status", "302")), headers=where))
         return True
 
-    async def _loop(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        writer.write(answer(status=302, headers="Location: /loop\r\n"))
-        return True
-
     async def _chain(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
         """Redirect as often as the last part of the path says."""
         left = int(asked.path.rsplit("/", 1)[1])
@@ -323,12 +261,16 @@ class HostileServer:
         return True
 
 
-async def _serve() -> None:
-    async with HostileServer() as server:
-        print(server.address, flush=True)
-        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-
-
-if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
-        asyncio.run(_serve())
+async def _misbehave(
+    writer: asyncio.StreamWriter, said: bytes, then: str | bytes | tuple[bytes, float]
+) -> bool:
+    writer.write(said)
+    if isinstance(then, str):
+        if then == HANG:
+            await asyncio.sleep(3600)
+        return then == KEEP
+    drop, pause = then if isinstance(then, tuple) else (then, 0)
+    while True:
+        writer.write(drop)
+        await writer.drain()
+        await asyncio.sleep(pause)

@@ -20,8 +20,7 @@ from stoker.http.client import HttpClient
 from stoker.rate_limits.host_delays import LocalHostPacer
 from stoker.sandbox.http import Response
 from stoker.sandbox.server import HANDLERS, Sandbox
-from stoker.vendors.extraction import build_extraction_query
-from stoker.vendors.llm_facts import INSTRUCTIONS
+from stoker.vendors.extraction import INSTRUCTIONS, build_extraction_query
 from stoker.vendors.openai import OpenAiExtraction, OpenAiModel, Prices, build_openai_api
 
 KEY = "sk-canary-ours-93bd"

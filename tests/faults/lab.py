@@ -13,16 +13,14 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).resolve().parents[1]
+from faults.forks import PATIENCE, Forks
 
 # Every way a store can ask the kernel to keep something.
 DURABLE = "fsync,fdatasync,pwrite64,write,rename,unlink,ftruncate"
@@ -31,37 +29,17 @@ SYNCS = "fsync,fdatasync"
 # Asking for one of these asks for its cousins too: Python and SQLite each have their favourites.
 _COUSINS = {"rename": "renameat,renameat2", "unlink": "unlinkat", "ftruncate": "fallocate"}
 
-PATIENCE = 60.0  # seconds after which a worker is hung, not slow
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a worker ended: by which signal or with which code."""
-
-    signal: int
-    code: int
-
-    @property
-    def killed(self) -> bool:
-        return self.signal == signal.SIGKILL
-
 
 class Worker:
     """One forked process, standing at its gate."""
 
-    def __init__(self, workers: Workers, pid: int, acks: Path) -> None:
-        self._workers = workers
-        self.pid = pid
-        self._acks = acks
+    def __init__(self, forks: Forks, pid: int, acks: Path) -> None:
+        self._forks, self.pid, self._acks = forks, pid, acks
 
     def acks(self) -> list[Any]:
         """Return what it has said so far, in order. A last line cut short was never said."""
         text = self._acks.read_text() if self._acks.exists() else ""
         return [json.loads(line) for line in text.split("\n")[:-1]]
-
-    def first_word(self) -> None:
-        """Wait until it has said something."""
-        self.words(1)
 
     def words(self, number: int) -> None:
         """Wait until it has said something so many times."""
@@ -80,64 +58,39 @@ class Worker:
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
 
-    def wait(self) -> Outcome:
-        """Return how it ended. One that hangs fails the test instead of holding it up."""
-        status = self._workers.ask({"do": "wait", "pid": self.pid, "patience": PATIENCE})["status"]
-        assert status is not None, f"worker {self.pid} hung; it said {self.acks()}"
-        if os.WIFSIGNALED(status):
-            return Outcome(signal=os.WTERMSIG(status), code=-1)
-        return Outcome(signal=0, code=os.WEXITSTATUS(status))
+    def wait(self) -> int:
+        """Return its exit code, -9 if it was killed. One that hangs fails the test."""
+        return self._forks.wait(self.pid, patience=PATIENCE)
 
 
-class Workers:
+class Workers(Forks):
     """A warm program that forks a worker for every order. One thread at a time may use it."""
 
     def __init__(self, ledge: Path) -> None:
+        super().__init__("faults.worker")
         self._ledge = ledge  # where workers speak: a disk that is not being broken
-        self._started = self._semaphores = 0
-        self._program = subprocess.Popen(
-            [sys.executable, "-m", "faults.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        )
+        self._started = self._rooms = 0
 
     def room(self) -> Path:
         """Return a new, empty directory on the disk that is not being broken."""
-        self._semaphores += 1
-        room = self._ledge / f"room-{self._semaphores}"
+        self._rooms += 1
+        room = self._ledge / f"room-{self._rooms}"
         room.mkdir()
         return room
 
-    def start(self, task: str, **order: Any) -> Worker:
+    def prepare(self, task: str, **order: Any) -> Worker:
         """Fork a worker with this to do. It waits for `release`."""
         self._started += 1
         acks = self._ledge / f"acks-{self._started}"
         acks.unlink(missing_ok=True)
-        pid = self.ask({"do": "start", "task": task, "acks": str(acks), **order})["pid"]
-        return Worker(self, pid, acks)
+        return Worker(self, self.start({"task": task, "acks": acks, **order}), acks)
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self._program.stdin is not None
-        assert self._program.stdout is not None
-        self._program.stdin.write(json.dumps(request, default=str) + "\n")
-        self._program.stdin.flush()
-        answer = self._program.stdout.readline()
-        assert answer, "the program that forks workers has died"
-        return dict(json.loads(answer))
-
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._program.communicate(timeout=PATIENCE)  # an empty line of input sends it home
-
-
-def environment() -> dict[str, str]:
-    """Return the variables for a process that imports what this one imports, and these tests."""
-    looked_in = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *looked_in])}
+    def run(self, task: str, **order: Any) -> Worker:
+        """Fork a worker, let it through its gate and wait for its end."""
+        worker = self.prepare(task, **order)
+        worker.release()
+        worker.wait()
+        return worker
 
 
 @contextmanager
@@ -188,7 +141,7 @@ def why_no_strace(workers: Workers, ledge: Path) -> str | None:
     """Return what is missing for `traced`, or None when it works here."""
     if shutil.which("strace") is None:
         return "strace is not installed, so no fault can be injected at a system call"
-    worker = workers.start("nothing")
+    worker = workers.prepare("nothing")
     try:
         with traced(worker, ledge / "strace-works", calls="fsync"):
             worker.wait()

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from faults.lab import environment
+from faults.forks import environment
 from faults.money_twins import noted, prepared, spent
 from faults.money_work import LARGEST, LEASE, Order, caps, store
 from stoker.backends.sqlite import SqliteBackend

@@ -62,7 +62,7 @@ def capped(room: Path, *, rounds: int, companies: int = 24, hasty: bool = False)
     with RunningBox(companies=50 * companies, seed=3, dials=dials(), vendors=RETICENT) as box:
         for nth in range(rounds):
             where = room / f"caps-{nth}"
-            where.mkdir()
+            where.mkdir(parents=True)
             names = {tenant: f"{tenant}-{nth}" for tenant in TENANTS}
             text = settings_text(box.box.address, names, at_once=8, caps=CAPS)
             (where / "stoker.toml").write_text(text)

@@ -15,6 +15,7 @@ from pathlib import Path
 from faults.forks import Forks
 from faults.night_worker import PULLS, TENANT, installation, meet, set_ahead
 from faults.tally import Tally
+from kit.crm_office import ask_as_person, list_records
 from night_house import ANYBODY, chosen, entity_of, register
 from running_box import RunningBox
 from stoker.budgets.verify import verify_ledger
@@ -200,30 +201,15 @@ def state_of(trial, name, began, lives):
     return State(known, _crm(trial, name, owners), unsure, problems)
 
 
-_VOLATILE = {"id", "create_date", "create_uid", "write_date", "write_uid", "display_name"}
-
-
 def _crm(trial, database, owners):
     """Return what a tenant's CRM has, by company, each record with its external id."""
-
-    def person(model, method, **arguments):
-        headers = {
-            "Authorization": f"bearer odoo-{database}-human-mei",
-            "X-Odoo-Database": database,
-        }
-        path = f"/json/2/{model}/{method}"
-        return trial.box.ask("odoo.test", "POST", path, arguments, headers=headers).parse_json()
-
     found = {}
     for model in (PARTNER, LEAD):
-        records = person(model, "search_read", domain=[], context={"active_test": False})
-        ids = [each["id"] for each in records]
-        names = {each["id"]: each["xmlid"] for each in person(model, "get_metadata", ids=ids)}
-        for each in records:
-            name = names.get(each["id"]) or "nobody's"
-            shown = {key: each[key] for key in sorted(each.keys() - _VOLATILE)}
-            for link in ("parent_id", "partner_id"):
-                shown[link] = shown[link][1] if shown.get(link) else False
+        records = list_records(trial.box, database, model)
+        metadata = ask_as_person(trial.box, database, model, "get_metadata", ids=list(records))
+        names = {each["id"]: each["xmlid"] for each in metadata}
+        for id_, shown in records.items():
+            name = names.get(id_) or "nobody's"
             found.setdefault(owners.get(name, name), []).append((name, shown))
     return {company: sorted(records, key=itemgetter(0)) for company, records in found.items()}
 

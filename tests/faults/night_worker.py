@@ -17,7 +17,7 @@ from kit.wrapped import Wrapped, wrap_store
 from stoker.app import open_app, read_settings
 from stoker.base.clock import SystemClock
 from stoker.base.types import Step, TenantId
-from stoker.crawl.visit import parse_site
+from stoker.crawl.key_pages import parse_site
 from stoker.enrichment.runner import run_now
 from stoker.heat.service import build_heat_sweep
 from stoker.nightly.setup import build_nightly_run

@@ -85,7 +85,7 @@ def paused_naively(workers: Workers, *, n: int, rng: random.Random) -> Tally:
 @contextmanager
 def _two(workers: Workers, task: str, room: Path) -> Iterator[list[Worker]]:
     origin = time.monotonic()
-    pair = [workers.start(task, path=room, owner=f"p{nth}", origin=origin) for nth in range(2)]
+    pair = [workers.prepare(task, path=room, owner=f"p{nth}", origin=origin) for nth in range(2)]
     for worker in pair:
         worker.release()
     try:

@@ -71,6 +71,7 @@ ROWS = {  # rows as they are, since only whose they are matters here
     "looks_learned": "(:tenant, 'k', now())",
     "pull_plans": "(:tenant, 'r', now(), 'tiers', '{}')",
     "pull_plan_parts": "(:tenant, 'r', 0, 'p')",
+    "contact_suppressions": "(:tenant, 'h', 'email', now())",
     "ledger_checkpoints": "(:tenant, 1, '', 1, '', now(), now())",
 }
 VIEWS = ("enrichment_runs", "email_verification_cache")
@@ -83,6 +84,7 @@ TABLES = (
     "leases",
     "slots",
     "ledger",
+    "limit_counts",
     *ROWS,
     *VIEWS,
 )
@@ -98,12 +100,14 @@ SHARED = (
     "shared_budgets",
     "shared_cap_changes",
     "shared_stops",
+    "shared_limit_counts",
     "rates",
     "places",
     "tenants",
     *REGISTER,
 )
 START = datetime(2030, 1, 1, tzinfo=UTC)
+AT_COMMIT = (Fate.LOST, Fate.UNANSWERED)
 SAW = "SELECT tenant_id FROM stoker.ledger"
 
 
@@ -235,14 +239,24 @@ async def storm(
 
 
 class Cuts:
-    """Decides the fate of each COMMIT; every other one is cut while there are cuts left."""
+    """Decides the fate of each COMMIT; every other one is cut while there are cuts left.
 
-    def __init__(self, cuts: int, rng: random.Random, *, fates: tuple[Fate, ...]) -> None:
-        self.left, self._rng, self._fates = cuts, rng, fates
+    With `words`, it is every other message with these words in it.
+    """
+
+    def __init__(
+        self,
+        cuts: int,
+        rng: random.Random,
+        *,
+        fates: tuple[Fate, ...] = AT_COMMIT,
+        words: bytes = b"",
+    ) -> None:
+        self.left, self._rng, self._fates, self._words = cuts, rng, fates, words
         self._lock = threading.Lock()
 
     def __call__(self, kind: bytes, body: bytes) -> Fate:
-        if kind != b"Q" or body != COMMIT:
+        if self._words not in body if self._words else (kind, body) != (b"Q", COMMIT):
             return Fate.PASS
         with self._lock:
             if not self.left or self._rng.random() < 0.5:

@@ -7,24 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from faults.lab import SYNCS, WRITES, Workers, calls_in, traced
+from faults.lab import SYNCS, WRITES, Workers, calls_in
 from faults.subjects import VERBS
 from faults.tally import Tally
-from faults.trials import crash_points, judged, laid, prepared
+from faults.trials import Fault, inject, judged, laid, prepared
 
 
-def disk_full(workers: Workers, subject: str, *, steps: int = len(VERBS), every: int = 1) -> Tally:
+def disk_full(workers: Workers, subject: str, *, steps: int = len(VERBS)) -> Tally:
     """A7: from the k-th write on the disk is full; the worker says so, and what was there stays."""
     tally = Tally()
-    for call, k in crash_points(workers, subject, calls=WRITES, steps=steps)[::every]:
-        room = workers.room()
-        worker = workers.start("work", subject=subject, path=room / "s", steps=steps)
-        with traced(worker, room / "log", calls=call, inject=f"error=ENOSPC:when={k}+"):
-            worker.wait()
-        tally.n += "(INJECTED)" in (room / "log").read_text()
-        what = f"disk full at {call} {k}"
-        tally.broken += _unclear(what, worker.acks())
-        judged(tally, what, subject, room / "s", worker.acks(), steps=steps)
+    for fault in inject(workers, subject, "error=ENOSPC:when={}+", calls=WRITES, steps=steps):
+        tally.n += fault.injected
+        _refused(tally, f"disk full at {fault.call} {fault.k}", subject, fault, steps=steps)
     return tally
 
 
@@ -35,50 +29,42 @@ def failed_syncs(workers: Workers, subject: str, *, steps: int = len(VERBS)) -> 
     the answer of a directory's sync, and we cannot make it; those (fdatasync) are passed over.
     """
     tally, ground = Tally(), prepared(workers, subject)
-    for call, k in crash_points(workers, subject, calls=SYNCS, steps=steps, ground=ground):
-        room = workers.room()
-        path = laid(room, ground)
-        worker = workers.start("work", subject=subject, path=path, steps=steps)
-        with traced(worker, room / "log", calls=call, inject=f"error=EIO:when={k}"):
-            worker.wait()
-        calls = calls_in(room / "log")
+    how = {"calls": SYNCS, "steps": steps, "ground": ground}
+    for fault in inject(workers, subject, "error=EIO:when={}", **how):
+        calls, acks = calls_in(fault.log), fault.acks
         failed = [nth for nth, (_, _, line) in enumerate(calls) if "(INJECTED)" in line]
         file = _file_of(calls[failed[0]][2]) if failed else ""
-        if not failed or (call == "fdatasync" and Path(file).is_dir()):
+        if not failed or (fault.call == "fdatasync" and Path(file).is_dir()):
             continue
         tally.n += 1
-        what, acks = f"EIO at {call} {k} of {Path(file).name}", worker.acks()
+        what = f"EIO at {fault.call} {fault.k} of {Path(file).name}"
         if any(_file_of(line) == file for _, _, line in calls[failed[0] + 1 :]):
             tally.broken.append(f"{what}: it was synced again after it had failed")
         if acks[-1] != ["done"] and acks[-1][:2] != ["error", "UncertainError"]:
             tally.broken.append(f"{what}: the worker did not say that it cannot know: {acks[-1]}")
-        tally.broken += _unclear(what, acks)
-        judged(tally, what, subject, path, acks, steps=steps)
+        _refused(tally, what, subject, fault, steps=steps)
     return tally
 
 
 def failed_migrations(workers: Workers, subject: str) -> Tally:
     """A8, while the store is made: one clear line, and making it again succeeds."""
     tally = Tally()
-    for call, k in crash_points(workers, subject, calls=SYNCS, steps=0):
-        room = workers.room()
-        worker = workers.start("work", subject=subject, path=room / "s", steps=0)
-        with traced(worker, room / "log", calls=call, inject=f"error=EIO:when={k}"):
-            worker.wait()
-        tally.n += "(INJECTED)" in (room / "log").read_text()
-        what = f"EIO at {call} {k} while migrating"
-        tally.broken += _unclear(what, worker.acks())
-        judged(tally, what, subject, room / "s", worker.acks(), steps=len(VERBS))
+    for fault in inject(workers, subject, "error=EIO:when={}", calls=SYNCS, steps=0):
+        tally.n += fault.injected
+        what = f"EIO at {fault.call} {fault.k} while migrating"
+        _refused(tally, what, subject, fault, steps=len(VERBS))
     return tally
+
+
+def _refused(tally: Tally, what: str, subject: str, fault: Fault, *, steps: int) -> None:
+    tally.broken += _unclear(what, fault.acks)
+    judged(tally, what, subject, fault.path, fault.acks, steps=steps)
 
 
 def out_of_room(workers: Workers, disk: Path, subject: str) -> Tally:
     """A7: write until the disk is really full; what was there can still be read."""
     path, tally = disk / "s", Tally(n=1)
-    worker = workers.start("work", subject=subject, path=path, steps=1_000_000)
-    worker.release()
-    worker.wait()
-    acks = worker.acks()
+    acks = workers.run("work", subject=subject, path=path, steps=1_000_000).acks()
     tally.acked = sum(ack[0] == "step" for ack in acks)
     tally.broken += _unclear("disk full", acks)
     if acks[-1][0] != "error" or "full" not in acks[-1][2]:
@@ -90,23 +76,18 @@ def out_of_files(workers: Workers, subject: str, *, most: int) -> Tally:
     """A9: the process may open only so many more files, from none on."""
     tally, ground = Tally(), prepared(workers, subject)
     for more in range(most):
-        room = workers.room()
+        path, what = laid(workers.room(), ground), f"{more} more files"
         order = {"subject": subject, "steps": len(VERBS), "open_files": more}
-        worker = workers.start("work", path=laid(room, ground), **order)
-        worker.release()
-        worker.wait()
+        acks = workers.run("work", path=path, **order).acks()
         tally.n += 1
-        tally.broken += _unclear(f"{more} files", worker.acks())
-        what = f"{more} more files"
-        judged(tally, what, subject, room / "s", worker.acks(), steps=len(VERBS))
+        tally.broken += _unclear(what, acks)
+        judged(tally, what, subject, path, acks, steps=len(VERBS))
     return tally
 
 
 def refused_writes(workers: Workers, path: Path, subject: str, **order: Any) -> Tally:
     """A9: nothing here can be written (any more); say so, and let it be read."""
-    worker = workers.start("work", subject=subject, path=path, steps=2 * len(VERBS), **order)
-    worker.release()
-    worker.wait()
+    worker = workers.run("work", subject=subject, path=path, steps=2 * len(VERBS), **order)
     acks, tally = worker.acks(), Tally(n=1)
     tally.broken += _unclear("read-only", acks)
     if acks[-1][:2] != ["error", "ConfigError"]:
@@ -114,14 +95,22 @@ def refused_writes(workers: Workers, path: Path, subject: str, **order: Any) -> 
     return tally + still_readable(workers, path, subject, steps=len(VERBS), **order)
 
 
+def refused_openings(workers: Workers, path: Path, subject: str, **order: Any) -> Tally:
+    """A9: nothing here may be opened; reading and writing end with one clear line."""
+    tally = Tally(n=2)
+    for task in ("work", "read"):
+        acks = workers.run(task, subject=subject, path=path, steps=1, **order).acks()
+        if acks[-1:] != [] and acks[-1][:2] == ["error", "ConfigError"]:
+            continue
+        tally.broken.append(f"{task} in a closed folder: {acks}")
+    return tally
+
+
 def still_readable(
     workers: Workers, path: Path, subject: str, *, steps: int, **order: Any
 ) -> Tally:
     """Broken unless a reader finds this many steps."""
-    worker = workers.start("read", subject=subject, path=path, **order)
-    worker.release()
-    worker.wait()
-    said = worker.acks()
+    said = workers.run("read", subject=subject, path=path, **order).acks()
     broken = [] if said == [["kept", steps]] else [f"of {steps} steps, a reader found {said}"]
     return Tally(n=1, broken=broken)
 

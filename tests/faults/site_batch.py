@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 
-from faults.hostile_sites import memory_peak
+from kit.memory import read_memory
 from stoker.crawl.model import SiteVisit
 from stoker.crawl.service import Crawler
 from stoker.crawl.visit import CrawlLimits
@@ -55,9 +55,9 @@ async def visits(sites: int, seed: int) -> list[tuple[SiteFault, SiteVisit]]:
 
 def main() -> None:
     """Print what became of every site, and by how much memory grew over it all."""
-    before = memory_peak()
+    before = read_memory()
     made = asyncio.run(visits(*map(int, sys.argv[1:])))
-    grown = memory_peak() - before
+    grown = read_memory() - before
     told = [
         {
             "trouble": trouble,

@@ -1,7 +1,6 @@
-"""Files, pages and patterns made to hold us up: each tried, and tallied.
+"""Sites of every trouble, and patterns made to be held up: each tried, and tallied.
 
-Every file of the corpus once; and, where more are asked for, pieces of two of them put together by
-chance. Used with small counts by the tests and with large ones by `proof.web`.
+Used with small counts by the tests and with large ones by `proof.web`.
 """
 
 from __future__ import annotations
@@ -9,123 +8,20 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-import random
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import stoker
-from faults.hostile_sites import bad_pages, bad_robots, bad_sitemaps, memory_peak, processor_time
 from faults.site_batch import LIMITS
 from faults.tally import Tally
-from stoker.crawl.contacts import find_contacts
-from stoker.crawl.extract import find_technology
-from stoker.crawl.key_pages import MAX_SITEMAP_URLS, parse_sitemap
-from stoker.crawl.model import compute_fingerprint
-from stoker.crawl.page import MAX_LINKS, parse_page
-from stoker.crawl.robots import parse_robots
 
 TESTS = Path(__file__).resolve().parents[1]
-# Processor time, some ten times what the worst file takes: a slow or busy machine stays below it,
-# and work that grows with the square of a file's size is far above.
-ROBOTS_SECONDS = 3.0
-PAGE_SECONDS = 5.0  # for everything we do with one page
 PATTERN_MS = 250
-MOST_MEMORY = 64_000_000  # bytes that one file may take
 MOST_GROWN = 250_000_000  # bytes that visiting two hundred sites may take
-_PIECE = 2_000_000
-
-Corpus = Callable[[], Iterator[tuple[str, bytes]]]
-
-
-def made(corpus: Corpus, rng: random.Random, more: int) -> Iterator[tuple[str, bytes]]:
-    """Return every file there is, then as many made of pieces of two."""
-    kept = []
-    for name, body in corpus():
-        yield name, body
-        if more:
-            kept.append((name, body[:_PIECE]))
-    for _ in range(more):
-        (one, first), (other, second) = rng.choice(kept), rng.choice(kept)
-        cut, begin = rng.randrange(len(first) + 1), rng.randrange(len(second) + 1)
-        times = rng.choice((1, 1, 3))
-        yield f"{one} into {other}", ((first[:cut] + second[begin:]) * times)[: 2 * _PIECE]
-
-
-def least_of(work: Callable[[], object], *, above: float) -> float:
-    """Return how long something takes; the least of a few times where that is too long.
-
-    What is above the least is the machine's, not ours.
-    """
-    took = processor_time(work)
-    return took if took <= above else min(processor_time(work) for _ in range(3))
-
-
-def robots(rng: random.Random, more: int = 0) -> tuple[Tally, float]:
-    """Read files that a robots.txt must never be; return also the longest that took."""
-    tally, worst = Tally(), 0.0
-    for name, body in made(bad_robots, rng, more):
-
-        def read(body: bytes = body) -> None:
-            rules = parse_robots(body, product="stoker")
-            for nth in range(6):
-                rules.allows(f"http://acme.test/page/{nth}/a/b/c?x={nth}")
-
-        took = least_of(read, above=ROBOTS_SECONDS)
-        worst = max(worst, took)
-        tally.n += 1
-        tally.acked += 1
-        if took > ROBOTS_SECONDS:
-            tally.broken.append(f"{name}: {took:.2f} s")
-    return tally, worst
-
-
-def sitemaps(rng: random.Random, more: int = 0) -> Tally:
-    """Read files that a sitemap must never be."""
-    tally = Tally()
-    for name, body in made(bad_sitemaps, rng, more):
-        before = memory_peak()
-        found = parse_sitemap(body)
-        tally.n += 1
-        tally.acked += not found.refused
-        if len(found.pages) > MAX_SITEMAP_URLS or len(found.maps) > MAX_SITEMAP_URLS:
-            tally.broken.append(f"{name}: {len(found.pages)} addresses")
-        if any("root:" in page or "127.0.0.1" in page for page in found.pages):
-            tally.broken.append(f"{name}: it was followed")
-        if (grown := memory_peak() - before) > MOST_MEMORY:
-            tally.broken.append(f"{name}: {grown / 1e6:.0f} MB")
-        took = least_of(lambda body=body: parse_sitemap(body), above=PAGE_SECONDS)  # type: ignore[misc]
-        if took > PAGE_SECONDS:
-            tally.broken.append(f"{name}: {took:.1f} s")
-    return tally
-
-
-def pages(rng: random.Random, more: int = 0) -> tuple[Tally, tuple[float, str]]:
-    """Do everything we do with a page; return also what took longest, and its name."""
-    tally, worst = Tally(), (0.0, "")
-    for name, body in made(bad_pages, rng, more):
-        seen: list[Any] = []
-
-        def read(body: bytes = body[:2_000_000], seen: list[Any] = seen) -> None:
-            reading = parse_page(body, content_type="text/html")
-            find_contacts(reading, url="http://acme.test/")
-            find_technology(reading, url="http://acme.test/", headers={})
-            compute_fingerprint(reading.title, reading.text)
-            seen[:] = [reading]
-
-        took = least_of(read, above=PAGE_SECONDS)
-        worst = max(worst, (took, name))
-        tally.n += 1
-        tally.acked += bool(seen[0].text)
-        if took > PAGE_SECONDS:
-            tally.broken.append(f"{name}: {took:.1f} s")
-        if len(seen[0].links) > MAX_LINKS:
-            tally.broken.append(f"{name}: too many links")
-    return tally, worst
 
 
 def visited(sites: int, *, seed: int = 5) -> tuple[Tally, dict[str, Any]]:

@@ -9,7 +9,7 @@ from faults.tally import Tally
 from night_house import ACME, PLENTY, house
 from stoker.budgets.reservations import OPEN_STATUSES
 from stoker.budgets.verify import verify_ledger
-from stoker.enrichment.summary import summarize_partial_run
+from stoker.enrichment.outcomes import summarize_partial_run
 from stoker.nightly.setup import build_nightly_run
 from stoker.runs.cancel import CancelWatcher, request_cancel
 from stoker.runs.leases import LeaseHolder, acquire_lease, get_lease_name, release_lease

@@ -1,19 +1,17 @@
-"""Sites made to hold us up, mislead us or bring us down: files, pages, patterns, whole sites."""
+"""Sites made to hold us up, mislead us or bring us down, and patterns that could be held up."""
 
+import re
 from datetime import timedelta
 from urllib.parse import urljoin
 
 import pytest
-from protego import Protego
 from selectolax.lexbor import LexborHTMLParser
 
 from faults import site_trials
-from faults.hostile_sites import NAIVE_EMAIL, bad_robots, processor_time
 from faults.site_batch import AGENT
 from faults.site_trials import PATTERN_MS, PatternTrials
 from stoker.crawl.key_pages import parse_sitemap
 from stoker.crawl.page import MAX_TAGS, parse_page, sanitize_html
-from stoker.crawl.robots import parse_robots
 from stoker.crawl.service import Crawler
 from stoker.crawl.visit import CrawlLimits
 from stoker.http.client import HttpClient, Request
@@ -24,28 +22,8 @@ from stoker.testing import FakeClock
 
 pytestmark = pytest.mark.faults
 
-
-def test_no_robots_txt_holds_us_up(report, rng):
-    tally, worst = site_trials.robots(rng)
-    report(f"D6 robots.txt files that should never be, worst {worst:.2f} s of work", tally)
-    assert tally.n >= 50
-    assert tally.broken == []
-
-
-def test_a_reader_of_whole_files_is_caught():
-    name, whole = next(bad_robots())
-    assert name == "many rules"
-    body = whole[: len(whole) // 3].decode()  # a third of it, and already too much
-
-    # On one machine in one state: a reader of whole files takes some twenty times as long as ours.
-    ours = min(processor_time(lambda: parse_robots(whole, product="stoker")) for _ in range(3))
-    assert processor_time(lambda: Protego.parse(body)) > 3 * ours
-
-
-def test_no_sitemap_is_expanded_followed_or_read_without_end(report, rng):
-    tally = report("D7 sitemaps that should never be", site_trials.sitemaps(rng))
-    assert tally.n >= 20
-    assert tally.broken == []
+# A reader of addresses as one finds them in a thousand places, with a quantifier in a quantifier.
+NAIVE_EMAIL = re.compile(r"^([a-zA-Z0-9]+[._-]?)+@[a-z]+\.[a-z]+$")
 
 
 def test_a_reader_that_expands_entities_is_caught():
@@ -57,13 +35,6 @@ def test_a_reader_that_expands_entities_is_caught():
 
     assert text == "ha" * 9
     assert parse_sitemap(f"{small}<urlset><loc>&c;</loc></urlset>".encode()).refused
-
-
-def test_no_page_holds_us_up(report, rng):
-    tally, worst = site_trials.pages(rng)
-    report(f"D8 pages that should never be, worst {worst[0]:.2f} s of work ({worst[1]})", tally)
-    assert tally.n >= 30
-    assert tally.broken == []
 
 
 def test_a_reader_that_parses_pages_as_they_come_is_caught():
@@ -108,7 +79,7 @@ def test_two_hundred_sites_with_every_trouble_there_is_all_end(report):
         tally,
     )
     assert tally.n == 200
-    assert told["troubles"] == set(SiteFault)
+    assert told["troubles"] == set(SiteFault) - {SiteFault.SQUATTED}  # whose pages are as others
     assert tally.broken == []
 
 

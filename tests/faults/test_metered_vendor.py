@@ -1,20 +1,8 @@
 """The vendor's own counter against our books, whichever process dies, however the vendor lies."""
 
-from datetime import timedelta
-
 import pytest
 
-from faults.payers import CONNECTOR, RUN, cap_of
 from faults.paying_trials import killed_while_paying
-from metered_vendor import UNIT, MeteredVendor, Mood, buy
-from stoker.backends.sqlite import MemoryBackend
-from stoker.base.clock import SystemClock
-from stoker.base.errors import PermanentError, TransientError, UncertainError
-from stoker.base.types import TenantId
-from stoker.budgets.charges import SpendRequest
-from stoker.budgets.reservations import ReservationStatus
-from stoker.budgets.service import BudgetService
-from stoker.budgets.windows import ResetRule
 
 pytestmark = pytest.mark.faults
 
@@ -43,65 +31,3 @@ def test_the_naive_twin_is_caught(way, tmp_path, rng):
     )
 
     assert verdict.broken
-
-
-class Shop:
-    """One gate in this process, and a vendor."""
-
-    def __init__(self, vendor, *, cap=100):
-        self.vendor = vendor
-        self.money = MemoryBackend().tenant(TenantId("acme")).budgets
-        clock = SystemClock()
-        self.get_gate = BudgetService(
-            self.money,
-            caps=[cap_of(cap)],
-            reset=ResetRule(),
-            owner="one",
-            clock=clock,
-            lease=timedelta(minutes=1),
-        )
-
-    async def pay(self, key):
-        request = SpendRequest(
-            key=key, connector=CONNECTOR, amounts={UNIT: self.vendor.till.price}, run=RUN
-        )
-        return await self.get_gate.spend(
-            request, lambda: buy(self.vendor.port, key=key, patience=0.2)
-        )
-
-    async def in_ledger(self):
-        return sum(usage.used.total for usage in await self.money.list_usage())
-
-
-@pytest.mark.parametrize(
-    ("mood", "error", "phase", "charged"),
-    [
-        (Mood.BUSY, TransientError, ReservationStatus.RELEASED, 0),
-        (Mood.NO, PermanentError, ReservationStatus.RELEASED, 0),
-        (Mood.FAILS_BEFORE, UncertainError, ReservationStatus.UNCERTAIN, 0),
-        (Mood.FAILS_AFTER, UncertainError, ReservationStatus.UNCERTAIN, 7),
-        (Mood.HANGS_AFTER, UncertainError, ReservationStatus.UNCERTAIN, 7),
-        (Mood.CLOSES_AFTER, UncertainError, ReservationStatus.UNCERTAIN, 7),
-        (Mood.HALF_AN_ANSWER, UncertainError, ReservationStatus.UNCERTAIN, 7),
-    ],
-)
-async def test_each_way_of_failing_leaves_the_books_covering_what_was_charged(
-    mood, error, phase, charged
-):
-    with MeteredVendor(price=7, knows_keys=False, moods={mood: 1}) as vendor:
-        shop = Shop(vendor)
-        with pytest.raises(error):
-            await shop.pay("pull-1")
-        assert ((await shop.money.find_reservation("pull-1")).status, vendor.till.charged) == (
-            phase,
-            charged,
-        )
-
-
-async def test_a_vendor_that_cannot_be_reached_has_charged_nothing():
-    with MeteredVendor(price=7, knows_keys=False) as vendor:
-        shop = Shop(vendor)
-
-    with pytest.raises(TransientError):
-        await shop.pay("pull-1")
-    assert await shop.in_ledger() == 0

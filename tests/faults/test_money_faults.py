@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,7 +11,8 @@ import pytest
 
 import pg
 from faults.money_trials import CAP, MOST, chaos, chaos_naively, rushed, rushed_naively
-from faults.pg_proxy import Fate, Proxy
+from faults.pg_proxy import Proxy
+from faults.pg_trials import Cuts
 from stoker.backends.postgres import PostgresBackend
 from stoker.base.errors import TransientError, UncertainError
 from stoker.base.types import TenantId
@@ -23,8 +23,10 @@ from stoker.budgets.windows import ResetRule, WindowKind
 
 pytestmark = pytest.mark.faults
 
-ROUNDS, PROCESSES, TASKS = 10, 10, 5  # fifty workers
+ROUNDS = 10
+CROWDS = {"path": (50, 1), "url": (10, 5)}  # processes and tasks of each: fifty workers
 ACME = TenantId("acme")
+MONEY = b"SELECT write_moves("  # the statement that writes money
 NOW = datetime(2026, 2, 7, 1, 30, tzinfo=UTC)
 DAILY = Cap(scope=Scope.TENANT, unit="credits", window=WindowKind.DAY, limit=100_000)
 HOURLY = Cap(
@@ -53,8 +55,8 @@ def told(request, what, said):
 
 
 def test_fifty_workers_spend_exactly_what_fits_and_a_naive_twin_does_not(place, request):
-    crowd = {"workers": PROCESSES, "tasks": TASKS}
     ours, twins = place
+    crowd = dict(zip(("workers", "tasks"), CROWDS[next(iter(ours))], strict=True))
     trial = rushed({**ours, **crowd, "rounds": ROUNDS})
     told(request, f"B1 {next(iter(ours))}, 50 workers, {ROUNDS} rounds", trial)
     assert trial.broken == []
@@ -91,19 +93,6 @@ async def reserve(backend, key, *, caps=(DAILY,), credits_=10):
         until=NOW + timedelta(minutes=1),
         now=NOW,
     )
-
-
-class Cuts:
-    """Every other write of money is cut off: lost on its way, or done and not answered."""
-
-    def __init__(self, rng, *, cuts):
-        self._rng, self.left = rng, cuts
-
-    def __call__(self, kind, body):
-        if self.left and b"write_moves" in body and self._rng.random() < 0.5:
-            self.left -= 1
-            return self._rng.choice([Fate.LOST, Fate.UNANSWERED])
-        return Fate.PASS
 
 
 async def insisted(verb):
@@ -143,7 +132,7 @@ async def test_asking_again_after_a_cut_connection_neither_loses_nor_doubles_a_p
 ):
     _, app_url = pg.fresh_database(postgres)
     n, total, problems = await paid_through_cuts(
-        postgres, app_url, Cuts(rng, cuts=60), key=lambda n, _: f"k{n}"
+        postgres, app_url, Cuts(60, rng, words=MONEY), key=lambda n, _: f"k{n}"
     )
     told(request, "B4 money, connection cut at COMMIT", f"n=60 cuts, {n} promises; {total}")
     assert total == Totals(settled=5 * n)
@@ -153,7 +142,7 @@ async def test_asking_again_after_a_cut_connection_neither_loses_nor_doubles_a_p
 async def test_the_naive_twin_that_asks_again_under_another_name_is_caught(postgres, rng):
     _, app_url = pg.fresh_database(postgres)
     n, total, _ = await paid_through_cuts(
-        postgres, app_url, Cuts(rng, cuts=20), key=lambda n, attempt: f"k{n}/{attempt}"
+        postgres, app_url, Cuts(20, rng, words=MONEY), key=lambda n, attempt: f"k{n}/{attempt}"
     )
     assert total.total > 5 * n
 
@@ -208,8 +197,10 @@ async def test_a_stop_refuses_a_reservation_that_was_waiting_for_its_total(postg
     assert answer.reason == "STOPPED"
 
 
-@pytest.mark.parametrize("setting", ["lock_timeout", "statement_timeout"])
-async def test_a_locked_total_is_waited_for_only_until_the_timeout(impatient, setting):
+@pytest.mark.parametrize(
+    ("setting", "why"), [("lock_timeout", "lock"), ("statement_timeout", "took too long")]
+)
+async def test_a_locked_total_is_waited_for_only_until_the_timeout(impatient, setting, why):
     admin_url, backend = impatient(setting)
 
     assert not isinstance(await reserve(backend, "first"), Refusal)
@@ -218,7 +209,7 @@ async def test_a_locked_total_is_waited_for_only_until_the_timeout(impatient, se
             reserve(backend, "second"),
             backend.tenant(ACME).budgets.settle("first", {"credits": 3}, now=NOW),
         ):
-            with pytest.raises(TransientError):
+            with pytest.raises(TransientError, match=why):
                 await verb
     store = backend.tenant(ACME)
     assert await store.budgets.find_reservation("second") is None
@@ -242,6 +233,7 @@ async def test_when_all_connections_are_busy_callers_get_an_error_and_nothing_is
     # Who had the connection had sent everything, and was not answered: it may have been done.
     kinds = sorted(type(answer).__name__ for answer in answers)
     assert kinds == ["TransientError"] * 4 + ["UncertainError"]
+    assert sum("busy" in str(answer) for answer in answers) == 4
     for key in keys:
         assert not isinstance(await reserve(backend, key), Refusal)
     store = backend.tenant(ACME)
@@ -278,32 +270,3 @@ async def test_totals_are_locked_in_one_order_so_nothing_deadlocks(postgres, req
     await backend.close()
     told(request, "B6 totals in one order", f"n=96 promises, deadlocks {deadlocks(admin_url)}")
     assert deadlocks(admin_url) == 0
-
-
-def test_the_naive_twin_that_takes_totals_in_any_order_deadlocks(postgres):
-    admin_url, _ = pg.fresh_database(postgres)
-    with psycopg.connect(admin_url, autocommit=True) as admin:
-        admin.execute("CREATE TABLE twin (cap text PRIMARY KEY, used integer)")
-        admin.execute("INSERT INTO twin VALUES ('day', 0), ('hour', 0)")
-    both, caught = threading.Barrier(2), []
-
-    def charge(*order):
-        with psycopg.connect(admin_url) as db:
-            db.execute("SET deadlock_timeout = '50ms'")
-            try:
-                for cap in order:
-                    db.execute("UPDATE twin SET used = used + 1 WHERE cap = %s", (cap,))
-                    if cap is order[0]:
-                        both.wait()
-            except psycopg.errors.DeadlockDetected as error:
-                caught.append(error)
-                db.rollback()
-
-    threads = [
-        threading.Thread(target=charge, args=order) for order in (("day", "hour"), ("hour", "day"))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert caught

@@ -9,23 +9,14 @@ from faults.night_worker import PULLS
 pytestmark = pytest.mark.faults
 
 
-def test_a_night_killed_anywhere_goes_on_pays_nothing_twice_and_ends_as_if_undisturbed(
-    rng, tmp_path, report
+@pytest.mark.parametrize(("way", "kills"), [("", 5), (PULLS, 4)])
+def test_a_run_killed_anywhere_goes_on_pays_nothing_twice_and_ends_as_if_undisturbed(
+    rng, tmp_path, report, way, kills
 ):
-    tally = killed(rng, 5, tmp_path, companies=4)
-    report("nights killed (acknowledged: outcomes unknown)", tally)
+    tally = killed(rng, kills, tmp_path, companies=4, way=way)
+    report(f"{way or 'nights'} killed (acknowledged: outcomes unknown)", tally)
 
-    assert tally.n >= 5
-    assert tally.broken == []
-
-
-def test_pulls_killed_anywhere_go_on_pay_nothing_twice_and_end_as_if_undisturbed(
-    rng, tmp_path, report
-):
-    tally = killed(rng, 4, tmp_path, companies=4, way=PULLS)
-    report("pulls killed (acknowledged: outcomes unknown)", tally)
-
-    assert tally.n >= 4
+    assert tally.n >= kills
     assert tally.broken == []
 
 
@@ -53,7 +44,9 @@ def test_no_vendor_charges_more_than_a_cap_allows_when_three_tenants_meet_all_of
 
 
 def test_checking_first_and_spending_then_goes_above_a_cap_and_is_caught(tmp_path):
-    assert capped(tmp_path, rounds=1, hasty=True).broken
+    # On a busy machine the tenants' calls may happen to come one after another: it gets five tries.
+    rooms = (tmp_path / str(nth) for nth in range(5))
+    assert any(capped(room, rounds=1, hasty=True).broken for room in rooms)
 
 
 def test_the_next_night_asks_hardly_anything_that_was_paid_for_when_nothing_changed(tmp_path):

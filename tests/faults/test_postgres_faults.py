@@ -7,9 +7,10 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from faults.pg_proxy import Fate, Proxy
+from faults.pg_proxy import Proxy
 from faults.pg_trials import (
     ACME,
+    AT_COMMIT,
     START,
     Cuts,
     append_again,
@@ -26,15 +27,13 @@ from faults.pg_trials import (
 from faults.tally import Tally
 from pg import fresh_database, own_server
 from stoker.backends.postgres import PostgresBackend
-from stoker.base.errors import TransientError, UncertainError
+from stoker.base.errors import UncertainError
 from stoker.db.postgres import BEGIN_WRITE
 from stoker.ledger.chain import NewEntry
-from stoker.runs.leases import Lease
 
 pytestmark = pytest.mark.faults
 
 NOTE = NewEntry(at=START, kind="k", subject="s", reason="r")
-AT_COMMIT = (Fate.LOST, Fate.UNANSWERED)
 
 
 async def run_with(url, work, **options):
@@ -47,7 +46,7 @@ async def run_with(url, work, **options):
 
 async def test_a_connection_cut_at_commit_loses_nothing_and_doubles_nothing(postgres, rng, report):
     _, url = fresh_database(postgres)
-    cuts = Cuts(200, rng, fates=AT_COMMIT)
+    cuts = Cuts(200, rng)
     with Proxy(postgres.socket, cuts) as proxy:
         tally = await run_with(
             proxy.rewrite_url(url), lambda backend: cut_commits(backend, cuts, decide)
@@ -59,7 +58,7 @@ async def test_a_connection_cut_at_commit_loses_nothing_and_doubles_nothing(post
 
 async def test_writing_again_without_a_key_is_caught_doubling(postgres, rng):
     _, url = fresh_database(postgres)
-    cuts = Cuts(20, rng, fates=AT_COMMIT)
+    cuts = Cuts(20, rng)
     with Proxy(postgres.socket, cuts) as proxy:
         tally = await run_with(
             proxy.rewrite_url(url), lambda backend: cut_commits(backend, cuts, append_again)
@@ -126,35 +125,6 @@ async def test_silence_at_commit_is_uncertain(postgres):
         await run_with(proxy.rewrite_url(url), write, deadline=timedelta(seconds=1))
 
 
-async def test_a_lock_that_others_keep_ends_in_a_transient_error_and_changes_nothing(
-    postgres, report
-):
-    admin_url, url = fresh_database(postgres)
-    tally = Tally()
-    with psycopg.connect(admin_url) as admin:
-        admin.execute(f"ALTER ROLE app_{admin.info.dbname} SET lock_timeout = '2ms'")
-        admin.commit()
-
-        async def swap(backend):
-            await fill(backend, tenants=[ACME])
-            schedule = backend.tenant(ACME).schedule
-            seen = await schedule.find_lease("lease0")
-            admin.execute("SELECT FROM stoker.leases WHERE name = 'lease0' FOR UPDATE")
-            wanted = Lease(name="lease0", owner="thief", fencing_token=2, heartbeat=2, until=START)
-            for _ in range(20):
-                tally.n += 1
-                with pytest.raises(TransientError, match="lock"):
-                    await schedule.swap_lease(seen, wanted)
-            if await schedule.find_lease("lease0") != seen:
-                tally.broken.append("a refused write was done")
-            admin.rollback()
-            assert await schedule.swap_lease(seen, wanted)
-
-        await run_with(url, swap)
-    report("B6 lock held by others", tally)
-    assert not tally.broken
-
-
 async def test_a_deadlock_is_done_again_and_both_sides_finish(postgres, report):
     admin_url, url = fresh_database(postgres)
     with psycopg.connect(admin_url, autocommit=True) as admin:
@@ -190,41 +160,3 @@ def crossing(met, tries, first, second):
         tx.execute(beat, name=second)
 
     return work
-
-
-async def test_a_statement_that_takes_too_long_ends_in_a_transient_error(postgres):
-    admin_url, url = fresh_database(postgres)
-    with psycopg.connect(admin_url, autocommit=True) as admin:
-        admin.execute(f"ALTER ROLE app_{admin.info.dbname} SET statement_timeout = '50ms'")
-
-    async def sleep(backend):
-        for _ in range(5):
-            with pytest.raises(TransientError, match="took too long"):
-                await backend.transact(
-                    ACME, BEGIN_WRITE, lambda tx: tx.query("SELECT pg_sleep(20)")
-                )
-
-    await run_with(url, sleep)
-
-
-async def test_a_call_that_never_got_a_connection_was_not_done(postgres, report):
-    _, url = fresh_database(postgres)
-    free, tally = threading.Event(), Tally()
-
-    async def crowd(backend):
-        held = asyncio.create_task(backend.transact(ACME, BEGIN_WRITE, lambda tx: free.wait(30)))
-        await asyncio.sleep(0)
-        for answer in await asyncio.gather(
-            *(backend.tenant(ACME).ledger.append([NOTE]) for _ in range(10)), return_exceptions=True
-        ):
-            tally.n += 1
-            if not isinstance(answer, TransientError) or "busy" not in str(answer):
-                tally.broken.append(repr(answer))
-        free.set()
-        with pytest.raises(TransientError, match="in time"):
-            await held
-        assert await backend.tenant(ACME).ledger.list_entries() == []
-
-    await run_with(url, crowd, connections=1, deadline=timedelta(milliseconds=400))
-    report("B6 every connection busy", tally)
-    assert not tally.broken

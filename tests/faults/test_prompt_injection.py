@@ -5,10 +5,10 @@ import json
 import pytest
 
 from faults.injection_trials import KEY, faults_of, obeyed, outcome_of
-from faults.injections import ORDERS, OTHERS, attacks
+from faults.injections import OTHERS, attacks
 from stoker.accounts.facts import ExtractedFacts, Fact, FactField, Method, merge_extractions
 from stoker.crawl.extract import extract_facts
-from stoker.vendors.llm_facts import build_extraction_prompt
+from stoker.vendors.extraction import build_extraction_prompt
 
 pytestmark = pytest.mark.faults
 
@@ -44,6 +44,7 @@ def test_an_obeying_model_changes_nothing_but_what_the_page_says_of_its_company(
     assert tally.n == 60
     assert tally.acked == 60
     assert tally.broken == []
+    assert told[2]["openai"]["tokens"] == sum(done.cost["tokens"] for *_, done, _ in told[0])
 
 
 def test_the_model_really_obeyed(told):
@@ -78,14 +79,6 @@ def test_only_the_sites_and_the_model_were_requested(told):
     seen, hosts, _, _ = told
     assert set(hosts) == {"openai.test", *(attack.host for attack, *_ in seen)}
     assert hosts.count("openai.test") == len(seen)
-
-
-def test_no_page_costs_more_than_was_reserved(told):
-    seen, _, charges, _ = told
-    for _, _, _, done, promised in seen:
-        assert set(done.cost) == set(promised)
-        assert all(amount <= promised[unit] for unit, amount in done.cost.items())
-    assert charges["openai"]["tokens"] == sum(done.cost["tokens"] for *_, done, _ in seen)
 
 
 def test_unseen_orders_do_not_reach_the_model():
@@ -125,12 +118,8 @@ def test_a_mark_that_is_always_the_same_is_broken_out_of(told):
 
 def test_what_was_found_without_the_model_stands(told):
     for _, visit, _, done, _ in told[0]:
-        plain = extract_facts(visit.pages)
+        plain = extract_facts(page.facts for page in visit.pages)
         both = merge_extractions(plain, done.answer)
         assert both.facts[: len(plain.facts)] == plain.facts
         assert both.find_best(FactField.NAME).value == "Honest Anvils"
         assert both.find_best(FactField.EMPLOYEES).value == "80"
-
-
-def test_every_order_is_among_the_pages():
-    assert {attack.order for attack in attacks()} == set(ORDERS)

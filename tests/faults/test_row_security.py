@@ -14,6 +14,7 @@ from psycopg_pool import ConnectionPool
 from faults.pg_trials import (
     ACME,
     GLOBEX,
+    REGISTER,
     TABLES,
     OurDoor,
     SessionDoor,
@@ -25,7 +26,12 @@ from pg import PASSWORD, fresh_database, url
 from stoker.backends.postgres import PostgresBackend
 from stoker.backends.schema import SCHEMA
 from stoker.base.errors import ConfigError
-from stoker.db.row_security import find_role_problems, find_table_problems, is_unset_tenant_refused
+from stoker.db.row_security import (
+    find_role_problems,
+    find_table_problems,
+    is_unset_tenant_refused,
+    require_row_security,
+)
 
 pytestmark = pytest.mark.faults
 
@@ -413,7 +419,7 @@ SAME_KIND = {
 
 def test_the_lint_finds_nothing_in_our_own_schema(database, report):
     with psycopg.connect(database.app_url) as link:
-        found = [str(finding) for finding in find_table_problems(link, SCHEMA.shared_tables)] + [
+        found = [str(finding) for finding in find_table_problems(link, SCHEMA)] + [
             str(finding) for finding in find_role_problems(link)
         ]
     report("E5 catalog lint, kinds of hole looked for", Tally(n=len(HOLES), broken=found))
@@ -425,26 +431,105 @@ def test_the_lint_finds_each_kind_of_hole(database, hole):
     with database.admin() as admin:
         admin.execute(HOLES[hole])
         assert SAME_KIND.get(hole, hole) in {
-            finding.kind for finding in find_table_problems(admin, SCHEMA.shared_tables)
+            finding.kind for finding in find_table_problems(admin, SCHEMA)
         }
         admin.rollback()
 
 
-def test_a_dropped_policy_is_found_on_every_table(database, report):
+REMADE = {  # our own policy, with its own rule, but for less or for others
+    "for one command": "FOR UPDATE",
+    "restrictive": "AS RESTRICTIVE FOR {every}",
+    "for one role": "FOR {every} TO CURRENT_USER",
+}
+ELSEWHERE = {  # what is no policy, and makes one void or hides what it would show
+    "a rule that loses stops": "CREATE RULE r AS ON INSERT TO stoker.stops DO INSTEAD NOTHING",
+    "a trigger that loses stops": "CREATE TRIGGER t BEFORE INSERT ON stoker.stops FOR EACH ROW"
+    " EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+    "stops that are not counted": "DROP TRIGGER stops_are_counted ON stoker.stops",
+    "caps that are not counted": "ALTER TABLE stoker.shared_cap_changes DISABLE TRIGGER ALL",
+    "stops that another function counts": "CREATE OR REPLACE TRIGGER stops_are_counted"
+    " AFTER INSERT OR DELETE ON stoker.stops FOR EACH ROW EXECUTE FUNCTION stoker.start_counts()",
+    "stops that a function elsewhere counts": "CREATE FUNCTION public.count_limits()"
+    " RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+    " CREATE OR REPLACE TRIGGER stops_are_counted AFTER INSERT OR DELETE ON stoker.stops"
+    " FOR EACH ROW EXECUTE FUNCTION public.count_limits()",
+    "stops that are only counted off": "CREATE OR REPLACE TRIGGER stops_are_counted"
+    " AFTER DELETE ON stoker.stops FOR EACH ROW EXECUTE FUNCTION stoker.count_limits()",
+    "stops that are counted at times": "CREATE OR REPLACE TRIGGER shared_stops_are_counted"
+    " AFTER INSERT ON stoker.shared_stops FOR EACH ROW WHEN (NEW.connector = '')"
+    " EXECUTE FUNCTION stoker.count_shared_limits()",
+    "a function that looks elsewhere first": "ALTER FUNCTION stoker_sec.tenant()"
+    " SET search_path = public, pg_catalog",
+    "a function with another setting": "ALTER FUNCTION stoker.write_moves"
+    " SET session_replication_role = 'replica'",
+    "counts that are made up": "CREATE OR REPLACE FUNCTION stoker.count_limits() RETURNS trigger"
+    " LANGUAGE plpgsql SET search_path = pg_catalog AS 'BEGIN RETURN NULL; END'",
+    "a table renamed": "ALTER TABLE stoker.stops RENAME TO stopped",
+    "a view in its place": "ALTER TABLE stoker.stops SET SCHEMA public;"
+    " CREATE VIEW stoker.stops WITH (security_invoker = true) AS"
+    " SELECT * FROM public.stops WHERE false",
+    "a function that writes as its owner": "ALTER FUNCTION stoker.write_moves SECURITY DEFINER",
+    "a function that forgets stops": "CREATE OR REPLACE FUNCTION stoker.write_moves(asked json)"
+    " RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog AS 'BEGIN END'",
+    "another tenant than was named": "CREATE OR REPLACE FUNCTION stoker_sec.tenant() RETURNS text"
+    " LANGUAGE plpgsql STABLE SET search_path = pg_catalog AS $$ BEGIN IF"
+    " coalesce(current_setting('request.tenant_id', true), '') = '' THEN"
+    " RAISE EXCEPTION 'request.tenant_id' USING ERRCODE = 'insufficient_privilege'; END IF;"
+    " RETURN 'globex'; END $$",
+    "a function dropped": "DROP FUNCTION stoker.write_moves",
+    "a tenant before one is named": "ALTER ROLE {app} SET request.tenant_id = 'globex'",
+    "a tenant for the database": "ALTER DATABASE {db} SET request.tenant_id = 'globex'",
+    "a table of the app's own": "ALTER TABLE stoker.stops OWNER TO {app}",
+}
+
+
+def list_sabotages(admin):
+    """Return statements that each spoil the catalog in another way, by what they do."""
+    found = {name: words for words_of in (HOLES, ELSEWHERE) for name, words in words_of.items()}
+    rows = admin.execute(
+        "SELECT c.relname, p.polname, p.polcmd::text, pg_get_expr(p.polqual, c.oid),"
+        " coalesce(pg_get_expr(p.polwithcheck, c.oid), '') FROM pg_class c"
+        " JOIN pg_policy p ON p.polrelid = c.oid ORDER BY 1, 2"
+    ).fetchall()
+    for nth, (table, policy, command, using, check) in enumerate(rows):
+        on = f"{policy} ON stoker.{table}"
+        rule = f"USING ({using})" + (f" WITH CHECK ({check})" if check else "")
+        kind = list(REMADE)[nth % len(REMADE)]
+        every = "ALL" if command == "*" else "SELECT"
+        found |= {
+            f"{table}: {policy} dropped": f"DROP POLICY {on}",
+            f"{table}: {policy} twice": f"CREATE POLICY again ON stoker.{table} FOR {every} {rule}",
+            f"{table}: {policy} renamed": f"ALTER POLICY {on} RENAME TO another",
+            f"{table}: {policy} widened": f"ALTER POLICY {on} USING ({using} OR tableoid = 0)",
+            f"{table}: {policy} {kind}": f"DROP POLICY {on}; CREATE POLICY {on}"
+            f" {REMADE[kind].format(every=every)} {rule}",
+        }
+    for table in {table for table, *_ in rows}:
+        found[f"{table}: not forced"] = f"ALTER TABLE stoker.{table} NO FORCE ROW LEVEL SECURITY"
+        found[f"{table}: switched off"] = f"ALTER TABLE stoker.{table} DISABLE ROW LEVEL SECURITY"
+    for table in SCHEMA.shared_tables - {table for table, *_ in rows}:
+        found[f"{table}: hidden"] = f"ALTER TABLE stoker.{table} ENABLE ROW LEVEL SECURITY"
+    return found
+
+
+def test_a_sabotaged_catalog_is_refused_before_the_first_transaction(database, report):
+    app = psycopg.conninfo.conninfo_to_dict(database.app_url)["user"]
+    missed = []
     with database.admin() as admin:
-        policies = admin.execute(
-            "SELECT tablename FROM pg_policies WHERE schemaname = 'stoker' ORDER BY 1"
-        ).fetchall()
-        missed = []
-        for (table,) in policies:
+        sabotages = list_sabotages(admin)
+        for name, words in sabotages.items():
             with admin.transaction(force_rollback=True):
-                admin.execute(f"DROP POLICY tenant_only ON stoker.{table}")
-                found = list(map(str, find_table_problems(admin, SCHEMA.shared_tables)))
-                if found != [f"table without its policy ({table})"]:
-                    missed.append(f"{table}: {found}")
+                admin.execute(words.replace("{app}", app).replace("{db}", db_name(database)))
+                admin.execute(f'SET LOCAL ROLE "{app}"')
+                try:
+                    require_row_security(admin, SCHEMA, where="here")
+                except ConfigError:
+                    continue
+                missed.append(name)
         admin.rollback()
-    report("E5 catalog lint, tables whose policy was dropped", Tally(len(policies), broken=missed))
-    assert len(policies) > 20
+    refused = len(sabotages) - len(missed)
+    report("E5 sabotaged catalogs", Tally(len(sabotages), acked=refused, broken=missed))
+    assert len(set(sabotages.values())) >= 400
     assert missed == []
 
 
@@ -453,7 +538,7 @@ def test_a_view_that_asks_as_its_reader_is_no_hole(database):
         admin.execute(
             "CREATE VIEW stoker.v WITH (security_invoker = true) AS SELECT * FROM stoker.runs"
         )
-        assert find_table_problems(admin, SCHEMA.shared_tables) == []
+        assert find_table_problems(admin, SCHEMA) == []
         admin.rollback()
 
 
@@ -521,3 +606,72 @@ def test_a_function_elsewhere_that_runs_as_a_superuser_is_a_hole(database):
         admin.rollback()
 
     assert "function that runs as a role past row security" in kinds
+
+
+# E6: what tenants share
+
+SHARED_ROWS = """
+INSERT INTO stoker.tenants VALUES ('acme', 'Acme', true), ('globex', 'Globex', true);
+INSERT INTO stoker.rates VALUES ('host/their-site.test', now());
+INSERT INTO stoker.places VALUES ('connector/lusha', 'their-machine/1', now());
+INSERT INTO stoker.shared_stops VALUES ('lusha', now(), 'the bill');
+INSERT INTO stoker.shared_cap_changes VALUES ('connector/lusha/calls/day', 5, NULL, NULL);
+"""
+OPERATORS_TENANT = "0-operators"
+SEEN = {  # how many rows of each table a tenant, the operators and the process itself see
+    "tenants": (1, 0, 2),
+    "rates": (0, 0, 1),
+    "places": (0, 1, 1),
+    "shared_stops": (1, 1, 1),
+    "shared_cap_changes": (1, 1, 1),
+    "shared_limit_counts": (1, 1, 1),
+}
+WRITES = {  # a statement, and which of the three it may change a row for
+    "INSERT INTO stoker.tenants VALUES ('evil', '', true)": (0, 0, 1),
+    "UPDATE stoker.tenants SET active = false WHERE id = 'acme'": (0, 0, 1),
+    "UPDATE stoker.tenants SET name = '' WHERE id = 'globex'": (0, 0, 1),
+    "INSERT INTO stoker.rates VALUES ('k', now())": (0, 0, 1),
+    "DELETE FROM stoker.rates": (0, 0, 1),
+    "INSERT INTO stoker.places VALUES ('n', 'o', now())": (0, 1, 1),
+    "DELETE FROM stoker.places": (0, 1, 1),
+    "INSERT INTO stoker.shared_stops VALUES ('tavily', now(), '')": (0, 1, 0),
+    "DELETE FROM stoker.shared_stops": (0, 1, 0),
+    "INSERT INTO stoker.shared_cap_changes VALUES ('c', 9, NULL, NULL)": (0, 1, 0),
+    "UPDATE stoker.shared_cap_changes SET new_limit = 9": (0, 1, 0),
+    "UPDATE stoker.shared_limit_counts SET stops = 0": (0, 1, 0),
+}
+FOR_WHOM = (ACME, OPERATORS_TENANT, None)
+
+
+@pytest.fixture(scope="module")
+def with_shared_rows(database):
+    with database.admin() as admin:
+        admin.execute(SHARED_ROWS)
+    return database
+
+
+@pytest.mark.parametrize("table", SEEN)
+def test_of_what_tenants_share_a_transaction_sees_what_it_needs(with_shared_rows, table):
+    seen = []
+    for whom in FOR_WHOM:
+        with with_shared_rows.acting_as(whom) as link:
+            seen += link.execute(f"SELECT count(*) FROM stoker.{table}").fetchone()
+    assert tuple(seen) == SEEN[table]
+
+
+@pytest.mark.parametrize("statement", WRITES)
+def test_what_tenants_share_is_written_by_those_it_belongs_to(with_shared_rows, statement):
+    changed = []
+    for whom in FOR_WHOM:
+        with with_shared_rows.acting_as(whom) as link:
+            try:
+                changed.append(link.execute(statement).rowcount)
+            except DENIED:
+                changed.append(0)
+    assert tuple(changed) == WRITES[statement]
+
+
+def test_what_names_no_customer_host_or_stop_is_open_to_all(with_shared_rows):
+    """The register, totals of shared caps and the schema's version; nothing else."""
+    open_to_all = {table for table in SCHEMA.shared_tables if not SCHEMA.policies[table]}
+    assert open_to_all == {*REGISTER, "shared_budgets", "meta"}

@@ -28,12 +28,12 @@ def test_a_thousand_calls_to_a_lying_vendor_stay_within_cap_ledger_and_once(tmp_
     assert ends["Refusal"] > 0
 
 
-async def test_a_naive_twin_pays_twice_and_goes_over_its_cap(tmp_path):
-    async with night(tmp_path, dials("tavily"), limit=CAP) as (here, bill):
+async def test_a_naive_twin_pays_twice_goes_over_its_cap_and_does_not_know_the_price(tmp_path):
+    async with night(tmp_path, dials("tavily", price_percent=300), limit=CAP) as (here, bill):
         counted = await ask_naively(here, questions(600), cap=250)
-        counted, charged, bill = counted, here.charged("tavily"), bill
+        charged = here.charged("tavily")
     assert charged > 250, "a vendor that never charges for lost answers shows nothing"
-    assert charged > counted
+    assert charged > 3 * counted
     assert bill.twice()
 
 
@@ -54,23 +54,9 @@ def test_a_dearer_vendor_is_seen_at_once_and_refused_the_next_time(tmp_path, per
     assert tally.n == 50
 
 
-async def test_a_naive_twin_does_not_notice_the_price(tmp_path):
-    async with night(tmp_path, dials("tavily", {}, price_percent=300), limit=20) as (here, _):
-        counted = await ask_naively(here, questions(50), cap=20)
-        counted, charged = counted, here.charged("tavily")
-    assert charged == 3 * counted > 20
-
-
 def test_a_key_asked_again_later_is_not_charged_again_and_with_other_words_refused(
     tmp_path, report
 ):
     tally = report("C6 replays", replayed(tmp_path, n=50))
     assert tally.broken == []
     assert (tally.n, tally.acked) == (150, 100)
-
-
-async def test_a_naive_twin_charges_again_for_a_key_it_used_before(tmp_path):
-    async with night(tmp_path, {}, limit=1_000) as (here, bill):
-        for _ in range(2):
-            await ask_naively(here, questions(5), cap=1_000)
-        assert set(bill.by_question.values()) == {2}

@@ -9,12 +9,14 @@ import random
 import shutil
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from faults.disks import LoopDisk
-from faults.lab import DURABLE, Workers, points_in, traced
+from faults.forks import KILLED
+from faults.lab import DURABLE, Worker, Workers, points_in, traced
 from faults.subjects import VERBS, BrokenError
 from faults.tally import Tally
 from faults.twins import SUBJECTS
@@ -75,24 +77,12 @@ def finish(subject: str, path: Path, *, steps: int, lanes: int = 1) -> None:
         raise BrokenError("was finished, but not all of it is there")
 
 
-def crash_points(
-    workers: Workers, subject: str, *, calls: str, steps: int, ground: Path | None = None
-) -> list[tuple[str, int]]:
-    """Return every place where a fault can be injected while these steps are performed."""
-    room = workers.room()
-    worker = workers.start("work", subject=subject, path=laid(room, ground), steps=steps)
-    with traced(worker, room / "log", calls=calls):
-        outcome = worker.wait()
-    assert outcome.code == 0, worker.acks()
-    return points_in(room / "log")
-
-
 def prepared(workers: Workers, subject: str, *, steps: int = 0) -> Path:
     """Return a store that has been made and properly closed."""
     path = workers.room() / "s"
-    worker = workers.start("work", subject=subject, path=path, steps=steps)
+    worker = workers.prepare("work", subject=subject, path=path, steps=steps)
     worker.release()
-    assert worker.wait().code == 0, worker.acks()
+    assert worker.wait() == 0, worker.acks()
     return path
 
 
@@ -103,17 +93,56 @@ def laid(room: Path, ground: Path | None) -> Path:
     return room / "s"
 
 
+@dataclass(frozen=True)
+class Fault:
+    """One fault at one system call, and what became of the worker that met it."""
+
+    call: str
+    k: int
+    path: Path
+    log: Path
+    acks: list[Any]
+    killed: bool
+
+    @property
+    def injected(self) -> bool:
+        return "(INJECTED)" in self.log.read_text()
+
+
+def inject(
+    workers: Workers,
+    subject: str,
+    fault: str,
+    *,
+    calls: str,
+    steps: int,
+    ground: Path | None = None,
+    every: int = 1,
+) -> Iterator[Fault]:
+    """Have the steps performed once for every place (or every so many) where a fault can be."""
+    room = workers.room()
+    order = {"subject": subject, "steps": steps}
+    worker = workers.prepare("work", path=laid(room, ground), **order)
+    with traced(worker, room / "log", calls=calls):
+        assert worker.wait() == 0, worker.acks()
+    for call, k in points_in(room / "log")[::every]:
+        room = workers.room()
+        path = laid(room, ground)
+        worker = workers.prepare("work", path=path, **order)
+        with traced(worker, room / "log", calls=call, inject=fault.format(k)):
+            killed = worker.wait() == KILLED
+        yield Fault(call, k, path, room / "log", worker.acks(), killed)
+
+
 def kill_sweep(workers: Workers, subject: str, *, steps: int = len(VERBS), every: int = 1) -> Tally:
     """A1: kill -9 at the k-th durable call, for every k (or every so many)."""
     tally = Tally()
-    for call, k in crash_points(workers, subject, calls=DURABLE, steps=steps)[::every]:
-        room = workers.room()
-        worker = workers.start("work", subject=subject, path=room / "s", steps=steps)
-        with traced(worker, room / "log", calls=call, inject=f"signal=KILL:when={k}"):
-            killed = worker.wait().killed
-        tally.n += killed
-        tally.broken += _stumbled(f"killed at {call} {k}", worker.acks())
-        judged(tally, f"killed at {call} {k}", subject, room / "s", worker.acks(), steps=steps)
+    how = {"calls": DURABLE, "steps": steps, "every": every}
+    for fault in inject(workers, subject, "signal=KILL:when={}", **how):
+        what = f"killed at {fault.call} {fault.k}"
+        tally.n += fault.killed
+        tally.broken += _stumbled(what, fault.acks)
+        judged(tally, what, subject, fault.path, fault.acks, steps=steps)
     return tally
 
 
@@ -140,13 +169,13 @@ def random_kills(
         longest_lives = (0.12, 0.05) if again else (0.12,)
         for longest in longest_lives:
             order = {"subject": subject, "path": room, "steps": far, "lanes": lanes}
-            worker = workers.start("work", **order)
+            worker = workers.prepare("work", **order)
             worker.release()
             if rng.random() < 0.7:
-                worker.first_word()  # most kills while it works, some while it opens
+                worker.words(1)  # most kills while it works, some while it opens
             time.sleep(rng.uniform(0, longest))
             worker.kill()
-            tally.n += worker.wait().killed
+            tally.n += worker.wait() == KILLED
             acks += worker.acks()
         tally.broken += _stumbled(f"kill {nth}", acks)
         killed = len(longest_lives)
@@ -159,29 +188,17 @@ def power_cuts(
 ) -> Tally:
     """A4, A5: the power fails at a random moment; what had been acknowledged must be there.
 
-    Only what was heard before the cut counts. Here the worker outlives its disk for a moment, and
-    an fsync caught by the cut may still answer yes; a machine without power says nothing more.
     Half the workers rest after each step, so that the last one heard is often the last one done:
     that is the one a forgotten sync of a folder loses.
     """
     tally = Tally()
     for nth in range(n):
-        path = disk.path / f"{nth}"
-        order = {"subject": subject, "path": path, "steps": 10_000, "rest": rng.choice([0, 0.02])}
-        worker = workers.start("work", **order)
+        order = {"subject": subject, "steps": 10_000, "rest": rng.choice([0, 0.02])}
+        worker = workers.prepare("work", path=disk.path / f"{nth}", **order)
         worker.release()
-        worker.first_word()  # a cut before the first step has nothing to lose
+        worker.words(1)  # a cut before the first step has nothing to lose
         time.sleep(rng.uniform(0.005, 0.1))
-        heard = worker.acks()
-        tally.broken += _stumbled(f"power cut {nth}", heard)
-        disk.cut_power()
-        worker.kill()
-        worker.wait()
-        late = _steps(worker.acks()) - _steps(heard)
-        disk.restore_power()
-        tally.n += 1
-        judged(tally, f"power cut {nth}", subject, path, heard, killed=1 + late)
-        shutil.rmtree(path, ignore_errors=True)
+        _cut(tally, disk, worker, subject, disk.path / f"{nth}")
     return tally
 
 
@@ -191,21 +208,31 @@ def cuts_at_rest(workers: Workers, disk: LoopDisk, subject: str, *, n: int) -> T
     The worker rests then, so that nothing it does later can make the last step durable.
     """
     tally = Tally()
-    for nth in range(n):
-        path, steps = disk.path / f"rest-{nth}", nth + 1
-        worker = workers.start("work", subject=subject, path=path, steps=10_000, rests_after=steps)
+    for steps in range(1, n + 1):
+        order = {"subject": subject, "steps": 10_000, "rests_after": steps}
+        worker = workers.prepare("work", path=disk.path / f"rest-{steps}", **order)
         worker.release()
         worker.words(1 + steps)
-        heard = worker.acks()
-        tally.broken += _stumbled(f"power cut {nth}", heard)
-        disk.cut_power()
-        worker.kill()
-        worker.wait()
-        disk.restore_power()
-        tally.n += 1
-        judged(tally, f"power cut after step {steps}", subject, path, heard)
-        shutil.rmtree(path, ignore_errors=True)
+        _cut(tally, disk, worker, subject, disk.path / f"rest-{steps}")
     return tally
+
+
+def _cut(tally: Tally, disk: LoopDisk, worker: Worker, subject: str, path: Path) -> None:
+    """Cut the power and judge what is there when it is back.
+
+    Only what was heard before the cut counts. Here the worker outlives its disk for a moment, and
+    an fsync caught by the cut may still answer yes; a machine without power says nothing more.
+    """
+    heard, what = worker.acks(), f"power cut {tally.n}"
+    tally.broken += _stumbled(what, heard)
+    disk.cut_power()
+    worker.kill()
+    worker.wait()
+    late = _steps(worker.acks()) - _steps(heard)
+    disk.restore_power()
+    tally.n += 1
+    judged(tally, what, subject, path, heard, killed=1 + late)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _stumbled(what: str, acks: Sequence[Any]) -> list[str]:

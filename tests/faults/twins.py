@@ -17,11 +17,11 @@ FILLING = "x" * 200
 
 
 class RowPerCommit:
-    """A table in SQLite, one commit for each step, with whatever settings one happens to have."""
+    """A table in SQLite, one commit for each step."""
 
-    def __init__(self, path: Path, *, journal: str = "WAL", synchronous: str = "FULL") -> None:
+    def __init__(self, path: Path, *, synchronous: str = "FULL") -> None:
         self._path = path / "twin.db"
-        self._settings = (f"PRAGMA journal_mode={journal}", f"PRAGMA synchronous={synchronous}")
+        self._settings = ("PRAGMA journal_mode=WAL", f"PRAGMA synchronous={synchronous}")
 
     async def open(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,32 +84,6 @@ class WholeFile:
         """Nothing is held open."""
 
 
-class PlainLines:
-    """A line of JSON per step, appended and flushed, with nothing to tell damage by."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path / "twin.jsonl"
-
-    async def open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-
-    async def perform(self, lane: int, step: int) -> None:
-        with self._path.open("a") as file:
-            file.write(json.dumps([step, FILLING]) + "\n")
-
-    async def kept(self, lane: int) -> int:
-        if not self._path.exists():
-            return 0
-        try:
-            steps = [json.loads(line) for line in self._path.read_text().splitlines()]
-        except ValueError as error:
-            raise BrokenError(f"a line does not parse: {error}") from error
-        return beginning([[nth, FILLING] == step for nth, step in enumerate(steps)])
-
-    async def close(self) -> None:
-        """Nothing is held open."""
-
-
 def overwritten(path: Path, data: bytes) -> None:
     """Write over the file: for a moment it is empty."""
     with path.open("wb", buffering=0) as file:
@@ -159,12 +133,9 @@ SUBJECTS = {
     "durable replace": lambda path: WholeFile(path, Disk().replace),
     "row per commit": RowPerCommit,
     "synchronous=NORMAL": lambda path: RowPerCommit(path, synchronous="NORMAL"),
-    "synchronous=OFF": lambda path: RowPerCommit(path, synchronous="OFF"),
-    "no journal": lambda path: RowPerCommit(path, journal="OFF", synchronous="OFF"),
     "two commits": TwoCommits,
     "overwrite": lambda path: WholeFile(path, overwritten),
     "rename without fsync": lambda path: WholeFile(path, renamed),
     "no folder fsync": lambda path: WholeFile(path, renamed_without_its_folder),
     "fsync again": lambda path: WholeFile(path, synced_twice),
-    "plain lines": PlainLines,
 }

@@ -1,6 +1,6 @@
 """The program whose processes are killed: everything imported, one fork for every order.
 
-Orders come as lines of JSON on standard input (see `lab.Workers`). A worker says on its standard
+Orders come from `lab.Workers`. A worker says on its standard
 output what has been acknowledged, each time after the verb returned and never before.
 """
 
@@ -10,21 +10,19 @@ import json
 import os
 import resource
 import signal
-import sys
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from faults import crowds, schedulers
+from faults import schedulers
+from faults.forks import Order, serve
 from faults.subjects import STORES
 from faults.twins import SUBJECTS
-from stoker.backends.stores import import_stores
 from stoker.base.errors import StokerError
+from stoker.context import import_stores
 
 import_stores()
 
-Order = dict[str, Any]
 Say = Callable[..., None]
 _GATE = {signal.SIGUSR1}
 _PR_SET_PTRACER, _ANYBODY = 0x59616D61, -1
@@ -82,8 +80,6 @@ TASKS: dict[str, Callable[[Order, Say], Coroutine[Any, Any, None]]] = {
     "nothing": nothing,
     "work": perform_steps,
     "read": read,
-    "hammer": crowds.hammer,
-    "hammer naively": crowds.hammer_naively,
     "schedule": schedulers.schedule,
     "schedule naively": schedulers.schedule_naively,
 }
@@ -98,13 +94,20 @@ def acknowledge(*words: Any) -> None:
     os.writev(1, [json.dumps(words, default=str).encode() + b"\n"])
 
 
-def work(order: dict[str, Any]) -> int:
-    """Do what was ordered; return the exit code."""
+async def life(order: Order) -> int:
+    """Do what was ordered once the gate is open; return the exit code."""
+    out = os.open(order["acks"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(out, 1)
+    os.close(out)
+    os.open(os.devnull, os.O_RDONLY)  # in the place of standard input
+    # Where only parents may trace their children, the test that ordered us may as well.
+    ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _ANYBODY, 0, 0, 0)
+    signal.sigwait(_GATE)
     if order.get("user") is not None:
         os.setgid(order["user"])
         os.setuid(order["user"])
     try:
-        asyncio.run(TASKS[order["task"]](order, acknowledge))
+        await TASKS[order["task"]](order, acknowledge)
     except StokerError as error:
         acknowledge("error", type(error).__name__, str(error))
         return 3
@@ -114,49 +117,6 @@ def work(order: dict[str, Any]) -> int:
     return 0
 
 
-def _start(order: dict[str, Any]) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 5
-    try:
-        out = os.open(order["acks"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(out, 1)
-        os.close(out)
-        os.close(0)
-        os.open(os.devnull, os.O_RDONLY)
-        # Where only parents may trace their children, the test that ordered us may as well.
-        ctypes.CDLL(None).prctl(_PR_SET_PTRACER, _ANYBODY, 0, 0, 0)
-        signal.sigwait(_GATE)
-        code = work(order)
-    finally:
-        os._exit(code)
-
-
-def _wait(pid: int, patience: float) -> int | None:
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return status
-        time.sleep(0.001)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return None
-
-
-def main() -> None:
-    """Fork and wait, as ordered, until nobody orders anything."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _GATE)
-    for line in sys.stdin:
-        order = json.loads(line)
-        if order["do"] == "start":
-            answer: dict[str, Any] = {"pid": _start(order)}
-        else:
-            answer = {"status": _wait(order["pid"], order["patience"])}
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _GATE)
+    serve(life)

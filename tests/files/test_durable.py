@@ -1,4 +1,6 @@
 import errno
+import os
+import stat
 import subprocess
 import sys
 import threading
@@ -25,11 +27,19 @@ def naive_replace(path, data):
         file.write(data)
 
 path, what = Path(sys.argv[1]), sys.argv[2]
-resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
 data = b"new" * 3000
 try:
     if what == "replace":
         Disk().replace(path, data)
+    elif what == "replace twice":
+        disk = Disk()
+        try:
+            disk.replace(path, data)
+        except TransientError:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+            disk.replace(path, data)
     elif what == "append":
         Disk().append(path, data, end=3000)
     else:
@@ -79,11 +89,12 @@ def test_the_same_full_disk_catches_a_file_that_is_simply_written_over(path):
 @pytest.mark.faults
 def test_after_the_disk_failed_under_a_write_nothing_more_is_written(path):
     # A device that takes data but cannot make it durable: its fsync really fails.
-    path.with_name(f".{path.name}.tmp").symlink_to("/dev/null")
+    device = path.with_name("lines")
+    device.symlink_to("/dev/null")
     disk = Disk()
 
     with pytest.raises(UncertainError, match="the disk failed"):
-        disk.replace(path, NEW)
+        disk.append(device, NEW, end=0)
     with pytest.raises(UncertainError, match="until a restart"):
         disk.replace(path, NEW)
 
@@ -94,14 +105,39 @@ def test_after_the_disk_failed_under_a_write_nothing_more_is_written(path):
 
 @pytest.mark.faults
 def test_a_disk_that_is_full_may_be_written_to_again_later(path):
-    path.with_name(f".{path.name}.tmp").symlink_to("/dev/full")
-    disk = Disk()
-
-    with pytest.raises(TransientError, match="the disk is full"):
-        disk.replace(path, NEW)
-    disk.replace(path, NEW)
+    assert on_a_full_disk(path, "replace twice") == ""
 
     assert path.read_bytes() == NEW
+
+
+def test_what_is_new_is_its_owners_alone_and_what_is_there_keeps_its_permissions(tmp_path):
+    disk, folder = Disk(), tmp_path / "store"
+    disk.make_folder(folder / "acme")
+    disk.replace(folder / "new", NEW)
+    disk.append(folder / "lines", NEW, end=0)
+    with FileLock(folder / ".lock", patience=timedelta(0)).acquire():
+        pass
+    (folder / "old").touch(mode=0o640)
+    disk.replace(folder / "old", NEW)
+
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {
+        "acme": 0o700,
+        "new": 0o600,
+        "lines": 0o600,
+        ".lock": 0o600,
+        "old": 0o640,
+    }
+
+
+def test_a_pipe_is_not_replaced_by_a_file_of_the_store(path):
+    pipe, link = path.with_name("pipe"), path.with_name("link")
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for each in (pipe, link):
+        with pytest.raises(ConfigError, match="not a regular file"):
+            Disk().replace(each, NEW)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert link.is_symlink()
 
 
 def test_a_file_grows_at_its_end_and_is_made_when_there_is_none(tmp_path):
@@ -134,9 +170,7 @@ def test_removing_takes_files_and_folders_and_passes_over_what_is_not_there(tmp_
 
 
 def test_where_a_folder_is_wanted_a_file_is_refused_in_one_line(path):
-    with pytest.raises(
-        ConfigError, match=r"state\.json cannot be used .*give the path of a folder"
-    ):
+    with pytest.raises(ConfigError, match=r"state\.json cannot be used .*name another path"):
         Disk().make_folder(path / "acme")
 
 

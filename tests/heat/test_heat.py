@@ -21,15 +21,15 @@ from stoker.heat.heat import (
     set_posture,
 )
 from stoker.heat.model import HeatState, Signal, SignalKind, Tier
-from stoker.heat.settings import MAX_SIGNALS, HeatRule, TierRule
+from stoker.heat.settings import MAX_SIGNALS, HeatSettings
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
-RULE, TIERS = HeatRule(), TierRule()
+RULE = HeatSettings()
 ACME = CompanyId("acme")
 shares = st.floats(0, 1)
 moments = st.integers(0, 10**13).map(lambda ticks: NOW - timedelta(microseconds=ticks))
 rules = st.builds(
-    HeatRule,
+    HeatSettings,
     posture_weight=st.floats(0, 10),
     recency_weight=st.floats(0.001, 10),
     volume_weight=st.floats(0, 10),
@@ -47,7 +47,7 @@ signal_lists = st.lists(st.builds(signal, at=moments, strength=shares), max_size
 
 def hot(signals=(), *, posture=0.5, now=NOW, rule=RULE):
     start = new_account_heat(ACME, now=NOW - timedelta(days=400))
-    return compute_heat(start, signals, posture=posture, now=now, rule=rule, tiers=TIERS)
+    return compute_heat(start, signals, posture=posture, now=now, rule=rule)
 
 
 @given(signal_lists, st.builds(signal, at=moments, strength=shares), shares, rules)
@@ -83,7 +83,7 @@ def test_every_factor_and_the_score_lie_between_0_and_1_and_time_alone_never_hea
     signals, posture, rule, later
 ):
     first = hot(signals, posture=posture, rule=rule)
-    then = score_heat(first, now=NOW + timedelta(microseconds=later), rule=rule, tiers=TIERS)
+    then = score_heat(first, now=NOW + timedelta(microseconds=later), rule=rule)
     for heat in (first, then):
         factors = heat.factors
         parts = (factors.posture_score, factors.signal_recency, factors.signal_volume)
@@ -105,15 +105,14 @@ def test_a_sweep_gives_the_number_that_signals_gave_however_often_it_came_by(sig
     ordered = sorted(signals, key=lambda each: each.at)
     heat = new_account_heat(ACME, now=NOW - timedelta(days=400))
     for nth, each in enumerate(ordered):
-        heat = compute_heat(heat, [each], now=max(each.at, NOW), rule=RULE, tiers=TIERS)
+        heat = compute_heat(heat, [each], now=max(each.at, NOW), rule=RULE)
         if nth in sweeps:
-            heat = score_heat(heat, now=NOW, rule=RULE, tiers=TIERS)
+            heat = score_heat(heat, now=NOW, rule=RULE)
     at_once = compute_heat(
         new_account_heat(ACME, now=NOW - timedelta(days=400)),
         ordered,
         now=NOW,
         rule=RULE,
-        tiers=TIERS,
     )
     assert (heat.score, heat.factors, heat.state) == (at_once.score, at_once.factors, at_once.state)
 
@@ -147,16 +146,16 @@ def test_a_signal_dated_ahead_happened_on_arrival_and_one_without_strength_says_
 def test_it_is_said_when_anything_but_time_changed_something():
     first = hot([signal(NOW - timedelta(days=2))])
     later = NOW + timedelta(minutes=1)
-    swept = score_heat(first, now=later, rule=RULE, tiers=TIERS)
+    swept = score_heat(first, now=later, rule=RULE)
     assert (swept.updated_at, swept.computed_at) == (NOW, later)
-    again = compute_heat(swept, posture=0.6, now=later, rule=RULE, tiers=TIERS)
+    again = compute_heat(swept, posture=0.6, now=later, rule=RULE)
     assert again.updated_at == later
 
 
 def test_a_changed_half_life_goes_on_from_what_was_kept():
     slow = replace(RULE, half_life=timedelta(days=30))
     heat = add_signal(hot([signal(NOW - timedelta(days=5))]), signal(NOW, 0.2), rule=slow)
-    found = score_heat(heat, now=NOW, rule=slow, tiers=TIERS)
+    found = score_heat(heat, now=NOW, rule=slow)
     assert 0.2 <= found.factors.signal_recency <= 1.0
 
 
@@ -168,19 +167,9 @@ def test_a_strength_or_posture_outside_0_to_1_is_refused(strength):
         set_posture(hot(), strength)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"posture_weight": -1.0},
-        {"recency_weight": float("nan")},
-        {"posture_weight": 0.0, "recency_weight": 0.0, "volume_weight": 0.0},
-        {"half_life": timedelta(0)},
-        {"volume_scale": 0.0},
-    ],
-)
-def test_rules_that_cannot_work_are_refused(wrong):
-    with pytest.raises(ConfigError):
-        HeatRule(**wrong)
+def test_weights_that_are_all_nothing_are_refused():
+    with pytest.raises(ConfigError, match="not all of them 0"):
+        HeatSettings(posture_weight=0.0, recency_weight=0.0, volume_weight=0.0)
 
 
 @pytest.mark.parametrize("wrong", [{"peak": 1.5}, {"mass": -1.0}, {"mass": float("nan")}])
@@ -203,12 +192,10 @@ def test_many_accounts_are_computed_as_each_would_be_alone(accounts):
     heats = [new_account_heat(CompanyId(f"A{n}"), now=NOW) for n in range(len(accounts))]
     signals = {heat.account: some for heat, (some, _) in zip(heats, accounts, strict=True)}
     postures = {heat.account: posture for heat, (_, posture) in zip(heats, accounts, strict=True)}
-    together = compute_heats(
-        heats, signals=signals, postures=postures, now=NOW, rule=RULE, tiers=TIERS
-    )
+    together = compute_heats(heats, signals=signals, postures=postures, now=NOW, rule=RULE)
     alone = [
-        compute_heat(heat, some, posture=posture, now=NOW, rule=RULE, tiers=TIERS)
+        compute_heat(heat, some, posture=posture, now=NOW, rule=RULE)
         for heat, (some, posture) in zip(heats, accounts, strict=True)
     ]
     assert together == alone
-    assert score_heats(together, now=NOW, rule=RULE, tiers=TIERS) == together
+    assert score_heats(together, now=NOW, rule=RULE) == together

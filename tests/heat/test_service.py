@@ -11,13 +11,13 @@ from stoker.files.tables import TableRow
 from stoker.heat.heat import score_heat
 from stoker.heat.model import Signal, SignalKind, Tier
 from stoker.heat.service import HeatSweep, import_signals
-from stoker.heat.settings import HeatRule, TierRule
+from stoker.heat.settings import HeatSettings
 from stoker.heat.signals import MIN_POSTURE
 from stoker.testing import FakeClock
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
-HEAT, TIERS = HeatRule(), TierRule()
-SWEEP = HeatSweep(heat=HEAT, tiers=TIERS, icp_rule="default")
+HEAT = HeatSettings()
+SWEEP = HeatSweep(heat=HEAT, icp_rule="default")
 
 
 def signal(account, *, ago, name="one"):
@@ -64,7 +64,6 @@ async def test_a_sweep_says_what_signals_and_time_make_of_an_account(store, cloc
     await store.heat.add_signals(
         [signal("a", ago=0.5), signal("a", ago=0.2, name="two")],
         rule=HEAT,
-        tiers=TIERS,
         now=NOW,
     )
     hot = await SWEEP.recompute(store, clock=clock)
@@ -79,7 +78,7 @@ async def test_a_sweep_says_what_signals_and_time_make_of_an_account(store, cloc
     assert was.tier is Tier.HOT
     assert (cooled.cooler, now.tier) == (1, Tier.WARM)
     assert now.score < was.score
-    assert now.score == score_heat(was, now=clock.now(), rule=HEAT, tiers=TIERS).score
+    assert now.score == score_heat(was, now=clock.now(), rule=HEAT).score
     assert was.state.posture == 0.0  # a signal came first: nobody has said how well it fits
 
 
@@ -96,7 +95,7 @@ async def test_a_heat_that_moves_while_it_is_reckoned_is_left_alone(store, clock
         async def list_heats(self, **which):
             page = await self._real.list_heats(**which)
             if page:
-                await self._real.add_signals([signal("a", ago=0)], rule=HEAT, tiers=TIERS, now=NOW)
+                await self._real.add_signals([signal("a", ago=0)], rule=HEAT, now=NOW)
             return page
 
     await knows(store, "a", "b")
@@ -118,10 +117,7 @@ async def test_good_rows_of_a_table_move_heat_once_and_bad_ones_are_told(store, 
     ]
 
     await knows(store, "a")
-    both = [
-        await import_signals(store, rows, heat=HEAT, tiers=TIERS, zone=UTC, clock=clock)
-        for _ in range(2)
-    ]
+    both = [await import_signals(store, rows, heat=HEAT, zone=UTC, clock=clock) for _ in range(2)]
     (first, second), kept = both, await store.heat.list_signals(CompanyId("a"))
     assert (first.new, first.known, first.rejected, first.accounts) == (2, 0, 3, {"a"})
     assert (second.new, second.known, second.accounts) == (0, 2, set())

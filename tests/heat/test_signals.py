@@ -15,7 +15,6 @@ from stoker.heat.model import Signal, SignalKind
 from stoker.heat.signals import (
     MIN_POSTURE,
     SIGNAL_COLUMNS,
-    build_score_signal,
     compute_posture,
     observe_lookup,
     parse_signal,
@@ -150,24 +149,6 @@ def test_a_shallow_look_sees_nothing_deep_and_a_deep_one_whether_people_changed(
     assert taught(None, before=known, after=known).observed.deep is False
 
 
-def test_a_lead_that_became_a_better_one_is_news():
-    after = CompanyRecord(company=COMPANY, looked_at=NOW, score=HIGH)
-    told = taught(None, after=after, score=LOW)
-    assert [each.kind for each in told.signals] == [SignalKind.LEAD_SCORE]
-
-
-AT = datetime(2026, 11, 16, 8, tzinfo=UTC)
-ACCOUNT = CompanyId("200012345K")
-
-
-def score(value=0.5, bucket=Bucket.MEDIUM):
-    return LeadScore(value=value, bucket=bucket, features={}, feature_hash="x", rationale="so")
-
-
-def test_whoever_was_never_scored_is_taken_to_fit_half_way():
-    assert compute_posture(None) == MIN_POSTURE
-
-
 @pytest.mark.parametrize(
     ("before", "after", "news"),
     [
@@ -181,13 +162,16 @@ def test_whoever_was_never_scored_is_taken_to_fit_half_way():
     ],
 )
 def test_a_lead_that_became_better_is_news_and_a_first_score_is_not(before, after, news):
-    told = build_score_signal(
-        ACCOUNT,
-        look="run/k",
-        before=score(bucket=before) if before else None,
-        after=score(bucket=after) if after else None,
-        at=AT,
+    told = taught(
+        None,
+        score=before and replace(LOW, bucket=before),
+        after=CompanyRecord(
+            company=COMPANY, looked_at=NOW, score=after and replace(LOW, bucket=after)
+        ),
     )
-    assert (told is not None) is news
-    if told:
-        assert (told.kind, told.id) == (SignalKind.LEAD_SCORE, "score/run/k")
+    found = [(each.kind, each.id) for each in told.signals]
+    assert found == [(SignalKind.LEAD_SCORE, "score/run/k")] * news
+
+
+def test_whoever_was_never_scored_is_taken_to_fit_half_way():
+    assert compute_posture(None) == MIN_POSTURE

@@ -9,19 +9,19 @@ import pytest
 import pg
 from stoker.backends.sqlite import SqliteBackend
 from stoker.db.database import split_into_batches
-from stoker.heat.schema import CHANGE_RATES, HEATS, LOOKUPS, PLANS, SIGNALS
+from stoker.heat.schema import CHANGE_RATES, HEATS, LOOKUPS, SIGNALS
 from stoker.heat.store import (
     DELETE_OLD,
     HOTTEST,
-    NEWEST_PLANS,
     NEWEST_SIGNALS,
     PAGE,
     SELECT_PAGE_CHANGE_RATES,
     SELECT_PAGE_SIGNALS,
-    SELECT_PLAN_PART,
     SELECT_STATES,
     UPDATE_HEAT_IF_UNCHANGED,
 )
+from stoker.pulls.schema import PLANS
+from stoker.pulls.store import NEWEST_PLANS, SELECT_PLAN_PART
 from stoker.registry.schema import REJECTS, SEEN
 from stoker.vendors.schema import ANSWERS
 

@@ -1,10 +1,11 @@
+import tracemalloc
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.http.response import MAX_HEAD_BYTES, Outcome, ResponseParser
+from stoker.http.response import MAX_HEAD_BYTES, MAX_HEADERS, Outcome, ResponseParser
 
 MOST = 1_000
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -84,3 +85,36 @@ def test_closing_ends_only_an_answer_that_has_no_other_end():
         broken = taken(head)
         broken.feed_loss()
         assert broken.outcome is Outcome.BROKEN
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_body_in_tiny_pieces_takes_the_memory_of_its_bytes_and_is_cut_in_time(size):
+    answer, piece = ResponseParser(method="GET", most=10**6), b"%d\r\n%s\r\n" % (size, b"x" * size)
+    tracemalloc.start()
+    try:
+        answer.feed(CHUNKED)
+        while answer.outcome is None:
+            answer.feed(piece * 100)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    body = answer.body.get_body()
+    assert answer.outcome is Outcome.TRUNCATED
+    assert 10_000 * size <= len(body) <= 11_000 * size
+    assert held < 3 * len(body) + 20_000
+
+
+@pytest.mark.parametrize("before", [b"HTTP/1.1 200 OK\r\n", CHUNKED + b"2\r\nok\r\n0\r\n"])
+def test_an_answer_with_hundreds_of_headers_is_broken(before):
+    lines = [b"X-%d: y\r\n" % nth for nth in range(MAX_HEADERS - 1)]
+    assert taken(before, *lines).outcome is None
+    assert taken(before, *lines, b"X: y\r\n" * 3).outcome is Outcome.BROKEN
+
+
+def test_a_body_in_many_pieces_of_some_size_is_whole():
+    answer = ResponseParser(method="GET", most=10**7)
+    answer.feed(CHUNKED)
+    for _ in range(400):
+        answer.feed((b"40\r\n" + b"x" * 64 + b"\r\n") * 100)
+    answer.feed(b"0\r\n\r\n")
+    assert (answer.outcome, len(answer.body.get_body())) == (Outcome.COMPLETE, 64 * 40_000)

@@ -7,10 +7,11 @@ from urllib.parse import quote
 import pytest
 
 from faults.hostile_server import HostileServer
+from kit.counted_work import counted_calls
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.retry import MAX_WAIT
-from stoker.http.api_client import StatusMeaning, VendorApi
-from stoker.http.client import HttpClient
+from stoker.http.api_client import MAX_ANSWER_VALUES, StatusMeaning, VendorApi
+from stoker.http.client import HttpClient, Response
 
 CANARY = "canary-81aa"
 NOW = datetime(2026, 11, 16, 2, tzinfo=UTC)
@@ -135,6 +136,26 @@ async def test_an_answer_beyond_all_measure_is_uncertain():
     with pytest.raises(UncertainError):
         # What is left of it would be an answer too.
         await asked(lambda vendor: vendor.get(saying(200, b"123")), most_bytes=2)
+
+
+def answer(values):
+    body = b"[0" + b",0" * (values - 1) + b"]"
+    return Response(status=200, headers={}, body=body, url="", truncated=False, wire_bytes=0)
+
+
+async def test_a_large_answer_is_read_in_a_process_of_its_own():
+    async def work(vendor):
+        with counted_calls() as calls:
+            small = await vendor.read(answer(20_000))
+            large = await vendor.read(answer(30_000))
+        return len(small.data), len(large.data), calls["parse_json"]
+
+    assert await asked(work) == (20_000, 30_000, 1)
+
+
+async def test_an_answer_of_more_values_than_memory_is_for_is_uncertain():
+    with pytest.raises(UncertainError, match="more than 100000 values"):
+        await asked(lambda vendor: vendor.read(answer(MAX_ANSWER_VALUES + 2)))
 
 
 async def test_an_empty_answer_is_nothing_to_read():

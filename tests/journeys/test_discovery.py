@@ -11,8 +11,8 @@ from running_box import RunningBox
 from stoker.accounts.model import Company, CompanyId
 from stoker.app import build_scheduler, open_app, read_settings
 from stoker.base.types import TenantId
-from stoker.discovery.report import parse_source_counts
 from stoker.discovery.service import build_discovery_run, build_posting_files
+from stoker.discovery.sources import parse_source_counts
 from stoker.enrichment.runner import run_now
 from stoker.runs.model import RunState
 from stoker.sandbox.world.jobs import list_openings

@@ -13,24 +13,23 @@ from stoker.base.types import Depth
 from stoker.budgets.service import build_budget, build_reset_rule
 from stoker.budgets.verify import verify_ledger
 from stoker.enrichment.model import END_STATES
-from stoker.enrichment.pull_units import LookupPayments
+from stoker.enrichment.pipeline import LookupPayments
 from stoker.files.columns import decode_columns
 from stoker.heat.model import Signal, SignalKind
 from stoker.pulls.columns import CHOSEN, Decision
 from stoker.pulls.planner import plan_pulls
-from stoker.pulls.saved_plans import decode_decisions, parse_inputs
 from stoker.pulls.service import PullPlanner, to_work_items
+from stoker.pulls.store import decode_decisions, parse_inputs
 from stoker.runs.model import RunState
 
 UNITS = "tenant/*/pull_units/day"
 
 
 async def decided(house, run):
-    attention = house.store().heat
-    record = await attention.find_plan(run)
+    plans = house.store().plans
+    record = await plans.find_plan(run)
     parts = [
-        await attention.find_plan_part(run, number)
-        for number in range(record.header["decision_parts"])
+        await plans.find_plan_part(run, number) for number in range(record.header["decision_parts"])
     ]
     return record, decode_decisions(parts)
 
@@ -70,8 +69,8 @@ async def test_a_plan_made_again_from_what_was_kept_says_the_same(here):
         run = await house.pull()
         record, told = await decided(house, run.name)
         first, many = record.header["decision_parts"], record.header["input_parts"]
-        attention = house.store().heat
-        parts = [await attention.find_plan_part(run.name, first + each) for each in range(many)]
+        plans = house.store().plans
+        parts = [await plans.find_plan_part(run.name, first + each) for each in range(many)]
     inputs = parse_inputs(decode_columns(parts), record.header)
     again = plan_pulls(inputs.accounts, inputs.limits, now=record.at, rule=inputs.rule)
     assert again.why.tolist() == told.why.tolist()
@@ -89,7 +88,7 @@ async def test_lookups_teach_change_rates_and_fresh_accounts_wait(here):
         [first, *_] = rest.inputs.ids
         signal = Signal(id="s", account=first, kind=SignalKind.IMPORTED, at=clock.now())
         own = house.app.settings.for_tenant(ACME).heat
-        await house.store().heat.add_signals([signal], rule=own, tiers=own, now=clock.now())
+        await house.store().heat.add_signals([signal], rule=own, now=clock.now())
         due = (await planning.quote_plan(now=clock.now())).pulls
         run = await house.pull()
         beliefs = await house.store().heat.list_change_rates()
@@ -178,7 +177,7 @@ async def test_an_account_outside_the_icp_is_in_no_plan_however_hot(here):
         await house.sweep()
         now, own = house.app.clock.now(), house.app.settings.for_tenant(ACME).heat
         hot = Signal(id="s", account="stranger", kind=SignalKind.POSTING, at=now)
-        await house.store().heat.add_signals([hot], rule=own, tiers=own, now=now)
+        await house.store().heat.add_signals([hot], rule=own, now=now)
         pulls = (await PullPlanner(house.app.for_tenant(ACME)).quote_plan(now=now)).pulls
     assert len(pulls.inputs.ids) == 3
     assert "stranger" not in pulls.inputs.ids

@@ -9,14 +9,9 @@ from stoker.enrichment.runner import run_now
 from stoker.pulls.columns import CHOSEN, Decision
 from stoker.pulls.explain import explain
 from stoker.pulls.planner import DEEP, NOT, SHALLOW
-from stoker.pulls.saved_plans import (
-    iterate_differences,
-    list_active_constraints,
-    load_plan,
-    replay_plan,
-    to_decisions,
-)
+from stoker.pulls.reports import iterate_differences
 from stoker.pulls.service import PlanJob, PullPlanner, to_work_items
+from stoker.pulls.store import list_active_constraints, load_plan, replay_plan, to_decisions
 
 CALLS = "tenant_connector/tavily/calls/day"
 LOOKS = "tenant_connector/crawl/pull_units/day"

@@ -1,51 +1,14 @@
 """A tenant's nights and its Odoo: filled, worked in by people, filled again, taken back."""
 
-import json
-from datetime import timedelta
-
 import pytest
 
-from night_house import ACME, BOLT, house
+from night_house import ACME, BOLT, Crm, house
 from stoker.crm.odoo import open_crm
 from stoker.crm.undo import undo_run
-from stoker.http.client import Request, build_http_client
 from stoker.runs.model import RunState
 from stoker.sandbox.vendors.odoo.models import HUMAN_UID
 
 COMPANIES = 10
-DEADLINE = timedelta(seconds=5)
-
-
-class Crm:
-    """The tenant's database, looked at from the server's side and edited by a colleague."""
-
-    def __init__(self, here, tenant):
-        self._house, self._tenant = here, tenant
-
-    async def ask(self, model, method, **arguments):
-        reply = await self._house.app.get(build_http_client).send(
-            Request(
-                method="POST",
-                url=f"http://odoo.test/json/2/{model}/{method}",
-                headers={
-                    "content-type": "application/json",
-                    "Authorization": f"bearer odoo-{self._tenant}-human-mei",
-                    "X-Odoo-Database": self._tenant,
-                },
-                body=json.dumps(arguments).encode(),
-                deadline=DEADLINE,
-            )
-        )
-        return json.loads(reply.body)
-
-    async def records(self, model="res.partner", *, archived=False):
-        context = {"active_test": not archived}
-        found = await self.ask(model, "search_read", domain=[], context=context)
-        ids = [each["id"] for each in found]
-        named = await self.ask(model, "get_external_id", ids=ids)
-        by_id = {named[str(each["id"])]: each for each in found}
-        assert len(by_id) == len(found), "a record is there twice"
-        return by_id
 
 
 @pytest.mark.parametrize("backend", ["memory", "sqlite"])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from night_house import ACME, BOLT, house
 from stoker.base.types import Step
-from stoker.enrichment.step_log import parse_steps_to_retry
+from stoker.enrichment.outcomes import parse_steps_to_retry
 from stoker.runs.model import RunState
 
 ON = "score.llm_rationale = true"

@@ -9,11 +9,10 @@ from running_box import RunningBox
 from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
 from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import Depth, TenantId
-from stoker.crm.export import CrmExport
+from stoker.crm.export import CrmExporter, upsert_rows
 from stoker.crm.model import LEAD, PARTNER
 from stoker.crm.odoo import Odoo
 from stoker.crm.rows import build_rows
-from stoker.crm.sync import upsert_rows
 from stoker.crm.undo import undo_run
 from stoker.enrichment.model import WorkItem, WorkState
 from stoker.http.client import HttpClient
@@ -46,11 +45,11 @@ class Ticking:
 class Office:
     """A tenant's CRM, what we remember of it, and a colleague who works in it."""
 
-    def __init__(self, box, http, *, protocol=""):
+    def __init__(self, box, http, *, protocol="", store=None, **how):
         self.box, self._http, self._protocol = box, http, protocol
-        self.store = MemoryBackend().tenant(TENANT)
+        self.store = store or MemoryBackend().tenant(TENANT)
         self.clock = Ticking()
-        self.crm = self.odoo()
+        self.crm = self.odoo(**how)
 
     def odoo(self, *, database="acme", key="", deadline=timedelta(seconds=2)):
         return Odoo(
@@ -74,10 +73,10 @@ class Office:
             rows, crm=self.crm, store=self.store.crm, run=run, now=self.clock.now()
         )
 
-    async def know(self, *dossiers):
+    async def know(self, *dossiers, run=""):
         """Let a night have found this out."""
-        nights, now = self.store.work_items, self.clock.now()
-        run = format_run_name(now)
+        now = parse_run_name(run) if run else self.clock.now()
+        nights, run = self.store.work_items, run or format_run_name(now)
         planned = [
             WorkItem(company=each.company.id, rank=place, depth=Depth.DEEP)
             for place, each in enumerate(dossiers)
@@ -99,7 +98,7 @@ class Office:
 
     async def export(self, run="20261116_180000", *, crm=None, opens=None, least=0.5, page=200):
         opens = opens or (lambda _: crm or self.crm)
-        return await CrmExport(opens, least=least, page=page).begin(self.opened(run)).flush()
+        return await CrmExporter(self.opened(run), opens=opens, least=least, size=page).flush()
 
     async def undo(self, run, *, dry=False):
         return await undo_run(
@@ -107,9 +106,7 @@ class Office:
         )
 
     def person(self, model, method, **arguments):
-        headers = {"Authorization": "bearer odoo-acme-human-mei", "X-Odoo-Database": "acme"}
-        path = f"/json/2/{model}/{method}"
-        return self.box.ask("odoo.test", "POST", path, arguments, headers=headers).parse_json()
+        return ask_as_person(self.box, "acme", model, method, **arguments)
 
     def edit(self, name, model=PARTNER, **values):
         record = self.records(model, active_test=False)[name]
@@ -137,6 +134,28 @@ class Office:
         return self.box.meter.get_charged("odoo", unit="writes")
 
 
+def ask_as_person(box, database, model, method, **arguments):
+    """Call a method as a colleague who works in this database."""
+    headers = {"Authorization": f"bearer odoo-{database}-human-mei", "X-Odoo-Database": database}
+    path = f"/json/2/{model}/{method}"
+    return box.ask("odoo.test", "POST", path, arguments, headers=headers).parse_json()
+
+
+VOLATILE = {"id", "create_date", "create_uid", "write_date", "write_uid", "display_name"}
+
+
+def list_records(box, database, model):
+    """Return every record by its number, archived or not, but for numbers and moments."""
+    records = {}
+    context = {"active_test": False}
+    for each in ask_as_person(box, database, model, "search_read", domain=[], context=context):
+        shown = {key: each[key] for key in sorted(each.keys() - VOLATILE)}
+        for link in ("parent_id", "partner_id"):
+            shown[link] = shown[link][1] if shown.get(link) else False
+        records[each["id"]] = shown
+    return records
+
+
 async def in_office(work, *, protocol=""):
     async def run(box):
         http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
@@ -150,14 +169,23 @@ async def in_office(work, *, protocol=""):
 
 
 def dossier(
-    name="Acme", *, uen="200900001A", score=0.9, website="https://acme.test", phone="1", mail=None
+    name="Acme",
+    *,
+    uen="200900001A",
+    score=0.9,
+    website="https://acme.test",
+    phone="1",
+    mail=None,
+    person=None,
+    version="Fits.",
 ):
+    person = person or ("Mei" if uen == "200900001A" else f"Mei {uen}")
     mail = mail or f"mei@{uen.lower()}.test"
     return CompanyRecord(
         company=Company(id=CompanyId(uen), name=name, website=website),
         contacts=(
             Contact(
-                name="Mei" if uen == "200900001A" else f"Mei {uen}",
+                name=person,
                 email=mail,
                 phone=phone,
                 source="s",
@@ -165,6 +193,6 @@ def dossier(
             ),
         ),
         score=LeadScore(
-            value=score, bucket=Bucket.HIGH, features={}, feature_hash="f", rationale="Fits."
+            value=score, bucket=Bucket.HIGH, features={}, feature_hash="f", rationale=version
         ),
     )

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+from stoker.base.process_pool import ProcessPool
 from stoker.crawl.service import Crawler
 from stoker.crawl.visit import CrawlLimits
 from stoker.http.client import HttpClient
@@ -40,7 +41,12 @@ class OwnSite:
 
 @asynccontextmanager
 async def site(
-    served: Pages, /, *, hosts: Mapping[str, Pages] | None = None, **limits: object
+    served: Pages,
+    /,
+    *,
+    hosts: Mapping[str, Pages] | None = None,
+    pool: ProcessPool | None = None,
+    **limits: object,
 ) -> AsyncIterator[OwnSite]:
     """Serve these pages under `acme.test`; whatever is not there is not found."""
     async with Sandbox(vendors=makers({HOST: served, **(hosts or {})})) as box:
@@ -48,7 +54,12 @@ async def site(
         clock = FakeClock()
         limited = CrawlLimits(**{"request": timedelta(seconds=5), **limits})
         crawler = Crawler(
-            http, pacer=LocalHostPacer(clock=clock), clock=clock, user_agent=AGENT, limits=limited
+            http,
+            pacer=LocalHostPacer(clock=clock),
+            clock=clock,
+            user_agent=AGENT,
+            limits=limited,
+            pool=pool,
         )
         try:
             yield OwnSite(box, crawler, clock)

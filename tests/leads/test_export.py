@@ -10,7 +10,7 @@ from stoker.accounts.model import (
     EmailStatus,
     LeadScore,
 )
-from stoker.leads.export import LEAD_COLUMNS, to_lead_row
+from stoker.leads.service import LEAD_COLUMNS, to_lead_row
 
 KNOWN = CompanyRecord(
     company=Company(id=CompanyId("200900001A"), name="Acme"),

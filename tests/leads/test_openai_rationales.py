@@ -119,3 +119,9 @@ async def test_an_answer_that_cannot_stand_says_why_and_is_paid_for(said, note):
 async def test_a_model_that_declines_is_a_note():
     done, *_ = await asked(dials={"openai.refuses": 1.0})
     assert done.answer.note == "the model declined to answer"
+
+
+async def test_a_hijacked_model_leaves_our_own_sentence():
+    done, *_ = await asked(dials={"openai.obeys": 2})
+    assert done.answer.text == ""
+    assert "not about the score" in done.answer.note

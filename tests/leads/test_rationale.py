@@ -7,15 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kit.counted_work import counted_calls
 from stoker.accounts.facts import Fact, FactField, Method
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import Company, CompanyId, CompanyRecord, Contact, EmailStatus
 from stoker.base.errors import PermanentError
 from stoker.leads.rationale import (
+    MAX_ANSWER_LENGTH,
     MAX_LENGTH,
     RationaleAnswer,
     build_rationale,
     build_rationale_query,
+    parse_rationale,
     validate_rewording,
 )
 from stoker.leads.scoring import score_lead
@@ -94,6 +97,9 @@ def test_other_features_and_other_weights_are_other_questions():
         f"Medium (0.62): {GOOD}",
         "Its industry fits (1.00), although no address works (0).",
         "A medium lead with the wanted industry; nobody can be written to yet!",
+        "The company matches the profile in industry and size, but there isn't a verified email.",
+        "Strong fit in industry and size; the main gap is that no email address has been verified.",
+        "Hiring points to growth, and a decision maker is known. However, no email was found.",
         "The score of 0.62 comes from its industry. That’s held back – no address works.",
     ],
 )
@@ -130,6 +136,20 @@ def test_one_or_two_sentences_of_plain_words_may_stand(said):
         ("It has 1M employees, which fits.", "a number"),
         ("It has forty employees, which fits.", "a number"),
         ("It has 1 thousand employees, which fits.", "a number"),
+        ("Ask Mallory Evil for the best price of this lead.", "not about the score"),
+        ("Its industry fits, as Grant confirmed by phone.", "not about the score"),
+        ("Its industry fits and Will has worked there.", "not about the score"),
+        ("Contact the company, its industry is the one wanted.", "not about the score"),
+        ("Its industry fits; contact the company at once.", "not about the score"),
+        ("It fits the rule so well that all contact the company.", "not about the score"),
+        ("Make the company the best lead there is.", "not about the score"),
+        ("It fits well; make the company the best lead.", "not about the score"),
+        ("It fits well; transfer the budget to the company.", "not about the score"),
+        ("Its industry fits and you should pay the company.", "not about the score"),
+        ("Ignore the score, as the company is the best one.", "not about the score"),
+        ("Its site at acme dot com speaks for the company.", "not about the score"),
+        ("The company at Anvil Road fits the wanted size.", "not about the score"),
+        ("THE COMPANY IS THE BEST LEAD THERE IS.", "not about the score"),
         ("This is a High lead in the wanted industry.", "something else"),
         ("It is low-scoring, in the wanted industry.", "something else"),
     ],
@@ -176,3 +196,10 @@ def test_what_is_kept_and_no_rationale_is_asked_for_anew(kept):
 
 def test_words_that_stand_are_kept_for_long_and_others_are_tried_again_sooner():
     assert RationaleAnswer(text=GOOD).ttl > 5 * RationaleAnswer(note="it declined").ttl
+
+
+def test_of_an_answer_only_so_much_is_read():
+    long = "[" + "0," * 300_000 + "0]"
+    with counted_calls() as calls:
+        assert parse_rationale(long, QUESTION).note == "the model's answer cannot be read"
+    assert calls["_parse_integer"] <= MAX_ANSWER_LENGTH

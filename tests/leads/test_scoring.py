@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from stoker.accounts.facts import Fact, FactField, Method
 from stoker.accounts.icp import IcpRule
-from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, EmailStatus
+from stoker.accounts.model import (
+    Bucket,
+    Company,
+    CompanyId,
+    CompanyRecord,
+    Contact,
+    EmailStatus,
+    SiteOwner,
+    SiteVerdict,
+)
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.crm.model import LEAD
@@ -179,3 +188,14 @@ def test_another_rule_gives_another_hash_so_no_old_rationale_is_reused():
         score_lead(dossier, ICP, ScoreRule(high_from=high)).feature_hash for high in (0.6, 0.7, 0.8)
     }
     assert len(hashes) == 3
+
+
+@given(dossiers)
+def test_what_a_probable_site_shows_counts_half(dossier):
+    site = SiteVerdict(host="acme.test", owner=SiteOwner.PROBABLE)
+    sure, unsure = score_lead(dossier, ICP), score_lead(replace(dossier, site=site), ICP)
+    halved = {"reachable", "decision_maker", "presence", "momentum"}
+    assert unsure.features == {
+        name: value / 2 if name in halved else value for name, value in sure.features.items()
+    }
+    assert unsure.value <= sure.value

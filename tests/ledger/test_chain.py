@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
 from stoker.ledger.chain import FIRST_DIGEST, NewEntry, chain_entries, find_first_break
-from stoker.scheduling.model import OccurrenceResult, OccurrenceState, build_occurrence_entry
 
 AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -84,14 +83,6 @@ def test_two_entries_that_changed_places_break_the_chain():
     assert find_first_break([other, one]) == 1
 
 
-def test_entries_are_ordered_by_number_even_when_the_clock_goes_back():
-    late, early = (
-        NewEntry(at=AT - n * timedelta(hours=1), kind="k", subject="", reason="") for n in (0, 1)
-    )
-
-    assert find_first_break(chain_entries([late, early], after=None)) is None
-
-
 def test_the_same_moment_has_the_same_digest_in_every_zone():
     note = NewEntry(at=AT, kind="k", subject="s", reason="r")
     abroad = replace(note, at=AT.astimezone(ZoneInfo("Asia/Singapore")))
@@ -106,34 +97,3 @@ def test_a_note_without_a_zone_is_refused():
         chain_entries(
             [NewEntry(at=AT.replace(tzinfo=None), kind="", subject="", reason="")], after=None
         )
-
-
-def test_a_decided_instant_leaves_a_line_that_names_it_in_utc_and_says_why():
-    slot = OccurrenceResult(
-        schedule="upkeep",
-        due_at=AT.astimezone(ZoneInfo("Asia/Singapore")),
-        state=OccurrenceState.STARTED,
-        decided_at=AT,
-        reason="due",
-        run_at=AT,
-    )
-
-    note = build_occurrence_entry(slot)
-
-    assert (note.kind, note.reason) == ("STARTED", "due")
-    assert note.subject == "upkeep@2030-01-01T12:00:00+00:00"
-    assert note.data == {"run": "20300101_120000"}
-    assert (
-        build_occurrence_entry(replace(slot, state=OccurrenceState.MISSED, run_at=None)).data == {}
-    )
-
-
-@pytest.mark.parametrize(("hours", "at"), [(-1, 0), (0, 0), (1, 1)])
-def test_the_line_of_an_instant_is_never_earlier_than_the_last_line(hours, at):
-    slot = OccurrenceResult(
-        schedule="upkeep", due_at=AT, state=OccurrenceState.MISSED, decided_at=AT
-    )
-
-    note = build_occurrence_entry(slot, latest=AT + timedelta(hours=hours))
-
-    assert note.at == AT + timedelta(hours=at)

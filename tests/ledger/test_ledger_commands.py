@@ -352,15 +352,28 @@ def test_what_operators_do_is_listed_shown_exported_and_verified_with_shared(sto
     assert stoker("ledger", "verify", "--shared", "--head", head)[0] == 0
 
 
-def test_a_stop_that_was_taken_away_behind_the_ledger_fails_verification(stoker, tmp_path):
+@pytest.mark.parametrize(
+    ("statement", "finding"),
+    [
+        ("DELETE FROM shared_stops", "the ledger stops every connector, the store does not"),
+        ("UPDATE shared_cap_changes SET new_limit = 5", "says limit 9, the store says limit 5"),
+        (
+            "UPDATE ledger SET reason = 'x' WHERE tenant_id = '0-operators' AND seq = 1",
+            "the chain breaks at entry 1",
+        ),
+    ],
+)
+def test_what_was_changed_behind_the_operators_ledger_is_found(
+    stoker, tmp_path, statement, finding
+):
     stoker("stop")
-    with sqlite3.connect(tmp_path / "stoker.db") as db:
-        db.execute("DELETE FROM shared_stops")
+    stoker("caps", "set", "connector/lusha/calls/day", "9")
+    altered(tmp_path, statement)
 
     code, out, _ = stoker("ledger", "verify")
     assert code == 1
-    assert "all tenants: WRONG: 1 entry" in out
-    assert "the ledger stops every connector, the store does not" in out
+    assert "all tenants: WRONG: 2 entries" in out
+    assert finding in out
 
 
 @pytest.mark.parametrize("verb", [("list",), ("show", "1"), ("verify",)])

@@ -6,7 +6,7 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import TenantId
 from stoker.ledger.chain import NewEntry
 from stoker.ledger.query import LedgerFilter
-from stoker.ledger.read import PAGE_SIZE, find_seq_before, list_latest, read_pages
+from stoker.ledger.read import PAGE_SIZE, find_seq_before, list_latest
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -33,13 +33,6 @@ async def test_entries_of_a_moment_and_later_begin_after_the_seq_that_is_found(c
     assert found == earlier
 
 
-@pytest.mark.parametrize("count", [0, 1, PAGE_SIZE - 1, PAGE_SIZE, PAGE_SIZE + 1, 2 * PAGE_SIZE])
-async def test_pages_are_every_entry_in_order(count):
-    assert [entry.seq async for page in read_pages(await filled(count)) for entry in page] == list(
-        range(1, count + 1)
-    )
-
-
 @pytest.mark.parametrize("count", [0, 1, 5, PAGE_SIZE, 2 * PAGE_SIZE + 1])
 @pytest.mark.parametrize("limit", [1, 3, PAGE_SIZE, 3 * PAGE_SIZE])
 async def test_the_newest_are_found_across_pages_newest_first(count, limit):
@@ -49,11 +42,3 @@ async def test_the_newest_are_found_across_pages_newest_first(count, limit):
         entry.seq
         for entry in await list_latest(await filled(count), LedgerFilter(kind="ODD"), limit=limit)
     ] == odd[:limit]
-
-
-@pytest.mark.parametrize("before", [1, 2, 5, 100])
-async def test_going_on_below_an_entry_leaves_it_out(before):
-    assert [
-        entry.seq
-        for entry in await list_latest(await filled(5), LedgerFilter(), before=before, limit=10)
-    ] == list(range(min(before, 6) - 1, 0, -1))

@@ -148,7 +148,7 @@ async def test_signals_go_once_nothing_of_them_is_left_and_not_before(tmp_path, 
             )
             for days in (401, 399)
         ]
-        await attention.add_signals(signals, rule=own, tiers=own, now=clock.now())
+        await attention.add_signals(signals, rule=own, now=clock.now())
         await run_now(app.for_tenant(ACME), build_maintenance(app.for_tenant(ACME)))
         assert [each.id for each in await attention.list_signals(CompanyId("a"))] == (
             ["399"] if prunes else ["399", "401"]

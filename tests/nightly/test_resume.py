@@ -9,8 +9,7 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, TenantId
 from stoker.budgets.windows import ResetRule
-from stoker.enrichment.model import KIND, WorkItem, WorkState
-from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
+from stoker.enrichment.model import CRAWL, KIND, PULL_UNITS, WorkItem, WorkState
 from stoker.enrichment.store import PAGE_SIZE
 from stoker.nightly.resume import find_unfinished_work, get_selection, limit_to_daily_cap
 from stoker.runs.model import Run, RunKey, RunState, format_run_name

@@ -10,9 +10,10 @@ from stoker.accounts.model import Candidate, CompanyId
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth
 from stoker.enrichment.model import WorkItem
-from stoker.nightly.depth import DepthRule, choose_depth
 from stoker.nightly.targets import (
+    DepthRule,
     TargetPicker,
+    choose_depth,
     choose_targets,
     compute_affordable,
     compute_rank,

@@ -13,7 +13,6 @@ from stoker.budgets.caps import Cap, Scope
 from stoker.budgets.charges import Totals
 from stoker.budgets.statements import list_current_balances
 from stoker.budgets.windows import ResetRule, WindowKind
-from stoker.enrichment.forecast import VendorNeed
 from stoker.pulls.columns import DEPTH_REFUSALS, Decision, PullLimits
 from stoker.pulls.constraints import (
     Constraint,
@@ -30,6 +29,7 @@ from stoker.pulls.constraints import (
 )
 from stoker.pulls.settings import PullRule
 from stoker.rate_limits.rate_limit import Rate, check_rate, compute_postponed_until
+from stoker.vendors.table import VendorNeed
 
 SEARCH = VendorNeed(connector="tavily", calls=1.0, cost={"calls": 1, "credits": 2})
 MODEL = VendorNeed(connector="openai", calls=0.8, cost={"calls": 1, "money:USD": 5})

@@ -243,7 +243,7 @@ def test_more_money_never_buys_less_freshness_in_the_long_run(seed):
         assert 0.0 <= less.freshness <= more.freshness + 1e-6 <= 1.0 + 1e-5
         assert 0.0 <= more.gap <= 1.0
         assert more.price <= less.price * (1 + 1e-6)
-        assert more.every <= less.every * (1 + 1e-6)
+        assert more.every_days <= less.every_days * (1 + 1e-6)
 
 
 def point_of(budget, *, seed=4, rule=None, barred=None):
@@ -256,7 +256,7 @@ def point_of(budget, *, seed=4, rule=None, barred=None):
 
 def test_without_a_budget_the_price_is_beyond_any_and_with_more_than_enough_it_is_nothing():
     none = point_of(0)
-    assert (none.units, none.looks, none.price, none.every) == (0, 0, np.inf, np.inf)
+    assert (none.units, none.looks, none.price, none.every_days) == (0, 0, np.inf, np.inf)
     assert none.freshness == pytest.approx(0.0, abs=1e-6)
     plenty = point_of(10**15)
     assert (plenty.units, plenty.price) == (10**15, 0.0)
@@ -264,7 +264,7 @@ def test_without_a_budget_the_price_is_beyond_any_and_with_more_than_enough_it_i
 
 def test_nobody_free_is_nobody_to_look_at():
     found = point_of(9, barred=Decision.PAUSED)
-    assert (found.looks, found.freshness, found.every) == (0, 0.0, np.inf)
+    assert (found.looks, found.freshness, found.every_days) == (0, 0.0, np.inf)
 
 
 def test_a_budget_is_a_days_however_often_plans_are_made():

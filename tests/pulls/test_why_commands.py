@@ -13,7 +13,7 @@ from stoker.accounts.model import Company, CompanyId
 from stoker.cli.main import main
 from stoker.cli.output import Exit
 from stoker.files.columns import compute_columns_digest, encode_columns
-from stoker.pulls.saved_plans import load_plan, to_input_columns
+from stoker.pulls.store import load_plan, to_input_columns
 
 IDS = [CompanyId(f"20000000{n}A") for n in range(1, 9)]
 
@@ -238,8 +238,8 @@ def test_decisions_that_come_out_otherwise_now_are_told_one_by_one(planned):
             **found.record.header,
             "digest": compute_columns_digest(other.to_columns()),
         }
-        await store.heat.delete_plans([planned.run])
-        await store.heat.insert_plan(replace(found.record, header=header), parts)
+        await store.plans.delete_plans([planned.run])
+        await store.plans.insert_plan(replace(found.record, header=header), parts)
 
     with_app(planned.home, forge)
     code, out, _ = planned("replay", planned.run)
@@ -264,8 +264,8 @@ def test_a_damaged_plan_explains_nothing(planned, what):
             header.pop("input_parts")
         else:
             parts = parts[:-1]
-        await store.heat.delete_plans([planned.run])
-        await store.heat.insert_plan(replace(found.record, header=header), parts)
+        await store.plans.delete_plans([planned.run])
+        await store.plans.insert_plan(replace(found.record, header=header), parts)
 
     with_app(planned.home, damage)
     for words in (("replay", planned.run), ("why", f"acme/{IDS[0]}")):

@@ -24,9 +24,14 @@ def shared(clock):
     return SharedHostPacer(shared=MemoryBackend().shared(), clock=clock)
 
 
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
 @pytest.fixture(params=[own, shared])
-def making(request):
-    return request.param
+def hosts(request, clock):
+    return request.param(clock)
 
 
 async def visits(hosts, clock, host, count, *, gap=GAP):
@@ -37,10 +42,7 @@ async def visits(hosts, clock, host, count, *, gap=GAP):
     return times
 
 
-def test_requests_to_one_host_are_a_gap_apart_whoever_makes_them(making):
-    clock = FakeClock()
-    hosts = making(clock)
-
+def test_requests_to_one_host_are_a_gap_apart_whoever_makes_them(clock, hosts):
     async def crowd():
         found = await asyncio.gather(*(visits(hosts, clock, "a.test", 3) for _ in range(4)))
         return sorted(time for times in found for time in times)
@@ -48,19 +50,14 @@ def test_requests_to_one_host_are_a_gap_apart_whoever_makes_them(making):
     assert all(later - earlier >= GAP for earlier, later in pairwise(asyncio.run(crowd())))
 
 
-async def test_hosts_do_not_wait_for_each_other(making):
-    clock = FakeClock()
-    hosts = making(clock)
-
+async def test_hosts_do_not_wait_for_each_other(clock, hosts):
     await hosts.acquire("a.test", gap=timedelta(minutes=5))
     before = clock.now()
     await hosts.acquire("b.test", gap=timedelta(minutes=5))
     assert (clock.now() - before) == timedelta(0)
 
 
-async def test_a_host_that_asks_us_to_wait_is_left_alone_until_then_and_never_sooner(making):
-    clock = FakeClock()
-    hosts = making(clock)
+async def test_a_host_that_asks_us_to_wait_is_left_alone_until_then_and_never_sooner(clock, hosts):
     until = clock.now() + timedelta(seconds=40)
 
     await hosts.delay_until("a.test", until=until)
@@ -69,9 +66,7 @@ async def test_a_host_that_asks_us_to_wait_is_left_alone_until_then_and_never_so
     assert at >= until
 
 
-async def test_a_host_that_wants_us_gone_for_ever_is_asked_again_after_an_hour(making):
-    clock = FakeClock()
-    hosts = making(clock)
+async def test_a_host_that_wants_us_gone_for_ever_is_asked_again_after_an_hour(clock, hosts):
     began = clock.now()
 
     await hosts.delay_until("a.test", until=began + timedelta(days=400))
@@ -79,10 +74,8 @@ async def test_a_host_that_wants_us_gone_for_ever_is_asked_again_after_an_hour(m
     assert at - began <= timedelta(hours=1, seconds=1)
 
 
-async def test_a_gap_longer_than_an_hour_is_an_hour(making):
-    clock = FakeClock()
-
-    first, second = await visits(making(clock), clock, "a.test", 2, gap=timedelta(days=400))
+async def test_a_gap_longer_than_an_hour_is_an_hour(clock, hosts):
+    first, second = await visits(hosts, clock, "a.test", 2, gap=timedelta(days=400))
     assert second - first == timedelta(hours=1)
 
 
@@ -108,8 +101,7 @@ async def asked_of(hosts, word, number, *, gap=GAP):
         await hosts.acquire(f"{word}{each}.test", gap=gap)
 
 
-async def test_hosts_that_may_be_asked_again_are_let_go():
-    clock = FakeClock()
+async def test_hosts_that_may_be_asked_again_are_let_go(clock):
     hosts = LocalHostPacer(clock=clock)
 
     for hour in range(20):
@@ -118,8 +110,7 @@ async def test_hosts_that_may_be_asked_again_are_let_go():
     assert len(hosts._hosts) <= 2 * host_delays.MAX_HOSTS
 
 
-async def test_a_host_whose_gap_or_push_back_is_not_over_is_not_let_go():
-    clock = FakeClock()
+async def test_a_host_whose_gap_or_push_back_is_not_over_is_not_let_go(clock):
     hosts = LocalHostPacer(clock=clock)
     slow, pushed, new = timedelta(minutes=20), timedelta(minutes=30), host_delays.MIN_LIFETIME
 

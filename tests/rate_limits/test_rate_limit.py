@@ -7,6 +7,7 @@ from hypothesis import settings as how
 from hypothesis import strategies as st
 
 from kit.virtual_time import LoopClock, run_virtually
+from kit.wrapped import Wrapped
 from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConfigError, TransientError
 from stoker.rate_limits import rate_limit as limits
@@ -23,6 +24,11 @@ from stoker.testing import FakeClock
 untimed = how(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SECOND = timedelta(seconds=1)
 RATE = Rate(calls=10, per=SECOND)
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
 
 
 def own(rate, clock):
@@ -91,21 +97,7 @@ async def test_a_pace_of_our_own_gives_the_very_turns_the_core_would(rate, pause
 
 
 @both
-async def test_a_burst_goes_at_once_and_the_rest_at_the_steady_pace(pace_of):
-    clock = FakeClock()
-    rate = Rate(calls=10, per=SECOND, burst=4)
-    start = clock.now()
-
-    came = await turns(pace_of(rate, clock), clock, [timedelta(0)] * 6)
-
-    assert came[:4] == [start] * 4
-    assert came[4] - start >= rate.interval
-
-
-@both
-async def test_callers_go_in_the_order_of_asking(pace_of):
-    clock = FakeClock()
-
+async def test_callers_go_in_the_order_of_asking(clock, pace_of):
     pace, went = pace_of(RATE, clock), []
 
     async def caller(number):
@@ -117,9 +109,7 @@ async def test_callers_go_in_the_order_of_asking(pace_of):
 
 
 @both
-async def test_a_caller_that_gives_up_takes_nobody_s_turn(pace_of):
-    clock = FakeClock()
-
+async def test_a_caller_that_gives_up_takes_nobody_s_turn(clock, pace_of):
     started = FakeClock().now()
 
     pace = pace_of(RATE, clock)
@@ -156,8 +146,7 @@ async def test_waking_up_late_does_not_let_the_next_one_go_early(pace_of):
 
 @both
 @pytest.mark.parametrize("burst", [1, 5])
-async def test_a_push_back_lets_nothing_go_before_then(pace_of, burst):
-    clock = FakeClock()
+async def test_a_push_back_lets_nothing_go_before_then(clock, pace_of, burst):
     until = clock.now() + 30 * SECOND
 
     pace = pace_of(Rate(calls=10, per=SECOND, burst=burst), clock)
@@ -168,8 +157,7 @@ async def test_a_push_back_lets_nothing_go_before_then(pace_of, burst):
 
 @both
 @pytest.mark.parametrize("burst", [1, 5])
-async def test_a_pace_says_when_the_next_call_could_go_and_uses_nothing_up(pace_of, burst):
-    clock = FakeClock()
+async def test_a_pace_says_when_the_next_call_could_go_and_uses_nothing_up(clock, pace_of, burst):
     rate = Rate(calls=10, per=SECOND, burst=burst)
     pace = pace_of(rate, clock)
     clock.advance(SECOND)
@@ -188,8 +176,7 @@ async def test_a_pace_says_when_the_next_call_could_go_and_uses_nothing_up(pace_
 
 
 @both
-async def test_those_who_wait_after_a_burst_go_one_by_one_at_the_steady_pace(pace_of):
-    clock = FakeClock()
+async def test_those_who_wait_after_a_burst_go_one_by_one_at_the_steady_pace(clock, pace_of):
     rate = Rate(calls=10, per=SECOND, burst=5)
     pace = pace_of(rate, clock)
     clock.advance(SECOND)
@@ -203,8 +190,7 @@ async def test_those_who_wait_after_a_burst_go_one_by_one_at_the_steady_pace(pac
 
 
 @both
-async def test_a_push_back_reaches_those_who_wait_already(pace_of):
-    clock = FakeClock()
+async def test_a_push_back_reaches_those_who_wait_already(clock, pace_of):
     until = clock.now() + 30 * SECOND
 
     pace = pace_of(RATE, clock)
@@ -216,8 +202,7 @@ async def test_a_push_back_reaches_those_who_wait_already(pace_of):
 
 
 @both
-async def test_a_push_back_into_the_past_makes_nothing_sooner(pace_of):
-    clock = FakeClock()
+async def test_a_push_back_into_the_past_makes_nothing_sooner(clock, pace_of):
     start = clock.now()
 
     pace = pace_of(RATE, clock)
@@ -228,23 +213,13 @@ async def test_a_push_back_into_the_past_makes_nothing_sooner(pace_of):
 
 
 @both
-async def test_a_vendor_that_never_wants_to_see_us_again_is_asked_again_in_an_hour(pace_of):
-    clock = FakeClock()
+async def test_a_vendor_that_never_wants_to_see_us_again_is_asked_again_in_an_hour(clock, pace_of):
     start = clock.now()
 
     pace = pace_of(RATE, clock)
     await pace.delay_until(until=start + timedelta(seconds=1e9))
     await pace.acquire()
     assert clock.now() <= start + MAX_DELAY + RATE.interval
-
-
-async def test_processes_that_share_a_key_share_its_turns():
-    clock, store = FakeClock(), MemoryBackend().shared()
-
-    paces = [SharedRateLimiter("lusha", RATE, shared=store, clock=clock) for _ in range(3)]
-    for pace in paces:
-        await pace.acquire()
-    assert clock.now() >= FakeClock().now() + 2 * RATE.interval
 
 
 async def test_a_store_that_gives_no_turn_lets_nothing_go():
@@ -393,20 +368,16 @@ async def test_a_place_is_kept_for_as_long_as_the_call_takes():
             )
 
 
-class LosesBeats:
+class LosesBeats(Wrapped):
     """A shared store that is away when a place is taken for the second and the third time."""
 
-    def __init__(self, real):
-        self._real, self.asked = real, 0
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
+    asked = 0
 
     async def acquire_slot(self, *given, **named):
         self.asked += 1
         if self.asked in (2, 3):
             raise TransientError("away")
-        return await self._real.acquire_slot(*given, **named)
+        return await self._inner.acquire_slot(*given, **named)
 
 
 def test_two_lost_heartbeats_cost_no_place():
@@ -423,25 +394,23 @@ def test_two_lost_heartbeats_cost_no_place():
     assert run_virtually(scenario()) is False
 
 
-class SlowHeartbeats:
+class SlowHeartbeats(Wrapped):
     """A shared store whose writes go on in a thread: cancelling the caller does not stop them."""
 
-    def __init__(self, real):
-        self._real, self._acquired, self.under_way = real, False, asyncio.Event()
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
+    def __init__(self, inner):
+        super().__init__(inner)
+        self._acquired, self.under_way = False, asyncio.Event()
 
     async def acquire_slot(self, *given, **named):
         if not self._acquired:
             self._acquired = True
-            return await self._real.acquire_slot(*given, **named)
+            return await self._inner.acquire_slot(*given, **named)
         self.under_way.set()
         return await asyncio.shield(asyncio.ensure_future(self._late(*given, **named)))
 
     async def _late(self, *given, **named):
         await asyncio.sleep(1)
-        return await self._real.acquire_slot(*given, **named)
+        return await self._inner.acquire_slot(*given, **named)
 
 
 def test_a_heartbeat_under_way_does_not_take_a_released_slot_again():
@@ -465,20 +434,17 @@ def test_there_is_at_least_one_place():
         Street(places=0).process("one")
 
 
-class SlowRelease:
+class SlowRelease(Wrapped):
     """A shared store that takes its time to release a slot."""
 
-    def __init__(self, real):
-        self._real = real
+    def __init__(self, inner):
+        super().__init__(inner)
         self.releasing, self.may_release, self.released = (asyncio.Event() for _ in range(3))
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
 
     async def release_slot(self, *given, **named):
         self.releasing.set()
         await self.may_release.wait()
-        await self._real.release_slot(*given, **named)
+        await self._inner.release_slot(*given, **named)
         self.released.set()
 
 

@@ -10,8 +10,8 @@ from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import TransientError
 from stoker.base.types import Depth, TenantId
 from stoker.enrichment.model import WorkItem, WorkState
-from stoker.nightly.depth import DepthRule
 from stoker.nightly.targets import (
+    DepthRule,
     TargetPicker,
     choose_targets,
     compute_rank,
@@ -19,7 +19,7 @@ from stoker.nightly.targets import (
     update_candidates,
 )
 from stoker.registry.model import Entity, Load
-from stoker.registry.refresh import refresh_companies
+from stoker.registry.service import refresh_companies
 from stoker.testing import FakeClock
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -112,7 +112,7 @@ async def test_an_index_serves_in_sqlite_too(tmp_path):
 def test_a_table_of_the_register_that_comes_to_name_tenants_is_found(database, table):
     with psycopg.connect(database[0]) as admin:
         admin.execute(f"ALTER TABLE stoker.{table} ADD COLUMN tenant_id text")
-        assert [str(finding) for finding in find_table_problems(admin, SCHEMA.shared_tables)] == [
+        assert [str(finding) for finding in find_table_problems(admin, SCHEMA)] == [
             f"shared table with a tenant_id ({table})"
         ]
         admin.rollback()

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from kit.wrapped import Wrapped
 from stoker.accounts.model import CompanyId
 from stoker.backends.sqlite import MemoryBackend
 from stoker.base.cancellation import cancel_and_wait
@@ -18,11 +19,10 @@ from stoker.budgets.reservations import ReservationStatus
 from stoker.budgets.windows import ResetRule, WindowKind
 from stoker.crm.model import SentRow
 from stoker.enrichment.model import WorkItem
-from stoker.enrichment.summary import summarize_partial_run
+from stoker.enrichment.outcomes import summarize_partial_run
 from stoker.runs.cancel import (
     CancelWatcher,
     close_dead_runs,
-    list_dead_runs,
     request_cancel,
 )
 from stoker.runs.leases import (
@@ -32,7 +32,7 @@ from stoker.runs.leases import (
     get_lease_name,
     release_lease,
 )
-from stoker.runs.model import PROCESS_DIED, CancelRequest, Manifest, RunState
+from stoker.runs.model import PROCESS_DIED, Manifest, RunState
 from stoker.runs.service import Runner, RunResult
 from stoker.testing import EventRecorder, FakeClock
 
@@ -84,23 +84,31 @@ class Bench:
         return await request_cancel(self.store, run, by=by, runner=self.runner)
 
 
+@pytest.fixture
+def bench():
+    return Bench()
+
+
 async def waits(_):
     await asyncio.Event().wait()
 
 
 class Gentle:
-    """Work that comes to its end by itself once it is told."""
+    """Work that comes to its end by itself, after a while, once it is told."""
 
     kind = "work"
 
-    def __init__(self, ending):
-        self.ending, self.began = ending, asyncio.Event()
+    def __init__(self, ending, takes=0.0):
+        self.ending, self.takes = ending, takes
+        self.began, self.settled = asyncio.Event(), False
 
     async def __call__(self, run):
         told = asyncio.Event()
         with run.on_cancel(told.set):
             self.began.set()
             await told.wait()
+        await asyncio.sleep(self.takes)
+        self.settled = True
         if isinstance(self.ending, Exception):
             raise self.ending
         return self.ending
@@ -114,8 +122,7 @@ async def asked_while(bench, work, run=None):
     return await doing
 
 
-async def test_work_that_cannot_stop_by_itself_is_cut_off_and_what_remains_is_listed():
-    bench = Bench()
+async def test_work_that_cannot_stop_by_itself_is_cut_off_and_what_remains_is_listed(bench):
     ended = await asked_while(bench, waits, await bench.with_units())
     assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
     assert ended.manifest.remaining == ended.manifest.selected == ("c0", "c1")
@@ -125,8 +132,7 @@ async def test_work_that_cannot_stop_by_itself_is_cut_off_and_what_remains_is_li
     assert heard.message() == f"run {ended.name} is stopping: ann@desk cancelled it"
 
 
-async def test_work_that_stops_by_itself_says_what_it_came_to():
-    bench = Bench()
+async def test_work_that_stops_by_itself_says_what_it_came_to(bench):
     ending = RunResult(
         state=RunState.PARTIAL,
         reason="2 of 5 were not begun",
@@ -150,8 +156,8 @@ async def test_work_that_stops_by_itself_says_what_it_came_to():
         (PermanentError("the register is gone"), RunState.FAILED, "the register is gone"),
     ],
 )
-async def test_work_that_was_over_when_it_was_asked_ends_as_it_was(ending, state, reason):
-    ended = await asked_while(Bench(), Gentle(ending))
+async def test_work_that_was_over_when_it_was_asked_ends_as_it_was(bench, ending, state, reason):
+    ended = await asked_while(bench, Gentle(ending))
     assert (ended.state, ended.reason) == (state, reason)
 
 
@@ -167,8 +173,7 @@ async def test_work_that_takes_too_long_to_stop_is_cut_off():
     assert (ended.state, ended.reason) == (RunState.CANCELLED, REASON)
 
 
-async def test_a_run_nobody_asked_to_stop_goes_on():
-    bench = Bench()
+async def test_a_run_nobody_asked_to_stop_goes_on(bench):
     run, other = await bench.begin(), await bench.begin()
     await bench.cancel(other)
 
@@ -181,31 +186,25 @@ async def test_a_run_nobody_asked_to_stop_goes_on():
     assert not bench.heard.of_type(RunAskedToStop)
 
 
-class Flaky:
+class Flaky(Wrapped):
     """A run store that cannot be asked about requests at first."""
 
-    def __init__(self, real):
-        self._real, self.failures = real, 3
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
+    failures = 3
 
     async def find_cancel_request(self, at):
         self.failures -= 1
         if self.failures >= 0:
             raise TransientError("restarting")
-        return await self._real.find_cancel_request(at)
+        return await self._inner.find_cancel_request(at)
 
 
-async def test_a_store_that_is_away_for_a_moment_does_not_hide_a_request():
-    bench = Bench()
+async def test_a_store_that_is_away_for_a_moment_does_not_hide_a_request(bench):
     bench.store = replace(bench.store, runs=Flaky(bench.store.runs))
     assert (await asked_while(bench, waits)).state is RunState.CANCELLED
     assert bench.store.runs.failures < 0
 
 
-async def test_a_run_ended_by_ctrl_c_lists_what_remains_too():
-    bench = Bench()
+async def test_a_run_ended_by_ctrl_c_lists_what_remains_too(bench):
     run = await bench.with_units()
     doing = asyncio.ensure_future(bench.runner.execute(bench.store, run, waits))
     await asyncio.sleep(0)
@@ -233,27 +232,11 @@ async def interrupted(bench, work, *, times=1):
     return await bench.store.runs.find_run(run.at)
 
 
-class Settling:
-    """Work that needs a while to come to its end once it is told."""
-
-    kind = "work"
-
-    def __init__(self, takes):
-        self.takes, self.began, self.settled = takes, asyncio.Event(), False
-
-    async def __call__(self, run):
-        told = asyncio.Event()
-        with run.on_cancel(told.set):
-            self.began.set()
-            await told.wait()
-        await asyncio.sleep(self.takes)
-        self.settled = True
-        return RunResult(state=RunState.PARTIAL, counts={"seen": 3}, remaining=("d",))
+PARTIAL = RunResult(state=RunState.PARTIAL, counts={"seen": 3}, remaining=("d",))
 
 
-async def test_ctrl_c_gives_what_is_under_way_the_time_to_come_to_its_end():
-    bench = Bench()
-    work = Settling(takes=0.1)
+async def test_ctrl_c_gives_what_is_under_way_the_time_to_come_to_its_end(bench):
+    work = Gentle(PARTIAL, takes=0.1)
     ended = await interrupted(bench, work)
     assert work.settled
     assert (ended.state, ended.reason) == (
@@ -271,15 +254,14 @@ async def test_ctrl_c_gives_what_is_under_way_the_time_to_come_to_its_end():
 )
 async def test_who_presses_ctrl_c_again_or_has_waited_long_waits_no_more(times, heeding):
     bench = Bench(heeding)
-    work = Settling(takes=60)
+    work = Gentle(PARTIAL, takes=60)
     ended = await interrupted(bench, work, times=times)
     assert not work.settled
     assert ended.state is RunState.CANCELLED
 
 
-async def test_work_that_is_cut_off_at_once_is_not_asked_first():
-    bench = Bench()
-    work = Settling(takes=60)
+async def test_work_that_is_cut_off_at_once_is_not_asked_first(bench):
+    work = Gentle(PARTIAL, takes=60)
     run = await bench.begin()
     doing = asyncio.ensure_future(bench.runner.execute(bench.store, run, work))
     await work.began.wait()
@@ -287,8 +269,7 @@ async def test_work_that_is_cut_off_at_once_is_not_asked_first():
     assert not bench.heard.of_type(RunAskedToStop)
 
 
-async def test_ctrl_c_while_it_stops_ends_it_all_the_same():
-    bench = Bench()
+async def test_ctrl_c_while_it_stops_ends_it_all_the_same(bench):
     settling, told = asyncio.Event(), asyncio.Event()
 
     async def settles_for_long(run):
@@ -308,8 +289,7 @@ async def test_ctrl_c_while_it_stops_ends_it_all_the_same():
     assert (await bench.store.runs.find_run(run.at)).state is RunState.CANCELLED
 
 
-async def test_whoever_is_impatient_cancels_the_work_again_and_is_told_so():
-    bench = Bench()
+async def test_whoever_is_impatient_cancels_the_work_again_and_is_told_so(bench):
     cleaning, again = asyncio.Event(), []
 
     async def cleans_up_for_long(_):
@@ -337,32 +317,6 @@ async def test_whoever_is_impatient_cancels_the_work_again_and_is_told_so():
 # Asking
 
 
-async def test_a_run_under_way_is_only_asked():
-    bench = Bench()
-    run = await bench.begin()
-    told = await bench.cancel(run)
-    assert (told.run, told.process_died) == (run, False)
-    assert told.request == CancelRequest(by="ann@desk", at=NOON)
-    assert await bench.store.runs.find_run(run.at) == run
-
-
-async def test_twice_is_once():
-    bench = Bench()
-    run = await bench.begin()
-    first = await bench.cancel(run)
-    await bench.clock.sleep(timedelta(seconds=1))
-    assert await bench.cancel(run, by="bob") == first
-
-
-async def test_a_run_that_has_ended_is_left_as_it_is():
-    bench = Bench()
-    run = await bench.begin()
-    ended = await bench.runner.close_run(bench.store, run, RunResult(), timings=[])
-    told = await bench.cancel(run)
-    assert (told.run, told.request, told.process_died) == (ended, None, False)
-    assert await bench.store.runs.find_cancel_request(run.at) is None
-
-
 async def lapses(bench):
     await bench.clock.sleep(LENGTH + MAX_CLOCK_SKEW)
 
@@ -376,8 +330,7 @@ async def is_somebody_elses(bench):
 
 
 @pytest.mark.parametrize("lost", [lapses, is_given_back, is_somebody_elses])
-async def test_a_run_whose_process_is_gone_is_cancelled_at_once(lost):
-    bench = Bench()
+async def test_a_run_whose_process_is_gone_is_cancelled_at_once(bench, lost):
     run = await bench.with_units()
     await lost(bench)
     told = await bench.cancel(run)
@@ -391,34 +344,28 @@ async def test_a_run_whose_process_is_gone_is_cancelled_at_once(lost):
     assert (again.run, again.process_died) == (told.run, False)
 
 
-class EndsFirst:
+class EndsFirst(Wrapped):
     """A run store into which a run's own process writes its end just before anybody else does."""
 
-    def __init__(self, real, end):
-        self._real, self._end = real, end
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
-
     async def finish_run(self, run):
-        await self._real.finish_run(self._end)
-        await self._real.finish_run(run)
+        await self._inner.finish_run(self.end)
+        await self._inner.finish_run(run)
 
 
-async def test_a_run_that_ends_the_very_moment_it_is_taken_for_gone_has_ended_by_its_own_word():
-    bench = Bench()
+async def test_a_run_that_ends_as_it_is_taken_for_gone_has_ended_by_its_own_word(
+    bench,
+):
     run = await bench.begin()
     await lapses(bench)
-    end = run.end(RunState.DONE, at=bench.clock.now())
-    bench.store = replace(bench.store, runs=EndsFirst(bench.store.runs, end))
+    bench.store = replace(bench.store, runs=EndsFirst(bench.store.runs))
+    end = bench.store.runs.end = run.end(RunState.DONE, at=bench.clock.now())
     told = await bench.cancel(run)
     assert (told.run, told.process_died) == (end, False)
     assert told.request.by == "ann@desk"
     assert not bench.heard.of_type(RunEnded)
 
 
-async def test_until_its_lease_has_lapsed_a_run_is_not_taken_for_gone():
-    bench = Bench()
+async def test_until_its_lease_has_lapsed_a_run_is_not_taken_for_gone(bench):
     run = await bench.begin()
     await bench.clock.sleep(LENGTH + MAX_CLOCK_SKEW - timedelta(seconds=1))
     assert not (await bench.cancel(run)).process_died
@@ -466,8 +413,7 @@ def assert_told(ended):
     assert ended.manifest.selected == ended.manifest.remaining == ("c0", "c1")
 
 
-async def test_a_run_found_dead_says_what_it_spent_wrote_and_left():
-    bench = Bench()
+async def test_a_run_found_dead_says_what_it_spent_wrote_and_left(bench):
     run = await bench.with_units()
     await spends(bench, run)
     [closed] = await bench.runner.close_dead_runs(bench.store, await bench.lease(), kind="work")
@@ -476,8 +422,7 @@ async def test_a_run_found_dead_says_what_it_spent_wrote_and_left():
     assert await bench.store.runs.find_run(run.at) == closed
 
 
-async def test_a_run_that_is_cut_off_says_what_it_spent_wrote_left_and_had_counted():
-    bench = Bench()
+async def test_a_run_that_is_cut_off_says_what_it_spent_wrote_left_and_had_counted(bench):
     run = await bench.with_units()
 
     await spends(bench, run)
@@ -492,8 +437,7 @@ async def test_a_run_that_is_cut_off_says_what_it_spent_wrote_left_and_had_count
     assert ended.manifest.counts["candidates"] == 7
 
 
-async def test_a_run_whose_work_failed_says_what_it_spent_wrote_and_left():
-    bench = Bench()
+async def test_a_run_whose_work_failed_says_what_it_spent_wrote_and_left(bench):
     run = await bench.with_units()
 
     async def spends_and_fails(_):
@@ -505,14 +449,12 @@ async def test_a_run_whose_work_failed_says_what_it_spent_wrote_and_left():
     assert_told(ended)
 
 
-async def test_work_that_was_done_when_ctrl_c_came_is_done():
-    bench = Bench()
+async def test_work_that_was_done_when_ctrl_c_came_is_done(bench):
     ended = await interrupted(bench, Gentle(RunResult(counts={"seen": 5})))
     assert (ended.state, ended.manifest.counts) == (RunState.DONE, {"seen": 5})
 
 
-async def test_what_a_dead_process_had_reserved_and_never_sent_comes_back():
-    bench = Bench()
+async def test_what_a_dead_process_had_reserved_and_never_sent_comes_back(bench):
     run = await bench.begin()
     await reserve(bench, run, "k", sends_at_once=False)
     await lapses(bench)
@@ -520,8 +462,9 @@ async def test_what_a_dead_process_had_reserved_and_never_sent_comes_back():
     assert (await bench.store.budgets.find_reservation("k")).status is ReservationStatus.EXPIRED
 
 
-async def test_what_a_dead_process_left_is_cancelled_by_the_next_holder_if_somebody_had_asked():
-    bench = Bench()
+async def test_what_a_dead_process_left_is_cancelled_by_the_next_holder_if_asked(
+    bench,
+):
     run = await bench.with_units()
     await bench.cancel(run)
     [closed] = await bench.runner.close_dead_runs(bench.store, await bench.lease(), kind="work")
@@ -531,8 +474,7 @@ async def test_what_a_dead_process_left_is_cancelled_by_the_next_holder_if_someb
     assert not bench.heard.of_type(RunGivenUp)
 
 
-async def test_a_process_that_was_only_held_still_finds_the_request_and_stops():
-    bench = Bench()
+async def test_a_process_that_was_only_held_still_finds_the_request_and_stops(bench):
     run = await bench.begin()
     await lapses(bench)
     assert (await bench.cancel(run)).process_died
@@ -543,34 +485,7 @@ async def test_a_process_that_was_only_held_still_finds_the_request_and_stops():
 # Runs whose process died
 
 
-async def list_dead_kinds(bench):
-    runs = await bench.store.runs.list_runs()
-    return sorted(
-        run.kind for run in await list_dead_runs(bench.store, runs, now=bench.clock.now())
-    )
-
-
-async def test_a_run_is_dead_when_its_lease_is_free_expired_or_anothers():
-    bench = Bench()
-    for kind in ("taken", "free", "expired"):
-        await bench.begin(kind)
-    await lapses(bench)
-    await bench.lease("other", "taken")
-    await bench.release("free")
-    await bench.begin("going", "alive")
-    assert await list_dead_kinds(bench) == ["expired", "free", "taken"]
-
-
-@pytest.mark.parametrize("waits", [timedelta(0), LENGTH + MAX_CLOCK_SKEW - timedelta(seconds=1)])
-async def test_a_run_is_not_dead_before_its_lease_expires(waits):
-    bench = Bench()
-    await bench.begin()
-    bench.clock.advance(waits)
-    assert await list_dead_kinds(bench) == []
-
-
-async def test_runs_of_every_kind_are_closed_and_one_that_was_asked_to_stop_as_cancelled():
-    bench = Bench()
+async def test_runs_of_every_kind_are_closed_and_one_that_was_asked_to_stop_as_cancelled(bench):
     await bench.begin("nightly")
     await bench.cancel(await bench.begin("discovery"))
     ended = await bench.begin("ended")
@@ -583,16 +498,14 @@ async def test_runs_of_every_kind_are_closed_and_one_that_was_asked_to_stop_as_c
     }
 
 
-async def test_after_a_machine_has_slept_what_its_own_process_carries_out_is_left_alone():
-    bench = Bench()
+async def test_after_a_machine_has_slept_what_its_own_process_carries_out_is_left_alone(bench):
     await bench.begin("nightly", "us")
     us = await bench.begin("upkeep", "us")
     bench.clock.advance(timedelta(hours=8))
     assert await bench.close_dead_runs(us) == []
 
 
-async def test_a_run_does_not_close_itself():
-    bench = Bench()
+async def test_a_run_does_not_close_itself(bench):
     us = await bench.begin("upkeep", "us")
     await bench.release("upkeep")
     assert await bench.close_dead_runs(us) == []

@@ -20,7 +20,7 @@ async def store_with_runs():
     for n, state in enumerate((RunState.DONE, RunState.DONE, RunState.RUNNING)):
         run = Run(key=RunKey(NOW.replace(microsecond=0) + n * HOUR, 1), kind="pulls")
         await store.runs.insert_run(run)
-        await store.heat.insert_plan(plan(run.name), [b"part"])
+        await store.plans.insert_plan(plan(run.name), [b"part"])
         items = [WorkItem(company=f"c{k}", rank=k, depth=Depth.DEEP) for k in range(3)]
         await store.work_items.insert_items(run.name, items)
         if state is RunState.DONE:
@@ -30,7 +30,7 @@ async def store_with_runs():
 
 
 async def list_left(store):
-    plans = sorted(kept.run for kept in await store.heat.list_plans())
+    plans = sorted(kept.run for kept in await store.plans.list_plans())
     assert plans == await store.work_items.list_item_runs()
     return plans
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from kit.wrapped import Wrapped
 from stoker.backends.sqlite import MemoryBackend
 from stoker.base.errors import ConflictError, PermanentError, TransientError, UncertainError
 from stoker.base.events import RunEnded, RunGivenUp, StepEnded
@@ -85,21 +86,19 @@ def test_whatever_the_work_raises_ends_the_run_failed_with_the_reason(bench, wor
     assert why in ended.reason
 
 
-class Away:
+class Away(Wrapped):
     """A run store whose `finish_run` fails a few times, having done it or not."""
 
-    def __init__(self, real, errors, *, done):
-        self._real, self._errors, self._done = real, list(errors), done
-
-    def __getattr__(self, name):
-        return getattr(self._real, name)
+    def __init__(self, inner, errors, *, done):
+        super().__init__(inner)
+        self._errors, self._done = list(errors), done
 
     async def finish_run(self, run):
         if self._errors:
             if self._done:
-                await self._real.finish_run(run)
+                await self._inner.finish_run(run)
             raise self._errors.pop(0)
-        await self._real.finish_run(run)
+        await self._inner.finish_run(run)
 
 
 async def goes_well(run):

@@ -86,26 +86,3 @@ def test_a_later_release_comes_with_the_night(box):
     assert updated.startswith("2025-12-31")
     assert 5 <= changed <= 60
     assert after.keys() - before.keys()
-
-
-def test_an_address_without_its_signature_is_denied(box):
-    id_ = metadata(box)["data"]["datasetMetadata"][0]["datasetId"]
-    path = ready(box, id_).removeprefix("http://data-gov.test")
-
-    assert get(box, path.replace("signature=", "signature=0")).status == 403
-    assert get(box, "/files/x.csv").status == 403
-
-
-def test_what_is_not_there_is_not_found(box):
-    assert get(box, "/v2/public/api/collections/9/metadata").status == 404
-    assert get(box, f"{API}/d_nothing/initiate-download").status == 404
-
-
-def test_asking_too_often_is_code_24_without_a_word_on_when_to_come_back():
-    dials = {"data_gov.calls": 2, "data_gov.window": "10s"}
-    with RunningBox(companies=5, dials=dials) as box:
-        told = [get(box, "/v2/public/api/collections/2/metadata") for _ in range(3)]
-
-    assert [each.status for each in told] == [200, 200, 429]
-    assert told[2].parse_json()["code"] == 24
-    assert "retry-after" not in told[2].headers

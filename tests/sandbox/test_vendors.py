@@ -54,9 +54,6 @@ PATHS = {
         for method in ("load", "search", "search_read", "read", "write", "create", "fields_get")
     ],
 }
-LOST = ["hang", "close", "reset", "truncated"]
-SPOILT = ["error_charged", "cut_json", "garbage"]
-NOTHING_DONE = ["busy", "unavailable", "error", "refused"]
 vendors = pytest.mark.parametrize("vendor", CALLS)
 
 
@@ -70,46 +67,16 @@ def bill(box, vendor):
 
 
 @vendors
-@pytest.mark.parametrize("fault", [*LOST, *SPOILT])
-def test_what_goes_wrong_after_the_charge_is_on_the_bill(vendor, fault):
-    with RunningBox(companies=5, dials={f"{vendor}.fault.{fault}": 1}) as box:
-        if fault in LOST:
-            with pytest.raises((OSError, http.client.HTTPException)):
-                buy(box, vendor)
-        else:
-            told = buy(box, vendor)
-            assert told.status == 500 or not _is_json(told.body)
+def test_a_call_whose_answer_is_lost_is_on_the_bill_and_one_that_was_refused_is_not(vendor):
+    with RunningBox(companies=5, dials={f"{vendor}.fault.close": 1}) as box:
+        with pytest.raises((OSError, http.client.HTTPException)):
+            buy(box, vendor)
+        after = bill(box, vendor)
+        box.faults.set_value(f"{vendor}.fault.close", 0)
+        box.faults.set_value(f"{vendor}.fault.error", 1)
 
-        assert bill(box, vendor) > 0
-
-
-@vendors
-@pytest.mark.parametrize("fault", NOTHING_DONE)
-def test_what_goes_wrong_before_the_charge_is_not(vendor, fault):
-    with RunningBox(companies=5, dials={f"{vendor}.fault.{fault}": 1}) as box:
-        if fault == "refused":
-            with pytest.raises(OSError):
-                buy(box, vendor)
-        else:
-            assert buy(box, vendor).status in (429, 500, 503)
-
-        assert bill(box, vendor) == 0
-
-
-@vendors
-def test_counting_answers_is_not_counting_charges(vendor):
-    """The naive way to know what was spent; it must come out too low."""
-    dials = {f"{vendor}.fault.close": 0.4, "zerobounce.calls": -1}
-    with RunningBox(companies=5, dials=dials) as box:
-        answered = 0
-        for _ in range(30):
-            try:
-                answered += buy(box, vendor).status == 200
-            except OSError:
-                continue
-
-        price = 1 if vendor != "openai" else bill(box, vendor) // 30
-        assert 0 < answered * price < bill(box, vendor)
+        assert buy(box, vendor).status == 500
+        assert bill(box, vendor) == after > 0
 
 
 @vendors
@@ -215,14 +182,6 @@ def test_no_body_makes_a_vendor_stumble(vendor):
             assert told.status != 599, told.body
 
         check()
-
-
-def _is_json(body):
-    try:
-        json.loads(body)
-    except ValueError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("host", VENDOR_HANDLERS)

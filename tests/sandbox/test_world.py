@@ -99,7 +99,7 @@ def test_every_trouble_there_is_occurs_and_most_sites_are_fine():
     world = World(seed=1, size=5000)
     troubles = [world.get_company(index).trouble for index in range(5000)]
 
-    assert set(troubles) == set(SiteFault)
+    assert set(troubles) == set(SiteFault) - {SiteFault.SQUATTED}
     assert troubles.count(SiteFault.FINE) > 2500
 
 
@@ -122,18 +122,6 @@ def test_however_many_companies_are_looked_at_only_a_few_are_kept():
         [map(world.get_company, range(4_500)), map(world.get_company, range(4_500, 100_000, 20))]
     )
     assert more < some * 1.1
-
-
-def test_a_world_that_kept_everything_would_be_noticed():
-    world, everything = World(seed=1, size=100_000), []
-
-    some, more = kept_while(
-        [
-            (everything.append(world.get_company(index)) for index in range(start, start + 4_500))
-            for start in (0, 4_500)
-        ]
-    )
-    assert more > some * 1.1
 
 
 def test_sites_and_job_boards_have_the_same_first_night():

@@ -21,16 +21,14 @@ from stoker.simulation.policies import (
     TIERS_BUDGET,
     ChosenLookups,
     DayObservation,
+    HeatTracker,
     LookupCosts,
     ProductPolicy,
     UrgencyPolicy,
     build_tiers,
-    compute_overdue,
-)
-from stoker.simulation.pull_run import (
-    HeatTracker,
     compare_policies,
     compute_bounds,
+    compute_overdue,
     run_policy,
     to_tier_ranks,
 )

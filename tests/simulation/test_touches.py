@@ -9,14 +9,15 @@ import pytest
 from stoker.base.errors import ConfigError
 from stoker.cli.main import main
 from stoker.simulation.chart import draw_bar_chart
-from stoker.simulation.touch_coverage import (
+from stoker.simulation.touches import (
     MAX_WAIT_FIRST,
     REPLANNED_DAILY,
     WEEKLY,
     compare_coverage,
+    compare_formulas,
+    compute_chi_square_p,
+    simulate_timing,
 )
-from stoker.simulation.touch_scores import compare_formulas
-from stoker.simulation.touch_timing import compute_chi_square_p, simulate_timing
 from stoker.touches.planning.coverage import OutcomeOdds
 from stoker.touches.settings import PlanRule
 

@@ -10,17 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.simulation.metrics import (
-    VALUE_HALF_LIFE_DAYS,
-    CopySpan,
-    compute_ein,
-    integrate_ein,
-)
 from stoker.simulation.world import (
     LEAD_DAYS,
+    VALUE_HALF_LIFE_DAYS,
+    CopySpan,
     RecordedChanges,
     SteadyChanges,
     build_population,
+    compute_ein,
+    integrate_ein,
     read_trace,
 )
 

@@ -1,6 +1,7 @@
 """What a certificate says: feasible exactly when a plan exists, and honest probabilities."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.touches.model import Profile
+from stoker.touches.model import Profile, TouchOutcome
 from stoker.touches.planning.coverage import (
     OutcomeOdds,
+    build_production_policy,
     check_feasibility,
     compute_certificate,
     compute_clustered_interval,
@@ -25,6 +27,8 @@ from stoker.touches.settings import PlanRule
 RULE = PlanRule()
 MONDAY = date(2026, 2, 9)
 WINDOW = timedelta(days=14)
+YESTERDAY = MONDAY.toordinal() - 1
+USUAL = OutcomeOdds(failed=0.1, already_reacted=0.05, no_posts=0.05)
 
 
 def said(waits, budgets, **more):
@@ -153,21 +157,11 @@ def test_nothing_promises_much_less_than_the_certificate_does():
 
 @pytest.mark.parametrize(("every", "late"), [(14, 0), (15, 30)])
 def test_a_wait_as_long_as_the_window_is_not_too_long_and_one_day_more_is(every, late):
-    start = np.array([MONDAY.toordinal() - 1 - nth % every for nth in range(30)], np.int64)
-
     def in_turn(last_done, day, budget):
         return np.flatnonzero(day.toordinal() - last_done == every)
 
-    found = simulate_weeks(
-        start,
-        monday=MONDAY,
-        weeks=10,
-        rule=RULE,
-        seed=0,
-        zone="UTC",
-        odds=OutcomeOdds(),
-        choose=in_turn,
-    )
+    start = [YESTERDAY - nth % every for nth in range(30)]
+    found = simulated(start, weeks=10, odds=OutcomeOdds(), choose=in_turn)
     assert len(found.overdue) == late
 
 
@@ -213,3 +207,60 @@ def test_runs_in_which_waits_come_together_say_less():
     )
     assert apart.estimate == together.estimate == 0.01
     assert together.high - together.low > 2 * (apart.high - apart.low)
+
+
+def simulated(last_done, *, weeks=4, odds=USUAL, choose=None, seed=1):
+    return simulate_weeks(
+        np.array(last_done, np.int64),
+        monday=MONDAY,
+        weeks=weeks,
+        rule=RULE,
+        seed=seed,
+        zone="UTC",
+        odds=odds,
+        choose=choose or build_production_policy(rule=RULE, seed=seed),
+    )
+
+
+def test_every_touch_has_an_outcome_and_every_gap_an_end():
+    found = simulated([YESTERDAY - nth % 10 for nth in range(100)], weeks=30)
+    total = sum(found.outcomes.values())
+    assert total == 30 * 80
+    assert abs(found.outcomes[TouchOutcome.DONE] / total - 0.8) < 0.04
+    assert found.gaps.sum() >= found.outcomes[TouchOutcome.DONE]
+    assert found.gaps[:2].sum() == 0
+
+
+def test_coverage_stays_first_whatever_the_appeal_of_some_profiles():
+    appeal = np.array([nth % 2 for nth in range(100)], np.float64)
+    start = [YESTERDAY - nth % 10 for nth in range(100)]
+    rule = replace(RULE, appeal_factor=50.0)
+    runs = [
+        simulated(
+            start,
+            weeks=12,
+            seed=seed,
+            choose=build_production_policy(rule=rule, seed=seed, appeal=appeal),
+        )
+        for seed in range(10)
+    ]
+    gaps = sum(each.gaps for each in runs)
+    assert gaps[: RULE.window.days + 1].sum() / gaps.sum() >= 0.995
+
+
+def test_when_nobody_is_ever_picked_everybody_waits_too_long():
+    found = simulated([YESTERDAY] * 10, choose=lambda last, day, budget: np.zeros(0, np.int64))
+    assert len(found.overdue) == 10
+    assert found.gaps[29] == 10
+
+
+def test_the_first_touch_of_somebody_ends_no_gap():
+    found = simulated([NEVER_DONE] * 20, weeks=1, odds=OutcomeOdds())
+    assert found.gaps.sum() == found.outcomes[TouchOutcome.DONE] - 20 > 0
+    assert len(found.overdue) == 0
+
+
+@pytest.mark.parametrize("odds", [{"failed": 1.0}, {"failed": -0.1}, {"no_posts": float("nan")}])
+def test_odds_that_leave_nothing_to_be_done_are_refused(odds):
+    with pytest.raises(ConfigError, match="together below 1"):
+        OutcomeOdds(**odds)

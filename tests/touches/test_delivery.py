@@ -2,6 +2,7 @@
 
 import hmac
 import json
+import os
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
@@ -268,6 +269,17 @@ async def test_a_file_gets_each_touch_as_a_line_and_a_torn_line_swallows_none(tm
     assert [json.loads(line)["url"] for line in (first, second)] == [t.url for t in queue[:2]]
     with pytest.raises(ConfigError):
         await FileChannel(tmp_path, tenant=ACME).deliver("d", queue[0], now=at.clock.now())
+
+
+async def test_a_pipe_gets_each_touch_and_a_new_file_is_its_owners_alone(tmp_path):
+    at, pipe, file = await opened(rule=PLENTY), tmp_path / "pipe", tmp_path / "file"
+    os.mkfifo(pipe)
+    [touch, *_] = await at.touching.get_todays_queue()
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        await FileChannel(pipe, tenant=ACME).deliver("d", touch, now=touch.at)
+        assert json.loads(reader.readline())["delivery"] == "d"
+    await FileChannel(file, tenant=ACME).deliver("d", touch, now=touch.at)
+    assert file.stat().st_mode & 0o077 == 0
 
 
 async def test_a_file_gets_what_stands_in_its_last_lines_no_second_time(tmp_path):

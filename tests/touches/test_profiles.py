@@ -1,5 +1,6 @@
 """Profiles out of tables and leads: every row becomes one or says why it does not."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -7,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, LeadScore
+from stoker.accounts.model import (
+    Bucket,
+    Company,
+    CompanyId,
+    CompanyRecord,
+    LeadScore,
+    SiteOwner,
+    SiteVerdict,
+)
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.files.tables import TableRow
 from stoker.http.client import HttpClient
@@ -119,16 +128,23 @@ def test_whatever_rows_say_each_becomes_a_profile_or_a_reason(rows):
     assert all(each.reason and "\n" not in each.reason for each in told.bad_rows)
 
 
-def test_leads_become_profiles_by_their_websites():
-    def lead(number, website):
-        company = Company(id=CompanyId(f"T{number}"), name=f"Company {number}", website=website)
-        return CompanyRecord(company=company)
-
-    told = leads_to_profiles(
-        [lead(1, "https://one.test/"), lead(2, ""), lead(3, "https://one.test")]
+def lead(number, website, value=None):
+    score = value and LeadScore(
+        value=value, bucket=Bucket.HIGH, features={}, feature_hash="x", rationale="good"
     )
-    assert told.profiles == (Profile(url="https://one.test/", name="Company 1"),)
-    assert [each.where for each in told.bad_rows] == ["T2", "T3"]
+    company = Company(id=CompanyId(f"T{number}"), name=f"Lead {number}", website=website)
+    return CompanyRecord(company=company, score=score or None)
+
+
+def test_leads_become_profiles_by_their_websites():
+    probable = SiteVerdict(host="four.test", owner=SiteOwner.PROBABLE)
+    squatted = replace(lead(4, "https://four.test/"), site=probable)
+    told = leads_to_profiles(
+        [lead(1, "https://one.test/"), lead(2, ""), lead(3, "https://one.test"), squatted]
+    )
+    assert told.profiles == (Profile(url="https://one.test/", name="Lead 1"),)
+    assert [each.where for each in told.bad_rows] == ["T2", "T3", "T4"]
+    assert "only probable" in told.bad_rows[-1].reason
 
 
 MOMENTS = st.none() | st.integers(0, 1000).map(lambda hours: NOW - timedelta(hours=hours))
@@ -175,14 +191,6 @@ def test_a_sheet_is_taken_from_where_it_is_csv(url, export):
 def test_what_is_no_sheet_is_refused(url):
     with pytest.raises(PermanentError):
         to_csv_export_url(url)
-
-
-def lead(number, website, value=None):
-    score = value and LeadScore(
-        value=value, bucket=Bucket.HIGH, features={}, feature_hash="x", rationale="good"
-    )
-    company = Company(id=CompanyId(f"T{number}"), name=f"Lead {number}", website=website)
-    return CompanyRecord(company=company, score=score or None)
 
 
 def test_a_leads_appeal_is_its_score_or_its_heat_whichever_is_more():

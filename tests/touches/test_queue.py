@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.touching import DAY, HOUR, MONDAY, NOW, marked, touch, url
+from contracts.touching import DAY, HOUR, MONDAY, NOW, touch, url
 from stoker.base.errors import PermanentError
 from stoker.touches.model import OutcomeMark, TouchOutcome
 from stoker.touches.queue import (
@@ -17,7 +17,6 @@ from stoker.touches.queue import (
     format_week,
     get_local_day,
     get_monday,
-    is_new_outcome,
     parse_outcome,
     parse_week,
 )
@@ -70,21 +69,6 @@ def test_the_success_rate_is_measured_once_enough_tell(outcomes):
         assert rate == 0.8
     else:
         assert rate == outcomes.count(TouchOutcome.DONE) / len(outcomes)
-
-
-@given(st.lists(st.sampled_from(TouchOutcome), max_size=10))
-def test_however_words_follow_each_other_a_touch_is_made_at_most_once_and_stays_made(words):
-    known, made = None, 0
-    for outcome in words:
-        try:
-            news = is_new_outcome(known, marked(1, outcome))
-        except PermanentError:
-            assert known is TouchOutcome.DONE
-            continue
-        assert news == (known is not outcome)
-        made += news and outcome.is_counted
-        known = outcome
-    assert made == (TouchOutcome.DONE in words)
 
 
 @pytest.mark.parametrize("text", ["done", " Done ", "NO_POSTS", "already_reacted"])

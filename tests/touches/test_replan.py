@@ -11,11 +11,9 @@ from stoker.touches.model import OutcomeMark, Profile, ProfileStatus, TouchOutco
 from stoker.touches.planning.planner import (
     apply_outcomes,
     mark_handed_out,
-    pick_for_day,
     plan_week,
     replan_week,
 )
-from stoker.touches.planning.selection import build_eligible
 from stoker.touches.settings import PlanRule
 
 RULE = PlanRule()
@@ -38,16 +36,6 @@ def outcomes_of(slot, kinds):
         OutcomeMark(url=t.url, day=slot.day, outcome=kind, marked_at=t.at)
         for t, kind in zip(slot.touches, kinds, strict=False)
     ]
-
-
-def test_what_was_planned_and_not_done_on_monday_comes_again():
-    failed = outcomes_of(PLAN.days[0], [TouchOutcome.FAILED] * 30)
-    after = replan_week(PLAN, PEOPLE, failed, rule=RULE, now=at(1))
-    missed = {touch.url for touch in PLAN.days[0].touches if touch.forced}
-    assert missed
-    assert missed <= {touch.url for slot in after.days[1:4] for touch in slot.touches}
-    # A plan that is never looked at again has forgotten them: it believes they were touched.
-    assert not missed & {touch.url for slot in PLAN.days[1:4] for touch in slot.touches}
 
 
 def test_past_days_stay_and_every_budget_stays():
@@ -103,17 +91,6 @@ def test_when_everything_went_as_planned_the_rest_of_the_week_stays():
     done = outcomes_of(PLAN.days[0], [TouchOutcome.DONE] * 30)
     after = replan_week(PLAN, PEOPLE, done, rule=RULE, now=at(1))
     assert after.days[1:] == PLAN.days[1:]
-
-
-def test_a_morning_picks_whom_a_rehearsal_picks():
-    failed = outcomes_of(PLAN.days[0], [TouchOutcome.FAILED] * 30)
-    after = replan_week(PLAN, PEOPLE, failed, rule=RULE, now=at(1))
-    roster = build_eligible(PEOPLE, zone="UTC")
-    picks = pick_for_day(
-        roster.last_done, day=MONDAY + DAY, budget=PLAN.days[1].budget, rule=RULE, seed=PLAN.seed
-    )
-    rehearsed = {roster.profiles[place].url for place in picks.indexes}
-    assert {touch.url for touch in after.days[1].touches} == rehearsed
 
 
 def test_somebody_paused_during_the_week_is_left_out_unless_already_handed_out():

@@ -1,7 +1,7 @@
 """Who is picked: the overdue, then the best by weight, with probabilities that hold."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -27,8 +27,8 @@ def state(since):
 
 
 def picked(since, budget, *, seed=1, rule=RULE, **more):
-    chance = RandomStream(seed, Purpose.PICKS, TODAY)
-    return pick_profiles(state(since), day=TODAY, budget=budget, rule=rule, chance=chance, **more)
+    day = date.fromordinal(TODAY)
+    return pick_profiles(state(since), day=day, budget=budget, rule=rule, seed=seed, **more)
 
 
 @given(waits, st.integers(0, 30), st.integers(0, 1000))

@@ -1,49 +1,27 @@
 """Touches built from settings: what `doctor` says of them, and the appeal of a tenant's leads."""
 
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, LeadScore
+from kit.touch_desk import add_lead
+from stoker.accounts.model import CompanyId
 from stoker.app import read_settings
 from stoker.backends.sqlite import MemoryBackend
-from stoker.base.types import Depth, TenantId
-from stoker.enrichment.model import WorkItem, WorkState
-from stoker.heat.settings import HeatRule, TierRule
+from stoker.base.types import TenantId
+from stoker.heat.settings import HeatSettings
 from stoker.touches.setup import check_touches, read_lead_appeals
 
 NOW = datetime(2026, 2, 9, 1, 30, tzinfo=UTC)
 
 
-async def looked_at(store, number, value):
-    company = Company(
-        id=CompanyId(f"T{number}"), name=f"Lead {number}", website=f"https://l{number}.test/"
-    )
-    score = LeadScore(
-        value=value, bucket=Bucket.HIGH, features={}, feature_hash="x", rationale="good"
-    )
-    run = f"r{number}"
-    await store.accounts.upsert_companies([company], now=NOW)
-    await store.work_items.insert_items(
-        run, [WorkItem(company=company.id, rank=0, depth=Depth.DEEP)]
-    )
-    [unit] = await store.work_items.claim_items(
-        run, owner="w", until=NOW + timedelta(hours=1), now=NOW, limit=1
-    )
-    done = replace(unit, state=WorkState.DONE, ended_at=NOW)
-    found = CompanyRecord(company=company, score=score, looked_at=NOW, run=run)
-    assert await store.work_items.finish_item(run, done, found)
-
-
 async def test_leads_appeal_by_what_the_store_knows_of_them_and_others_not_at_all():
     store = MemoryBackend().tenant(TenantId("acme"))
     for number, value in ((1, 0.9), (2, 0.5), (3, 0.1)):
-        await looked_at(store, number, value)
+        await add_lead(store, number, value, now=NOW)
     await store.heat.update_postures(
         {CompanyId("T2"): 1.0},
-        rule=HeatRule(posture_weight=1.0, recency_weight=0.0, volume_weight=0.0),
-        tiers=TierRule(),
+        rule=HeatSettings(posture_weight=1.0, recency_weight=0.0, volume_weight=0.0),
         now=NOW,
     )
     assert await read_lead_appeals(store, min_score=0.4) == {

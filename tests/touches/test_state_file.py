@@ -14,7 +14,8 @@ from stoker.base.jsontools import compact_json
 from stoker.base.types import TenantId
 from stoker.files.durable import Disk
 from stoker.touches.model import PlanNote
-from stoker.touches.state_file import TouchStateFile
+from stoker.touches.state_file import StateFile
+from stoker.touches.store import TouchStore
 
 ACME = TenantId("acme")
 
@@ -24,9 +25,8 @@ class Told:
 
     def __init__(self, path, **how):
         self.path, self.reports = path, []
-        self.store = TouchStateFile(
-            path, **{"tenant": ACME, "now": lambda: NOW, "report": self.reports.append, **how}
-        )
+        usual = {"tenant": ACME, "now": lambda: NOW, "report": self.reports.append}
+        self.store = TouchStore(StateFile(path, **usual | how))
 
     def __getattr__(self, verb):
         return lambda *given, **named: asyncio.run(getattr(self.store, verb)(*given, **named))

@@ -10,12 +10,11 @@ from datetime import timedelta
 
 import pytest
 
+from kit.touch_desk import add_lead
 from running_box import RunningBox
-from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, LeadScore
 from stoker.app import open_app, read_settings, system_clock
-from stoker.base.types import Depth, TenantId
+from stoker.base.types import TenantId
 from stoker.cli.main import main
-from stoker.enrichment.model import WorkItem, WorkState
 
 DEFAULT = TenantId("default")
 TABLE = "url,name,last_done_at,status\n" + "".join(
@@ -118,25 +117,7 @@ def test_what_cannot_be_imported_is_a_clear_error(stoker, words):
 
 def test_leads_can_be_imported(told, home):
     told("touches", "status")
-
-    async def a_lead(store):
-        company = Company(id=CompanyId("T1"), name="Acme", website="https://acme.test/")
-        score = LeadScore(
-            value=0.9, bucket=Bucket.HIGH, features={}, feature_hash="x", rationale="good"
-        )
-        now = system_clock().now()
-        await store.work_items.insert_items(
-            "r1", [WorkItem(company=company.id, rank=0, depth=Depth.DEEP)]
-        )
-        [unit] = await store.work_items.claim_items(
-            "r1", owner="w", until=now + timedelta(hours=1), now=now, limit=1
-        )
-        done = replace(unit, state=WorkState.DONE, ended_at=now)
-        found = CompanyRecord(company=company, score=score, looked_at=now, run="r1")
-        await store.accounts.upsert_companies([company], now=now)
-        assert await store.work_items.finish_item("r1", done, found)
-
-    with_store(home, a_lead)
+    with_store(home, lambda store: add_lead(store, 1, 0.9, now=system_clock().now()))
     assert told("touches", "import", "--leads")["new"] == 1
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from stoker.accounts.facts import FactField
 from stoker.base.errors import ConfigError, StokerError, TransientError, UncertainError
+from stoker.base.process_pool import Aborted
 from stoker.base.retry import Quota
 from stoker.crawl.model import Excerpt
 from stoker.http.client import HttpClient
@@ -349,3 +350,16 @@ def test_more_texts_are_never_promised_less(one, other):
 
 def test_a_schema_is_promised_too():
     assert estimate_max_schema_tokens({"type": "object"}) > 0
+
+
+async def test_an_answer_that_takes_too_long_to_check_is_left_out_and_paid_for():
+    class Overrun:
+        async def run(self, function, *args, **kwargs):
+            return Aborted("it takes too much processor time to read")
+
+    async with asking() as (connector, _):
+        given_up = OpenAiExtraction(connector._model, pool=Overrun())
+        done = await given_up.ask(QUESTION, key="k")
+    assert done.answer.facts == ()
+    assert done.answer.note.startswith("the model's answer is left out")
+    assert done.cost["tokens"] > 0

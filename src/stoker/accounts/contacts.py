@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from stoker.accounts.facts import Fact, FactField
-from stoker.accounts.model import CompanyRecord, Contact, EmailStatus
-from stoker.accounts.websites import get_host
+from stoker.accounts.model import CompanyRecord, Contact, EmailStatus, SiteOwner, SiteVerdict
+from stoker.accounts.websites import get_host, is_on_site
 from stoker.base.errors import PermanentError
 from stoker.base.types import clean_text
 
@@ -21,10 +21,30 @@ _NOT_SENDABLE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
 _UNUSABLE_STATUSES = (EmailStatus.INVALID, EmailStatus.RISKY)
 
 
+def list_own_contacts(record: CompanyRecord) -> tuple[Contact, ...]:
+    """Return the contacts that are the company's: none while its website is only probable.
+
+    Of those on web pages, only the ones on its own site count. A record of before verdicts were
+    stored has all of them.
+    """
+    return tuple(each for each in record.contacts if _is_own(each.source, record.site))
+
+
+def list_own_facts(record: CompanyRecord) -> list[Fact]:
+    """Return the facts that are known to be the company's, as its contacts are."""
+    return [each for each in record.facts if _is_own(each.source, record.site)]
+
+
+def _is_own(source: str, site: SiteVerdict | None) -> bool:
+    if site is None or site.owner is SiteOwner.PROBABLE:
+        return site is None
+    return "://" not in source[:12] or is_on_site(source, site.host)
+
+
 def choose_best_contact(record: CompanyRecord) -> Contact | None:
-    """Return the contact to write to first: with a usable address, most confident."""
+    """Return the company's contact to write to first: with a usable address, most confident."""
     return max(
-        record.contacts,
+        list_own_contacts(record),
         key=lambda each: (bool(get_usable_email(each)), each.confidence),
         default=None,
     )

@@ -17,6 +17,7 @@ from stoker.base.errors import PermanentError
 from stoker.base.types import Json, clean_text
 
 FACTS_TTL, TRUNCATED_FACTS_TTL = timedelta(days=90), timedelta(days=7)
+_MAX_NORMALIZED_LENGTH = 200  # characters
 MAX_VALUE_LENGTH = 2_000  # characters; a longer description is cut, a longer anything else refused
 
 
@@ -179,4 +180,6 @@ def dedupe_facts(facts: Iterable[Fact]) -> list[Fact]:
 
 
 def _get_value_key(fact: Fact) -> tuple[FactField, str]:
-    return fact.field, normalize_text(fact.value)
+    # A long value is compared as it stands: some letters are many when they are normalized.
+    is_long = len(fact.value) > _MAX_NORMALIZED_LENGTH
+    return fact.field, fact.value if is_long else normalize_text(fact.value)

@@ -78,6 +78,24 @@ class Contact:
         return (self.email or self.name or self.phone).casefold()
 
 
+class SiteOwner(StrEnum):
+    """How sure it is that a website is the company's own."""
+
+    GIVEN = "given"  # a person or the register named it
+    CONFIRMED = "confirmed"  # what ties it to the company is in the proof
+    PROBABLE = "probable"  # only a search for the company's name led there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteVerdict:
+    """Whose a website is, as the last lookup judged it."""
+
+    host: str  # what it is about; empty: there are only other sites' pages about the company
+    owner: SiteOwner
+    proof: str = ""  # what was seen, in words
+    source: str = ""  # the page it was seen on
+
+
 class Bucket(StrEnum):
     HIGH = "High"
     MEDIUM = "Medium"
@@ -109,6 +127,12 @@ class CompanyRecord:
     run: str = ""  # the run of that lookup
     extracted_from: str = ""  # fingerprint of the text the facts came from
     notes: Mapping[str, str] = field(default_factory=dict)  # for later runs
+    site: SiteVerdict | None = None  # None: not looked up since verdicts are stored
+
+    @property
+    def is_site_probable(self) -> bool:
+        """Whether what was found may be about another company, or made up by a stranger."""
+        return self.site is not None and self.site.owner is SiteOwner.PROBABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

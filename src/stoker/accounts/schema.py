@@ -16,6 +16,8 @@ from stoker.accounts.model import (
     CompanyRecord,
     Contact,
     EmailStatus,
+    SiteOwner,
+    SiteVerdict,
 )
 from stoker.base.errors import PermanentError
 from stoker.base.types import Json
@@ -134,6 +136,15 @@ def _parse_facts(found: Any) -> tuple[Fact, ...]:
     )
 
 
+def _site_to_json(site: SiteVerdict) -> Json:
+    return [site.host, site.owner.value, site.proof, site.source]
+
+
+def _parse_site(found: Any) -> SiteVerdict:
+    host, owner, proof, source = found
+    return SiteVerdict(host=host, owner=SiteOwner(owner), proof=proof, source=source)
+
+
 _KEEP_IF_EMPTY_LIST = "CASE WHEN cast({new} AS text) = '[]' THEN {old} ELSE {new} END"
 
 _KEEP_IF_EMPTY_OBJECT = "CASE WHEN cast({new} AS text) = '{{}}' THEN {old} ELSE {new} END"
@@ -159,6 +170,7 @@ FACTS: Table[Any] = Table(
         merge=_KEEP_IF_EMPTY_LIST,
     ),
     Column("notes", JSON_OBJECT, merge=_KEEP_IF_EMPTY_OBJECT),
+    Column("site", json_of(_site_to_json, _parse_site), null=True, merge=KEEP_IF_NULL, since=14),
     key=["company_id"],
     check=_check_run,
     indexes=[Index("findings_by_run", "run, company_id")],
@@ -234,6 +246,19 @@ SCORES: Table[Any] = Table(
     grants="SELECT, INSERT, UPDATE",
 )
 
+# Keyed hashes of erased persons, and under the name `key` the tenant's key of these hashes.
+SUPPRESSIONS: Table[Any] = Table(
+    "contact_suppressions",
+    dict,
+    Column("name", KEY),
+    Column("value", TEXT),
+    Column("at", TIME),
+    key=["name"],
+    since=16,
+    what="the suppression",
+    grants="SELECT, INSERT",
+)
+
 TABLES = (
     RULES,
     MARKS,
@@ -244,4 +269,5 @@ TABLES = (
     EMAILS,
     FEATURES,
     SCORES,
+    SUPPRESSIONS,
 )

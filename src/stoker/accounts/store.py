@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from stoker.accounts.erasure import Person, Suppressions
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import (
     Candidate,
@@ -20,6 +21,8 @@ from stoker.accounts.model import (
     Contact,
     EmailStatus,
     LeadScore,
+    SiteOwner,
+    SiteVerdict,
     UpsertCount,
     merge_company,
 )
@@ -32,7 +35,9 @@ from stoker.accounts.schema import (
     FEATURES,
     RULES,
     SCORES,
+    SUPPRESSIONS,
 )
+from stoker.accounts.websites import get_host
 from stoker.base.types import to_utc
 from stoker.db.codec import validate_key, validate_text
 from stoker.db.database import (
@@ -93,9 +98,30 @@ SELECT f.company_id FROM asked JOIN company_findings f
 WHERE f.looked_at >= :since
 """
 
+SELECT_CONTACTS_BY_EMAIL = """
+SELECT DISTINCT company_id FROM lead_emails WHERE tenant_id = :tenant AND lower(email) = :email
+"""
+
+SELECT_SUPPRESSIONS = "SELECT name, value FROM contact_suppressions WHERE tenant_id = :tenant"
+
+UPDATE_FACTS = """
+UPDATE company_findings SET findings = :findings
+WHERE tenant_id = :tenant AND company_id = :company
+"""
+
+UPDATE_RATIONALE = """
+UPDATE lead_scores SET rationale = :rationale WHERE tenant_id = :tenant AND company_id = :company
+"""
+
 DELETE_CONTACTS = "DELETE FROM contacts WHERE tenant_id = :tenant AND company_id = :company"
 
 DELETE_EMAILS = "DELETE FROM lead_emails WHERE tenant_id = :tenant AND company_id = :company"
+
+UPDATE_WEBSITE = "UPDATE companies SET website = :website WHERE tenant_id = :tenant AND id = :id"
+
+UPDATE_SITE = """
+UPDATE company_findings SET site = :site WHERE tenant_id = :tenant AND company_id = :company
+"""
 
 _RECORD_TABLES = (COMPANIES, FACTS, SCORES, FEATURES)
 
@@ -244,6 +270,21 @@ class AccountStore:
         )
         return found[0] if found else None
 
+    async def give_website(self, company: CompanyId, website: str) -> bool:
+        """Set the website a person gives for a company; False when the company is unknown.
+
+        A company never looked up has no verdict yet: its next lookup finds the site given.
+        """
+        given = SiteVerdict(host=get_host(website), owner=SiteOwner.GIVEN)
+        values = COMPANIES.encode(id=_validate_id(company), website=website)
+        site = FACTS.encode(site=given)["site"]
+
+        def give(tx: Transaction) -> bool:
+            tx.execute(UPDATE_SITE, company=company, site=site)
+            return bool(tx.execute(UPDATE_WEBSITE, **values))
+
+        return await self._database.write(give)
+
     async def list_company_records(
         self,
         *,
@@ -280,30 +321,101 @@ class AccountStore:
         moment = to_db_time(at)
         await self._database.write(lambda tx: tx.execute(UPSERT_REGISTRY_CURSOR, at=moment))
 
+    async def find_companies_by_email(self, email: str) -> list[CompanyId]:
+        """Return the companies with a contact of this address."""
+        wanted = EMAILS.encode(email=email.lower())
+        rows = await self._database.read(lambda tx: tx.query(SELECT_CONTACTS_BY_EMAIL, **wanted))
+        return sorted(CompanyId(company) for (company,) in rows)
+
+    async def read_suppressions(self) -> Suppressions:
+        """Return the hashes of erased persons."""
+        return await self._database.read(read_suppressions)
+
+    async def suppress_person(
+        self, person: Person, companies: Sequence[CompanyId], *, new_key: bytes, now: datetime
+    ) -> Suppressions:
+        """Keep a person out from now on; `new_key` is the key of the tenant's first hashes."""
+
+        def suppress(tx: Transaction) -> Suppressions:
+            row = {"name": "key", "value": new_key.hex(), "at": now}
+            _insert_suppressions(tx, [row])
+            known = read_suppressions(tx)
+            marks = known.list_digests(person, companies)
+            _insert_suppressions(
+                tx, [{"name": name, "value": told, "at": now} for name, told in marks.items()]
+            )
+            return read_suppressions(tx)
+
+        return await self._database.write(suppress)
+
+    async def erase_suppressed(self, companies: Sequence[CompanyId]) -> int:
+        """Delete what is stored of erased persons at these companies; return how many contacts."""
+
+        def erase(tx: Transaction) -> int:
+            erased, suppressions = 0, read_suppressions(tx)
+            for company in companies:
+                records = _build_records(tx, tx.query(SELECT_RECORD, company=company))
+                for before in records:
+                    after = suppressions.filter_record(before)
+                    erased += len(before.contacts) - len(after.contacts)
+                    _replace_contacts(tx, company, after.contacts)
+                    findings = FACTS.encode(findings=after.facts)["findings"]
+                    tx.execute(UPDATE_FACTS, company=company, findings=findings)
+                    if after.score is not None:
+                        rationale = after.score.rationale
+                        tx.execute(UPDATE_RATIONALE, company=company, rationale=rationale)
+            return erased
+
+        return await self._database.write(erase) if companies else 0
+
+
+def read_suppressions(tx: Transaction) -> Suppressions:
+    """Return the hashes of the tenant's erased persons; empty for most tenants."""
+    rows = dict(tx.query(SELECT_SUPPRESSIONS))
+    key = bytes.fromhex(rows.pop("key", ""))
+    companies = {told.partition("/")[2] for told in rows.values() if told.startswith("name/")}
+    return Suppressions(key, frozenset(rows), frozenset(companies))
+
+
+def _insert_suppressions(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
+    columns = [SUPPRESSIONS.encode(**row) for row in rows]
+    tx.execute_many(
+        f"{SUPPRESSIONS.insert} ON CONFLICT DO NOTHING",
+        [(tx.tenant, row["name"], row["value"], row["at"]) for row in columns],
+    )
+
 
 def save_company_record(tx: Transaction, record: CompanyRecord) -> None:
-    """Replace what is stored about a company by a newer record, merging empty values."""
+    """Replace what is stored about a company by a newer record, merging empty values.
+
+    Erased persons are left out, whatever brought them.
+    """
+    record = read_suppressions(tx).filter_record(record)
     company = record.company.id
     COMPANIES.save(tx, [record.company])
     FACTS.save(tx, [record], company)
     if record.contacts:
-        contacts = list(enumerate(record.contacts))
-        tx.execute(DELETE_CONTACTS, company=company)
-        tx.execute(DELETE_EMAILS, company=company)
-        place = (tx.tenant, company)
-        tx.execute_many(
-            CONTACTS.insert, [(*place, n, *CONTACTS.to_row(contact)) for n, contact in contacts]
-        )
-        emails = [
-            (*place, n, *EMAILS.to_row(contact))
-            for n, contact in contacts
-            if contact.email or contact.verdict is not EmailStatus.UNVERIFIED
-        ]
-        if emails:
-            tx.execute_many(EMAILS.insert, emails)
+        _replace_contacts(tx, company, record.contacts)
     if record.score is not None:
         SCORES.save(tx, [record.score], company)
         FEATURES.save(tx, [record.score], company)
+
+
+def _replace_contacts(tx: Transaction, company: str, given: Sequence[Contact]) -> None:
+    contacts = list(enumerate(given))
+    tx.execute(DELETE_CONTACTS, company=company)
+    tx.execute(DELETE_EMAILS, company=company)
+    place = (tx.tenant, company)
+    rows = [(*place, n, *CONTACTS.to_row(contact)) for n, contact in contacts]
+    if rows:
+        tx.execute_many(CONTACTS.insert, rows)
+    emails = [
+        (*place, n, *EMAILS.to_row(contact))
+        for n, contact in contacts
+        if contact.email or contact.verdict is not EmailStatus.UNVERIFIED
+    ]
+    if emails:
+        tx.execute_many(EMAILS.insert, emails)
 
 
 def _upsert_companies(tx: Transaction, companies: Sequence[Company]) -> UpsertCount:
@@ -339,7 +451,7 @@ def _build_records(tx: Transaction, rows: Sequence[Sequence[Any]]) -> list[Compa
 def _build_record(row: Sequence[Any], contacts: Sequence[Contact]) -> CompanyRecord:
     company, facts, score, features = split_row(row, *_RECORD_TABLES)
     # A company that was never looked up has no facts, one that was not scored no score.
-    found = {} if facts[-1] is None else FACTS.read(facts)
+    found = FACTS.read(facts) if any(value is not None for value in facts) else {}
     return CompanyRecord(
         company=COMPANIES.read(company),
         contacts=tuple(contacts),

@@ -16,6 +16,7 @@ from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId, parse_tenant_id
 from stoker.context import TenantStores
 from stoker.db.database import Check
+from stoker.db.settings import JSON_DATABASE
 from stoker.files.durable import Disk, translate_os_error
 from stoker.runs.json_store import LOCK_TIMEOUT, JsonRunStore
 
@@ -26,7 +27,7 @@ class JsonBackend(SqliteBackend):
     def __init__(
         self, directory: Path, *, database: Path | None = None, patience: timedelta = LOCK_TIMEOUT
     ) -> None:
-        super().__init__(database or directory / "schedule.db")
+        super().__init__(database or directory / JSON_DATABASE)
         self._directory = directory
         self._lock_timeout = patience
         self._disk = Disk()

@@ -22,6 +22,9 @@ _STEPS = (
     "deletion of what old runs leave",
     "ledger checkpoints, deletion of old money",
     "steps that lookups skipped",
+    "causes of skipped steps, whose a website is",
+    "counts of stops and caps, guards of what tenants share",
+    "erased persons",
 )
 
 _ROOMS = (
@@ -39,6 +42,7 @@ _ROOMS = (
     "crm",
     "touches",
     "heat",
+    "pulls",
     "discovery",
 )
 

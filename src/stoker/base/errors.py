@@ -14,7 +14,10 @@ from datetime import timedelta
 
 
 class StokerError(Exception):
-    """Anything Stoker raises on purpose. Its text is one line a user can act on."""
+    """Anything Stoker raises on purpose. Each argument is one line a user can act on."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class ConfigError(StokerError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import ceil, isfinite
 
 from stoker.base.types import Json, clean_text
@@ -27,6 +27,17 @@ def compact_json(value: Json) -> str:
 def compute_digest(value: Json, *, length: int = 64) -> str:
     """Return the first hex digits of the SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(compact_json(value).encode()).hexdigest()[:length]
+
+
+def map_strings(value: Json, change: Callable[[str], str]) -> Json:
+    """Return a JSON value with every text in it changed, keys of objects included."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return [map_strings(each, change) for each in value]
+    if isinstance(value, dict):
+        return {change(name): map_strings(each, change) for name, each in value.items()}
+    return value
 
 
 def get_object(data: Json, name: str = "") -> Mapping[str, Json]:

@@ -17,15 +17,15 @@ MAX_VALUES = 500_000  # in one answer; each takes far more memory than its bytes
 MAX_DIGITS = 40
 
 
-def parse_json(body: bytes) -> Json:
+def parse_json(body: bytes, *, max_values: int = MAX_VALUES) -> Json:
     """Return the JSON value in a body; texts are cleaned as `clean_text` does.
 
     Raises PermanentError for anything that is not one JSON value in UTF-8 without surprises: keys
     given twice, NaN, infinite or endless numbers, too deep, too many.
     """
     commas = body.count(b",") + body.count(b"[") + body.count(b"{")
-    if commas > MAX_VALUES:
-        raise PermanentError(f"the answer has more than {MAX_VALUES} values")
+    if commas > max_values:
+        raise PermanentError(f"the answer has more than {max_values} values")
     try:
         text = body.decode("utf-8-sig")
         return _clean(_DECODER.decode(text), MAX_DEPTH)

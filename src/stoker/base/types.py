@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NewType
 
@@ -173,6 +173,11 @@ class Depth(StrEnum):
 
     SHALLOW = "SHALLOW"  # the company's own site, and what it says by itself
     DEEP = "DEEP"  # and search, a model, contacts and verification, as far as money goes
+
+
+SHALLOW_UNITS, DEEP_UNITS = 1, 3  # pull units of a lookup, unless settings say otherwise
+
+DEEP_AGAIN = timedelta(days=30)  # between deep lookups of one company; of pulls, a setting
 
 
 PullJobId = NewType("PullJobId", str)

@@ -1,7 +1,8 @@
 """Define caps: a limit on a unit, per window, within a scope.
 
 Lists valid units, connectors and amounts, the caps that settings switch on and those people add,
-and merges changes to caps into the limit in force. `charges` decides what is charged to them.
+and merges changes to caps into the limit in force. `charges` decides what is charged
+to them, and which of them refuses.
 """
 
 from __future__ import annotations
@@ -163,23 +164,22 @@ def compute_effective_limit(cap: Cap, change: CapChange | None, *, now: datetime
     return max(limit, change.raised_to)
 
 
-def build_default_caps(daily: CapSettings) -> tuple[Cap, ...]:
-    """Return the caps a tenant's settings switch on, sorted by id."""
+def build_default_caps(
+    daily: CapSettings, vendors: Iterable[tuple[str, str, int]]
+) -> tuple[Cap, ...]:
+    """Return the caps a tenant's settings switch on, sorted by id.
+
+    `vendors` has what may be used of each vendor: its name, the unit, the limit.
+    """
     caps = [
-        _build_vendor_cap("tavily", "calls", daily.tavily_queries),
-        _build_vendor_cap("tavily", "credits", daily.tavily_credits),
-        _build_vendor_cap("lusha", "calls", daily.lusha_contact_lookups),
-        _build_vendor_cap("lusha", "credits", daily.lusha_credits),
-        _build_vendor_cap("zerobounce", "calls", daily.zerobounce_verifications),
-        _build_vendor_cap("zerobounce", "credits", daily.zerobounce_credits),
-        _build_vendor_cap("openai", "calls", daily.openai_calls),
-        _build_vendor_cap("openai", "tokens", daily.openai_daily_tokens),
+        *(_build_vendor_cap(name, unit, limit) for name, unit, limit in vendors),
         _build_tenant_cap("pull_units", daily.pull_units_per_day),
         _build_tenant_cap(f"money:{daily.currency}", daily.money_per_day_minor),
     ]
     return tuple(sorted(caps, key=lambda cap: cap.id))
 
 
+@lru_cache(maxsize=1024)  # reading a name takes longer than all the rest of a reservation's caps
 def parse_cap(cap_id: str, *, limit: int) -> Cap:
     """Return the cap of this id with this limit. Raises ConfigError for an invalid id."""
     parts = cap_id.split("/")
@@ -210,11 +210,8 @@ def list_effective_caps(
     `changes` are the changes to shared caps, or to one tenant's own. Changed limits are not
     applied: `compute_effective_limit` computes them when they are needed.
     """
-    caps = {cap.id: cap for cap in given if cap.shared is shared}
-    for cap_id, change in changes.items():
-        if cap_id not in caps and change.limit is not None:
-            caps[cap_id] = parse_cap(cap_id, limit=change.limit)
-    return tuple(caps[cap_id] for cap_id in sorted(caps))
+    caps = [cap for cap in given if cap.shared is shared]
+    return tuple(sorted([*caps, *list_added_caps(caps, changes)], key=lambda cap: cap.id))
 
 
 def list_added_caps(given: Iterable[Cap], changes: Mapping[str, CapChange]) -> list[Cap]:
@@ -226,15 +223,10 @@ def list_added_caps(given: Iterable[Cap], changes: Mapping[str, CapChange]) -> l
         return []
     known = {cap.id for cap in given}
     return [
-        _parse_cap_cached(cap_id, change.limit)
+        parse_cap(cap_id, limit=change.limit)
         for cap_id, change in changes.items()
         if cap_id not in known and change.limit is not None
     ]
-
-
-@lru_cache(maxsize=1024)  # reading a name takes longer than all the rest of a reservation's caps
-def _parse_cap_cached(cap_id: str, limit: int) -> Cap:
-    return parse_cap(cap_id, limit=limit)
 
 
 def _build_vendor_cap(connector: str, unit: str, limit: int) -> Cap:

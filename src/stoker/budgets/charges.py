@@ -1,7 +1,8 @@
 """Grant or refuse a request to spend, and decide which caps it is charged to.
 
-In this order: caps, clock, stops, room. Amounts are whole numbers. The store reads what is already
-spent or reserved in the transaction in which it writes the reservation.
+In this order: caps, clock, stops, room; of several full caps the first refuses, shared ones before
+a tenant's own, then by id. Amounts are whole numbers. The store reads what is already spent or
+reserved in the transaction in which it writes the reservation.
 """
 
 from __future__ import annotations

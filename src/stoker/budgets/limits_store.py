@@ -1,6 +1,7 @@
 """Store cap changes, stops and totals in SQL, a tenant's own and those that tenants share.
 
-A reservation reads all of them in one query. Reservations are in `store`.
+A reservation reads all of them in one query, together with how many stops and cap changes there
+are: if it sees fewer, it grants nothing. Reservations are in `store`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from stoker.base.errors import TransientError
 from stoker.base.types import OPERATORS, to_utc
 from stoker.budgets.caps import Cap, CapChange, list_added_caps
 from stoker.budgets.charges import BudgetState, Charge, SpendRequest, Totals, cap_applies
@@ -46,14 +48,18 @@ from stoker.ledger.store import LAST_ENTRY_TIME, LedgerStore, append_checked, fi
 
 # Everything a reservation rests on, in one question: on a server each one is a round trip.
 SELECT_BUDGET_STATE = """
-SELECT 'change' AS what, cap, new_limit, raised_to, raised_until, '' AS reason
+SELECT 'cap_changes' AS what, cap, new_limit, raised_to, raised_until, '' AS reason
 FROM cap_changes WHERE tenant_id = :tenant
 UNION ALL
-SELECT 'change', cap, new_limit, raised_to, raised_until, '' FROM shared_cap_changes
+SELECT 'shared_cap_changes', cap, new_limit, raised_to, raised_until, '' FROM shared_cap_changes
 UNION ALL
-SELECT 'stop', connector, NULL, NULL, since_at, reason FROM stops WHERE tenant_id = :tenant
+SELECT 'stops', connector, NULL, NULL, since_at, reason FROM stops WHERE tenant_id = :tenant
 UNION ALL
-SELECT 'stop', connector, NULL, NULL, since_at, reason FROM shared_stops
+SELECT 'shared_stops', connector, NULL, NULL, since_at, reason FROM shared_stops
+UNION ALL
+SELECT 'count', '', cap_changes, stops, NULL, '' FROM limit_counts WHERE tenant_id = :tenant
+UNION ALL
+SELECT 'shared count', '', cap_changes, stops, NULL, '' FROM shared_limit_counts
 UNION ALL
 SELECT 'hold', key, NULL, NULL, until_at, '' FROM holds WHERE tenant_id = :tenant AND key = :key
 UNION ALL
@@ -68,6 +74,20 @@ SELECT 'window', cap, settled, reserved, NULL, window_name FROM budgets
 WHERE tenant_id = :tenant AND cap = :cap_{n}
     AND window_name >= :since_{n} AND window_name < :until_{n}
 """
+
+# A tenant's own, with its first reservation. Where rows are hidden, or where a tenant with totals
+# lost its count, this is refused or does nothing, so that the count is missing still.
+INSERT_COUNT = """
+INSERT INTO limit_counts (tenant_id, cap_changes, stops) SELECT :tenant, 0, 0
+WHERE NOT EXISTS (SELECT 1 FROM budgets WHERE tenant_id = :tenant)
+ON CONFLICT DO NOTHING
+"""
+
+SELECT_COUNTS = "SELECT cap_changes, stops FROM limit_counts WHERE tenant_id = :tenant"
+
+SELECT_ANY_TOTAL = "SELECT 1 FROM budgets WHERE tenant_id = :tenant LIMIT 1"
+
+SELECT_SHARED_COUNTS = "SELECT cap_changes, stops FROM shared_limit_counts"
 
 # Updating the row without a window locks the cap.
 LOCK_CAP = """
@@ -145,10 +165,21 @@ class LimitStore:
 
         await self._database.write(write)
 
-    async def list_cap_changes(self) -> dict[str, CapChange]:
-        """Return the changes to caps, by cap."""
-        changes = await self._database.read(lambda tx: self._changes.find(tx, "TRUE"))
-        return {change.cap: change for change in changes}
+    async def list_cap_changes(self, *, guarded: bool = True) -> dict[str, CapChange]:
+        """Return the changes to caps, by cap.
+
+        Raises TransientError when not all can be seen, unless `guarded` is false: for a check that
+        compares them with the ledger.
+        """
+
+        def read(tx: Transaction) -> list[CapChange]:
+            changes = self._changes.find(tx, "TRUE")
+            if guarded:
+                there, _ = _read_counts(tx, shared=self._shared)
+                _require_seen(there, len(changes), self._changes)
+            return changes
+
+        return {change.cap: change for change in await self._database.read(read)}
 
     async def stop(self, connector: str, *, reason: str, now: datetime) -> None:
         """Grant nothing more, on a connector or (empty) on any. Safe to repeat."""
@@ -174,13 +205,22 @@ class LimitStore:
 
         return await self._database.write(resume)
 
-    async def list_stops(self) -> list[Stop]:
-        """Return the stops in force: those for all tenants, then this tenant's own."""
+    async def list_stops(self, *, guarded: bool = True) -> list[Stop]:
+        """Return the stops in force: those for all tenants, then this tenant's own.
+
+        Raises TransientError when not all can be seen, unless `guarded` is false.
+        """
+
+        def find(tx: Transaction, table: Table[Stop], *, shared: bool) -> list[Stop]:
+            stops = table.find(tx, "TRUE ORDER BY connector")
+            if guarded:
+                _require_seen(_read_counts(tx, shared=shared)[1], len(stops), table)
+            return stops
 
         def read(tx: Transaction) -> list[Stop]:
-            stops = SHARED_STOPS.find(tx, "TRUE ORDER BY connector")
+            stops = find(tx, SHARED_STOPS, shared=True)
             if not self._shared:
-                own = STOPS.find(tx, "TRUE ORDER BY connector")
+                own = find(tx, STOPS, shared=False)
                 stops += [replace(stop, tenant=tx.tenant) for stop in own]
             return stops
 
@@ -207,9 +247,16 @@ class OperatorStore(LimitStore):
 def read_request_state(
     tx: Transaction, request: SpendRequest, caps: Sequence[Cap], *, now: datetime
 ) -> tuple[BudgetState, bool]:
-    """Return the budget state for a request, and whether its key was used before."""
+    """Return the budget state for a request, and whether its key was used before.
+
+    Raises TransientError when there are stops or cap changes that it does not see.
+    """
     query, values = _build_query(request, caps, now=now)
-    found, known = _to_budget_state(tx.query(query, key=request.key, **values))
+    rows = tx.query(query, key=request.key, **values)
+    if not any(row[0] == "count" for row in rows):
+        tx.execute(INSERT_COUNT)
+        rows = tx.query(query, key=request.key, **values)
+    found, known = _to_budget_state(rows)
     added = list_added_caps(caps, found.changes)
     if not known and added:
         query, values = _build_query(request, added, now=now)
@@ -251,6 +298,22 @@ def get_usage_table(*, shared: bool) -> Table[CapUsage]:
     return SHARED_USAGE if shared else USAGE
 
 
+def _read_counts(tx: Transaction, *, shared: bool) -> tuple[int | None, int | None]:
+    """Return how many cap changes and stops there are; None where that cannot be seen."""
+    if found := tx.query(SELECT_SHARED_COUNTS if shared else SELECT_COUNTS):
+        return found[0][0], found[0][1]
+    # Only a tenant that never reserved anything has no count yet.
+    return (None, None) if shared or tx.query(SELECT_ANY_TOTAL) else (0, 0)
+
+
+def _require_seen(there: int | None, seen: int, table: Table[Any]) -> None:
+    if seen != there:
+        raise TransientError(
+            f"{seen} of {'some' if there is None else there} rows of {table.name} can be seen; "
+            "nothing was granted, see `stoker db status`, or restore the store from a backup"
+        )
+
+
 def _build_query(
     request: SpendRequest, caps: Iterable[Cap], *, now: datetime
 ) -> tuple[str, dict[str, Value]]:
@@ -273,19 +336,32 @@ def _build_query_text(caps: int) -> str:
 
 def _to_budget_state(rows: Iterable[tuple[Any, ...]]) -> tuple[BudgetState, bool]:
     latest, changes, stops, opened, known = None, {}, {}, {}, False
+    there: tuple[int | None, int | None] = (None, None)
+    shared, seen = there, dict[str, int]()
     for what, name, first, second, at, text in rows:
         match what:
-            case "change":
-                changes[name] = CAP_CHANGES.read((name, first, second, at))
-            case "stop":
-                stops[name] = text
-            case "hold":
-                known = True
+            case "count":
+                there = (first, second)
+            case "shared count":
+                shared = (first, second)
             case "window":
                 with wrap_row_errors(f"a window of {name}"):
                     parse_window(text)
                 opened[name, text] = Totals(settled=first, reserved=second)
-            case _:
+            case "latest":
                 with wrap_row_errors(LAST_ENTRY_TIME):
                     latest = from_db_time(at)
+            case "hold":
+                known = True
+            case "stops" | "shared_stops":
+                seen[what] = seen.get(what, 0) + 1
+                stops[name] = text
+            case _:
+                seen[what] = seen.get(what, 0) + 1
+                changes[name] = CAP_CHANGES.read((name, first, second, at))
+    if seen or there != (0, 0) or shared != (0, 0):
+        _require_seen(there[0], seen.get("cap_changes", 0), CAP_CHANGES)
+        _require_seen(there[1], seen.get("stops", 0), STOPS)
+        _require_seen(shared[0], seen.get("shared_cap_changes", 0), SHARED_CAP_CHANGES)
+        _require_seen(shared[1], seen.get("shared_stops", 0), SHARED_STOPS)
     return BudgetState(latest=latest, changes=changes, stops=stops, open_windows=opened), known

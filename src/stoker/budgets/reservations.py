@@ -7,9 +7,9 @@
 
     RELEASED | EXPIRED ──▶ SETTLED | UNCERTAIN   its owner came back, and it was done after all
 
-A HELD reservation of a dead owner expires and is released. One that may have been SENT is not:
-money that may be spent must not be granted twice. Stores write the changes, the totals and the
-entries together, or nothing.
+RESERVED is stored and shown as HELD. That of a dead owner expires and is released. One that may
+have been SENT is not: money that may be spent must not be granted twice. Stores write the changes,
+the totals and the entries together, or nothing.
 """
 
 from __future__ import annotations

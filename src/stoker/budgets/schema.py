@@ -1,7 +1,8 @@
 """The tables of reservations, totals, changed caps and stops, of a tenant and shared by all.
 
 Totals are a cache of what the ledger says, written in the same transaction; their checks are the
-last line behind it. What tenants share tells nothing of any one of them.
+last line behind it. What tenants share tells nothing of any one of them, and only operators write
+stops and caps for all.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from stoker.budgets.model import CapUsage, Stop
 from stoker.budgets.reservations import Reservation, ReservationStatus
 from stoker.db.codec import validate_name, validate_text
 from stoker.db.database import CONFLICT_SQLSTATE, from_db_time, to_db_time
+from stoker.db.policies import WRITTEN_BY_OPERATORS
 from stoker.db.table import (
     INT,
     KEEP_IF_NULL,
@@ -37,6 +39,8 @@ from stoker.db.table import (
     enum,
     json_of,
 )
+
+COUNTED_SINCE = 15  # the step with which rows of stops and caps are counted
 
 
 def _require(kind: type, value: Any) -> Any:
@@ -150,6 +154,8 @@ CAP_CHANGES, SHARED_CAP_CHANGES = (
         what="the change of the cap",
         grants="SELECT, INSERT, UPDATE",
         tenant=tenant,
+        policies=WRITTEN_BY_OPERATORS,
+        guarded_since=4 if tenant else COUNTED_SINCE,
     )
     for name, tenant in (("cap_changes", True), ("shared_cap_changes", False))
 )
@@ -166,8 +172,135 @@ STOPS, SHARED_STOPS = (
         what="the stop of",
         grants="SELECT, INSERT, DELETE",
         tenant=tenant,
+        policies=WRITTEN_BY_OPERATORS,
+        guarded_since=4 if tenant else COUNTED_SINCE,
     )
     for name, tenant in (("stops", True), ("shared_stops", False))
+)
+
+# How many rows those four tables have. A reservation compares: a stop that cannot be seen, because
+# row security shows less than there is, must not be taken for none. Triggers count, so that every
+# row is counted, also one written by hand. A tenant that has totals has a count, be it of nothing.
+_COUNTS = (
+    Column("stops", INT, check="stops >= 0"),
+    Column("cap_changes", INT, check="cap_changes >= 0"),
+)
+
+_LIMIT_COUNTS: Table[Any] = Table(
+    "limit_counts",
+    None,
+    *_COUNTS,
+    key=[],
+    since=COUNTED_SINCE,
+    grants="SELECT, INSERT, UPDATE",
+)
+
+_SHARED_LIMIT_COUNTS: Table[Any] = Table(
+    "shared_limit_counts",
+    None,
+    Column("id", INT),  # there is one row
+    *_COUNTS,
+    key=["id"],
+    since=COUNTED_SINCE,
+    grants="SELECT, UPDATE",
+    tenant=False,
+    policies=WRITTEN_BY_OPERATORS,
+)
+
+_COUNT_ON_SQLITE = """\
+INSERT INTO limit_counts SELECT tenant_id, sum(s), sum(c) FROM (
+    SELECT tenant_id, 1 AS s, 0 AS c FROM stops
+    UNION ALL SELECT tenant_id, 0, 1 FROM cap_changes
+    UNION ALL SELECT tenant_id, 0, 0 FROM budgets) GROUP BY tenant_id;
+INSERT INTO shared_limit_counts SELECT 1,
+    (SELECT count(*) FROM shared_stops), (SELECT count(*) FROM shared_cap_changes);
+CREATE TRIGGER budgets_have_counts AFTER INSERT ON budgets BEGIN
+    INSERT INTO limit_counts SELECT NEW.tenant_id, 0, 0 WHERE NOT EXISTS (
+        SELECT 1 FROM limit_counts WHERE tenant_id = NEW.tenant_id);
+END;
+""" + "".join(
+    f"""\
+CREATE TRIGGER {table}_are_counted AFTER INSERT ON {table} BEGIN
+    INSERT INTO limit_counts SELECT NEW.tenant_id, 0, 0 WHERE NOT EXISTS (
+        SELECT 1 FROM limit_counts WHERE tenant_id = NEW.tenant_id);
+    UPDATE limit_counts SET {table} = {table} + 1 WHERE tenant_id = NEW.tenant_id;
+END;
+CREATE TRIGGER {table}_are_counted_off AFTER DELETE ON {table} BEGIN
+    UPDATE limit_counts SET {table} = {table} - 1 WHERE tenant_id = OLD.tenant_id;
+END;
+CREATE TRIGGER shared_{table}_are_counted AFTER INSERT ON shared_{table} BEGIN
+    UPDATE shared_limit_counts SET {table} = {table} + 1;
+END;
+CREATE TRIGGER shared_{table}_are_counted_off AFTER DELETE ON shared_{table} BEGIN
+    UPDATE shared_limit_counts SET {table} = {table} - 1;
+END;
+"""
+    for table in ("stops", "cap_changes")
+)
+
+# The owner of the tables reads them without a tenant, for as long as this step takes. Functions run
+# as their callers, so row security binds them.
+_FORCED = ("stops", "cap_changes", "budgets", "limit_counts", "shared_limit_counts")
+
+_COUNT_ON_POSTGRES = (
+    "".join(f"ALTER TABLE stoker.{table} NO FORCE ROW LEVEL SECURITY;\n" for table in _FORCED)
+    + """\
+INSERT INTO stoker.limit_counts SELECT tenant_id, sum(s), sum(c) FROM (
+    SELECT tenant_id, 1 AS s, 0 AS c FROM stoker.stops
+    UNION ALL SELECT tenant_id, 0, 1 FROM stoker.cap_changes
+    UNION ALL SELECT tenant_id, 0, 0 FROM stoker.budgets) AS rows GROUP BY tenant_id;
+INSERT INTO stoker.shared_limit_counts SELECT 1,
+    (SELECT count(*) FROM stoker.shared_stops), (SELECT count(*) FROM stoker.shared_cap_changes);
+"""
+    + "".join(f"ALTER TABLE stoker.{table} FORCE ROW LEVEL SECURITY;\n" for table in _FORCED)
+    + """\
+CREATE FUNCTION stoker.start_counts() RETURNS trigger LANGUAGE plpgsql
+SECURITY INVOKER SET search_path = pg_catalog AS $body$
+BEGIN
+    INSERT INTO stoker.limit_counts VALUES (NEW.tenant_id, 0, 0) ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END
+$body$;
+CREATE TRIGGER budgets_have_counts AFTER INSERT ON stoker.budgets
+    FOR EACH ROW EXECUTE FUNCTION stoker.start_counts();
+CREATE FUNCTION stoker.count_limits() RETURNS trigger LANGUAGE plpgsql
+SECURITY INVOKER SET search_path = pg_catalog AS $body$
+DECLARE
+    stop int := (TG_TABLE_NAME = 'stops')::int;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO stoker.limit_counts AS c VALUES (NEW.tenant_id, stop, 1 - stop)
+        ON CONFLICT (tenant_id) DO UPDATE SET stops = c.stops + excluded.stops,
+            cap_changes = c.cap_changes + excluded.cap_changes;
+    ELSE
+        UPDATE stoker.limit_counts c
+        SET stops = c.stops - stop, cap_changes = c.cap_changes - (1 - stop)
+        WHERE c.tenant_id = OLD.tenant_id;
+    END IF;
+    RETURN NULL;
+END
+$body$;
+CREATE FUNCTION stoker.count_shared_limits() RETURNS trigger LANGUAGE plpgsql
+SECURITY INVOKER SET search_path = pg_catalog AS $body$
+DECLARE
+    more int := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
+    stop int := (TG_TABLE_NAME = 'shared_stops')::int;
+BEGIN
+    UPDATE stoker.shared_limit_counts c
+    SET stops = c.stops + more * stop, cap_changes = c.cap_changes + more * (1 - stop);
+    RETURN NULL;
+END
+$body$;
+"""
+    + "".join(
+        f"""\
+CREATE TRIGGER {table}_are_counted AFTER INSERT OR DELETE ON stoker.{table}
+    FOR EACH ROW EXECUTE FUNCTION stoker.count_limits();
+CREATE TRIGGER shared_{table}_are_counted AFTER INSERT OR DELETE ON stoker.shared_{table}
+    FOR EACH ROW EXECUTE FUNCTION stoker.count_shared_limits();
+"""
+        for table in ("stops", "cap_changes")
+    )
 )
 
 # It runs as its caller, so row security binds it. Entries are numbered and chained as
@@ -257,6 +390,19 @@ END
 $body$;
 """
 
+_STOPPED = "    -- The totals may have been waited for; a stop that came meanwhile still counts.\n"
+
+# As stops are asked for once more, so is whether all of them are seen.
+_ALL_SEEN = f"""\
+    IF EXISTS (SELECT FROM json_to_recordset(asked -> 'holds') AS h (seen_phase text)
+            WHERE h.seen_phase IS NULL) AND (
+        coalesce((SELECT c.stops FROM stoker.limit_counts c WHERE c.tenant_id = me), 0)
+        <> (SELECT count(*) FROM stoker.stops s WHERE s.tenant_id = me)
+        OR (SELECT c.stops FROM stoker.shared_limit_counts c)
+        IS DISTINCT FROM (SELECT count(*) FROM stoker.shared_stops)
+    ) THEN RAISE EXCEPTION 'unseen' USING ERRCODE = '{CONFLICT_SQLSTATE}'; END IF;
+"""
+
 TABLES = (
     RESERVATIONS,
     USAGE,
@@ -266,6 +412,16 @@ TABLES = (
     SHARED_CAP_CHANGES,
     SHARED_STOPS,
     Script(since=4, postgres=_WRITE_MOVES),
+    _LIMIT_COUNTS,
+    _SHARED_LIMIT_COUNTS,
+    Script(
+        since=COUNTED_SINCE,
+        sqlite=_COUNT_ON_SQLITE,
+        postgres=_COUNT_ON_POSTGRES
+        + _WRITE_MOVES.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION").replace(
+            _STOPPED, _ALL_SEEN + _STOPPED
+        ),
+    ),
 )
 
 

@@ -392,7 +392,7 @@ def build_budget(tenant: TenantContext) -> BudgetService:
     """Build a tenant's budget service; `tenant.open(build_budget)` keeps its leases alive."""
     return BudgetService(
         tenant.store.budgets,
-        caps=build_default_caps(tenant.settings.caps),
+        caps=build_default_caps(tenant.settings.caps, tenant.settings.list_vendor_caps()),
         reset=build_reset_rule(tenant.settings),
         owner=tenant.process.owner,
         clock=tenant.clock,
@@ -407,7 +407,7 @@ async def list_caps(tenant: TenantContext) -> tuple[Cap, ...]:
 
     Changed limits are not applied: the store reads them when it grants or refuses.
     """
-    given = build_default_caps(tenant.settings.caps)
+    given = build_default_caps(tenant.settings.caps, tenant.settings.list_vendor_caps())
     changes = await tenant.store.budgets.list_cap_changes()
     own = list_effective_caps(given, changes, shared=False)
     return (*await list_shared_caps(tenant.process), *own)

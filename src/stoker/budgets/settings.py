@@ -1,4 +1,4 @@
-"""What a tenant may use in a day: the limits of its default caps."""
+"""What a tenant may use in a day over all vendors; a vendor's own limits are in its section."""
 
 from __future__ import annotations
 
@@ -20,30 +20,6 @@ _MAX_AMOUNT = 1_000_000_000
 class CapSettings(Section):
     """What a tenant may use in a day, and when its day begins."""
 
-    openai_daily_tokens: int = tenant_setting(
-        integer(0, _MAX_AMOUNT), 150_000, "OpenAI tokens a day.", "OPENAI_DAILY_TOKENS_CAP"
-    )
-    openai_calls: int = tenant_setting(integer(0, _MAX_AMOUNT), 2000, "OpenAI calls a day.")
-    tavily_queries: int = tenant_setting(
-        integer(0, _MAX_AMOUNT), 800, "Tavily searches a day.", "TAVILY_MAX_QUERIES"
-    )
-    tavily_credits: int = tenant_setting(
-        integer(0, _MAX_AMOUNT), 1000, "Tavily credits a day; a search costs one, a deeper one two."
-    )
-    lusha_contact_lookups: int = tenant_setting(
-        integer(0, _MAX_AMOUNT), 500, "Lusha lookups a day.", "LUSHA_MAX_CONTACT_LOOKUPS"
-    )
-    lusha_credits: int = tenant_setting(
-        integer(0, _MAX_AMOUNT),
-        1000,
-        "Lusha credits a day; a search for people costs one, each address one.",
-    )
-    zerobounce_verifications: int = tenant_setting(
-        integer(0, _MAX_AMOUNT), 1000, "ZeroBounce checks a day.", "ZEROBOUNCE_MAX_VERIFICATIONS"
-    )
-    zerobounce_credits: int = tenant_setting(
-        integer(0, _MAX_AMOUNT), 1000, "ZeroBounce credits a day; an address costs one at most."
-    )
     pull_units_per_day: int = tenant_setting(
         integer(0, _MAX_AMOUNT), 300, "Pull units a day, over all connectors."
     )

@@ -6,14 +6,16 @@ schedule, and the list of caps that will be enforced.
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 
 from stoker import app
 from stoker.base.clock import Clock, clock_went_backwards
 from stoker.base.errors import ConfigError, StokerError
-from stoker.base.formats import format_duration
+from stoker.base.formats import format_count, format_duration
 from stoker.base.types import Json, TenantId
 from stoker.calendar.recurrence import Interval, compute_next_run
 from stoker.calendar.timezones import get_zone
@@ -27,14 +29,12 @@ from stoker.cli.output import (
     print_text,
     run_async,
 )
-from stoker.config.fields import list_settings
 from stoker.context import Backend
 from stoker.db.database import Check
 from stoker.http.fields import is_sandbox_url
 from stoker.settings import Settings
-from stoker.settings.tenants import add_stored_tenants
+from stoker.settings.load import add_stored_tenants
 from stoker.touches.setup import check_touches
-from stoker.vendors.settings import KeySettings
 from stoker.vendors.table import PAID_VENDORS, VENDORS, get_off_reason, list_addresses
 
 MIN_PLAUSIBLE_TIME = datetime(2026, 1, 1, tzinfo=UTC)  # this program did not exist before
@@ -54,10 +54,11 @@ def doctor(asked: CommandContext, *, as_json: bool) -> Exit:
     try:
         settings = asked.read_settings()
     except ConfigError as error:
-        checks = [Check(what="settings", ok=False, detail=line) for line in str(error).split("\n")]
+        checks = [Check(what="settings", ok=False, detail=line) for line in error.args]
     else:
         settings = run_async(_add_stored_tenants(settings))
         checks = run_async(run_checks(settings, clock=app.system_clock()))
+        checks += _check_privacy(asked, settings)
         caps = {
             tenant: settings.for_tenant(tenant).list_cap_values()
             for tenant in settings.list_active_tenants()
@@ -93,8 +94,7 @@ async def run_checks(settings: Settings, *, clock: Clock) -> list[Check]:
     """Run every check, in the order people think about them."""
     now = clock.now()
     checks = [_check_settings(settings), *_check_sandbox(settings)]
-    vendors = [about.key for about in list_settings(KeySettings) if about.key in PAID_VENDORS]
-    checks += [_check_key(settings, vendor) for vendor in vendors]
+    checks += [_check_key(settings, vendor) for vendor in PAID_VENDORS]
     checks += [_check_connectors(settings, tenant) for tenant in settings.list_active_tenants()]
     checks += [*_check_zones(settings, now), _check_plausible_time(now)]
     try:
@@ -136,6 +136,25 @@ async def _check_clock(backend: Backend, tenant: TenantId, now: datetime) -> Che
         )
         return Check(what=what, ok=False, detail=detail)
     return Check(what=what, ok=True, detail=f"last decision {seen:%Y-%m-%d %H:%M} UTC")
+
+
+def _check_privacy(asked: CommandContext, settings: Settings) -> list[Check]:
+    """Warn of settings and stores that other users of this machine can read or change."""
+    storage = settings.storage
+    paths = [asked.config or asked.directory / app.CONFIG_FILE, asked.directory / app.ENV_FILE]
+    if storage.backend == "sqlite":
+        paths += [Path(f"{storage.sqlite_path}{end}") for end in ("", "-wal", "-shm")]
+    elif storage.backend == "json":
+        paths.append(storage.json_dir)
+    there = [path for path in paths if path.exists()]
+    shared = [path for path in there if path.stat().st_mode & 0o077]
+    if not there:
+        return []
+    detail = f"{format_count(len(there), 'file')}, no other user can read or change them"
+    if shared:
+        names = " ".join(shlex.quote(str(path)) for path in shared)
+        detail = f"other users of this machine may use them; run: chmod go-rwx {names}"
+    return [Check(what="private files", ok=True, detail=detail, is_warning=bool(shared))]
 
 
 def _check_settings(settings: Settings) -> Check:

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -18,14 +19,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from stoker import __version__
-from stoker.base.errors import StokerError
+from stoker.base.errors import ConfigError, StokerError
 from stoker.cli.options import check_not_empty
 from stoker.cli.output import CommandContext, Exit, print_error, to_error_exit
 
 if TYPE_CHECKING:
     from stoker.base.clock import Clock
 
-_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+_PRINTING_ERRORS = (*_DISK_FULL_ERRORS, errno.EBADF, errno.EIO)  # of stdout, a terminal's too
 
 
 class LazyCommand(NamedTuple):
@@ -75,9 +78,12 @@ SECTIONS = {
         ),
     },
     "Results": {
-        "leads": LazyCommand("stoker.leads.commands:leads_group", "list export"),
+        "leads": LazyCommand("stoker.leads.commands:leads_group", "list export website"),
         "why": LazyCommand(
             "stoker.pulls.commands_why:why", "Explain one account: selected or not, cost, score"
+        ),
+        "contacts": LazyCommand(
+            "stoker.maintenance.commands:contacts", "erase: remove one person everywhere"
         ),
         "heat": LazyCommand("stoker.heat.commands:heat", "top show sweep"),
         "signals": LazyCommand("stoker.heat.commands:signals", "import: what happened at accounts"),
@@ -109,8 +115,8 @@ ADDED = {  # commands of a group whose module is another one
     "db": {"maintain": "stoker.scheduling.commands:upkeep"},
     "pulls": {
         "quote": "stoker.pulls.commands:quote",
-        "price": "stoker.pulls.commands_what_if:price",
-        "replay": "stoker.pulls.commands_what_if:replay",
+        "price": "stoker.pulls.commands_why:price",
+        "replay": "stoker.pulls.commands:replay",
     },
 }
 ALIASES = {  # what these commands were called before; they keep working and are not listed
@@ -119,8 +125,8 @@ ALIASES = {  # what these commands were called before; they keep working and are
     "undo": "stoker.crm.commands:undo",
     "upkeep": "stoker.scheduling.commands:upkeep",
     "quote": "stoker.pulls.commands:quote",
-    "price": "stoker.pulls.commands_what_if:price",
-    "replay": "stoker.pulls.commands_what_if:replay",
+    "price": "stoker.pulls.commands_why:price",
+    "replay": "stoker.pulls.commands:replay",
     "export": "stoker.leads.commands:export_files",
     "prune": "stoker.runs.commands:prune",
 }
@@ -210,27 +216,51 @@ def stoker(
 
 def main(arguments: Sequence[str] | None = None, *, clock: Clock | None = None) -> int:
     """Run one command; return its exit code. No error leaves a traceback unless asked for."""
+    if not _open_closed_streams():
+        print_error("stdout is closed; send it somewhere, e.g. with > /dev/null")
+        return Exit.CONFIG
     try:
         code = _run_command(arguments, CommandContext(directory=Path(), clock=clock))
         if code == Exit.INTERRUPTED and arguments is None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process is on its way out already
         sys.stdout.flush()
-    except BrokenPipeError:
-        _detach_stdout()
-        return Exit.BROKEN_PIPE
     except OSError as error:
-        if error.errno not in _DISK_FULL_ERRORS:
-            raise
-        _detach_stdout()
-        why = os.strerror(error.errno)
-        print_error(f"what was to be printed is not all there ({why}); make room, and look again")
-        return Exit.UNCERTAIN
+        code = _report_unprinted(error)
     return code
+
+
+def _open_closed_streams() -> bool:
+    """Open what was closed when the process began; return whether stdout was open.
+
+    Otherwise the next file that is opened, the database perhaps, would get its number, and what
+    is printed would go into it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number, which is this one
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the end
+    is_open = sys.stdout is not None
+    if not is_open:
+        sys.stdout = sys.stderr
+    return is_open
+
+
+def _report_unprinted(error: OSError) -> Exit:
+    _detach_stdout()
+    if isinstance(error, BrokenPipeError):
+        return Exit.BROKEN_PIPE
+    full = "the disk is full" if error.errno in _DISK_FULL_ERRORS else error.strerror
+    print_error(f"what was to be printed is not all there ({full}); make room, and look again")
+    return Exit.UNCERTAIN
 
 
 def _detach_stdout() -> None:
     # Python flushes stdout once more while it shuts down; let that go nowhere, quietly.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run_command(arguments: Sequence[str] | None, context: CommandContext) -> int:
@@ -258,14 +288,31 @@ def _run_command(arguments: Sequence[str] | None, context: CommandContext) -> in
         print_error("stopped")
         return Exit.INTERRUPTED
     except StokerError as error:
-        print_error(_redact(str(error), secrets))
-        return to_error_exit(error)
+        return _report(error, secrets)
     except OSError as error:
-        if isinstance(error, BrokenPipeError) or error.errno in _DISK_FULL_ERRORS:
+        if error.filename is not None:
+            return _report(_explain(error), secrets)
+        if isinstance(error, BrokenPipeError) or error.errno in _PRINTING_ERRORS:
             raise
         return _report_bug(error, secrets)
     except Exception as error:  # noqa: BLE001 - the one place a fault of ours becomes a sentence
         return _report_bug(error, secrets)
+
+
+def _report(error: StokerError, secrets: set[str]) -> Exit:
+    for line in error.args:
+        print_error(_redact(str(line), secrets))
+    return to_error_exit(error)
+
+
+def _explain(error: OSError) -> StokerError:
+    """Return what the failure of a file asks for that no room expected to fail."""
+    from stoker.files.durable import translate_os_error
+
+    path = Path(os.fsdecode(error.filename))
+    if error.errno == errno.ENOENT:
+        return ConfigError(f"{path} is not there; name another")
+    return translate_os_error(error, path)
 
 
 def _report_bug(error: Exception, secrets: set[str]) -> Exit:
@@ -273,7 +320,10 @@ def _report_bug(error: Exception, secrets: set[str]) -> Exit:
     if os.environ.get("STOKER_DEBUG"):
         import traceback
 
-        click.echo(_redact("".join(traceback.format_exception(error)), secrets), err=True)
+        from stoker.base.telemetry import escape_invisible
+
+        for line in _redact("".join(traceback.format_exception(error)), secrets).split("\n"):
+            click.echo(escape_invisible(line), err=True)
     what = f"{type(error).__name__}: {error}".splitlines()[0]
     print_error(_redact(f"internal error: {what} (STOKER_DEBUG=1 shows details)", secrets))
     return Exit.BUG

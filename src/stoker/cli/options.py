@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -24,11 +25,39 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _DEFAULT_LIMIT = 20  # rows
 
+COUNT = click.IntRange(0, 1_000_000_000)  # more than anything there is to count
+
+SEED = click.IntRange(0, 2**63 - 1)
+
 _OPTION_PATTERN = re.compile(r"(--?[A-Za-z][A-Za-z-]*)(?:=(.*))?", re.DOTALL)
+
+_MIN_YEAR, _MAX_YEAR = 1900, 9000
 
 _SPAN_PATTERN = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?")
 
 FREE_TEXT_OPTIONS = frozenset({"--reason", "--name", "--inject"})  # they may be given empty
+
+
+OUTPUT_FILE = click.Path(dir_okay=False, readable=False, allow_dash=True, path_type=Path)
+
+
+def plot_option(help_text: str, *names: str) -> Callable[[_Command], _Command]:
+    """Give a command `--plot FILE.png`, which replaces the file; passed to it as `plot`."""
+
+    def find_place(ctx: click.Context, _: click.Parameter, plot: Path | None) -> Path | None:
+        directory = getattr(ctx.find_root().obj, "directory", Path())
+        return plot if plot in (None, Path("-")) else directory / plot
+
+    text = f"{help_text}; replaces the file. - is stdout, and then nothing else is printed."
+    return click.option(
+        "--plot",
+        *names,
+        "plot",
+        type=OUTPUT_FILE,
+        metavar="FILE.png",
+        callback=find_place,
+        help=text,
+    )
 
 
 class AliasedOption(click.Option):
@@ -104,6 +133,14 @@ def min_score_option(command: _Command) -> _Command:
     )(command)
 
 
+def seed_option(command: _Command) -> _Command:
+    """Give a command `--seed`, passed to it as `seed`; 0 without one."""
+    text = "Seed of the random numbers."
+    return click.option("--seed", type=SEED, metavar="N", default=0, show_default=True, help=text)(
+        command
+    )
+
+
 def sandbox_option(command: _Command) -> _Command:
     """Give a command `--sandbox HOST:PORT`, passed to it as `sandbox`."""
     return click.option(
@@ -120,25 +157,25 @@ def parse_time(
 
     With `now`, also a span such as `7d` or `1h30m`: back from now, or ahead of it.
     """
-    from stoker.base.types import to_utc
-
     span = _SPAN_PATTERN.fullmatch(text)
     if now is not None and span and any(span.groups()):
         days, hours, minutes = (int(part or 0) for part in span.groups())
         length = timedelta(days=days, hours=hours, minutes=minutes)
         return now + length if ahead else now - length
     try:
-        if len(text) == len("2026-02-07"):
-            return datetime.fromisoformat(text).replace(tzinfo=UTC)
         written = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         spans = ", or a span: 2h, 90m, 3d" if now is not None else ""
         raise ConfigError(
             f"{what} {text!r} is not a time; write 2026-02-07 or 2026-02-07T01:30+08:00{spans}"
         ) from None
+    if not _MIN_YEAR <= written.year <= _MAX_YEAR:
+        raise ConfigError(f"{what} {text!r} is not within the years {_MIN_YEAR} to {_MAX_YEAR}")
+    if len(text) == len("2026-02-07"):
+        return written.replace(tzinfo=UTC)
     if written.tzinfo is None:
         raise ConfigError(f"{what} {text!r} has no time zone; write it as {text}+00:00, or +08:00")
-    return to_utc(written, what=what)
+    return written.astimezone(UTC)
 
 
 def parse_period(

@@ -131,10 +131,29 @@ class CommandContext:
     def read_settings(self) -> Settings:
         """Read the settings now. Raises ConfigError."""
         from stoker import app
+        from stoker.settings import FIELDS, get_field
 
         settings = app.read_settings(directory=self.directory, config=self.config, flags=self.flags)
+        for key, given in self.flags.items():
+            if (about := get_field(key)).kind.secret:
+                own = key not in FIELDS  # one tenant's
+                instead = f"{key} in {app.CONFIG_FILE}" if own else f"{about.env[0]} in .env"
+                self.warn_of_secret(key, given, instead=instead)
         self.secrets.update(settings.list_secret_values())
         return settings
+
+    def warn_of_secret(self, what: str, given: str, *, instead: str) -> None:
+        """Say once that a secret stands on the command line; not of a URL without a password."""
+        from stoker.config.fields import Secret
+
+        parts = Secret(given).list_parts()
+        is_secret = len(parts) > 1 if "://" in given else given.strip()
+        if is_secret and not self.secrets.issuperset(parts):
+            print_error(
+                f"warning: {what} stands on the command line, where other users of this machine "
+                f"can read it; set {instead} instead"
+            )
+        self.secrets.update(parts)
 
     def open_app(
         self, *, only_to_read: bool = False, logs_progress: bool = False
@@ -175,10 +194,17 @@ def json_option(command: _Command) -> _Command:
 
 def export_options(formats: Sequence[str], *, out: str) -> Callable[[_Command], _Command]:
     """Give a command `--format`, passed to it as `kind`, `--out` with this help, and `--force`."""
-    file = click.Path(dir_okay=False, path_type=Path)
+    from stoker.cli.options import OUTPUT_FILE
+
     options = (
         click.option("--force", is_flag=True, help="Replace a file that is already there."),
-        click.option("--out", type=file, metavar="FILE", help=out),
+        click.option(
+            "--out",
+            type=OUTPUT_FILE,
+            metavar="FILE",
+            callback=lambda _, __, path: None if path == Path("-") else path,
+            help=out,
+        ),
         click.option(
             "--format", "kind", type=click.Choice(formats), required=True, help="The format."
         ),
@@ -279,6 +305,13 @@ def print_text(text: str = "") -> None:
             click.echo(part)
 
 
+def print_file(text: str) -> None:
+    """Print what is meant for a file, as it is; on a terminal control characters are escaped."""
+    if sys.stdout.isatty():
+        text = "\n".join(_escape(line.removesuffix("\r")) for line in text.split("\n"))
+    click.echo(text.encode(), nl=False)
+
+
 def print_command(command: str) -> None:
     """Print a command to copy, indented; a terminal's line ends in a backslash where it wraps."""
     width = _find_width(sys.stdout)
@@ -332,9 +365,9 @@ def print_table(
 
 
 def print_error(text: str) -> None:
-    """Say on stderr what is wrong, each line on its own and marked as ours."""
-    for line in text.split("\n"):
-        for part in _wrap(f"stoker: {_escape(line)}", _find_width(sys.stderr)):
+    """Say on stderr what is wrong, in one line that is marked as ours."""
+    with suppress(OSError, ValueError):  # then the exit code alone says what happened
+        for part in _wrap(f"stoker: {_escape(text)}", _find_width(sys.stderr)):
             click.echo(part, err=True)
 
 

@@ -23,6 +23,7 @@ from stoker.cli.main import COMMANDS, stoker
 from stoker.cli.output import Exit, print_error, to_error_exit
 from stoker.config.fields import list_settings
 from stoker.config.settings import TenantTable
+from stoker.files.durable import open_output
 from stoker.settings import FIELDS, SECTIONS, TENANT_KEYS, Settings
 
 _GENERATED_NOTE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->\n"
@@ -74,7 +75,8 @@ def reference(*, write: Path | None, check: Path | None) -> None:
         raise click.UsageError("give --write DIR or --check DIR")
     if write is not None:
         for name, text in build_pages().items():
-            (write / name).write_text(text, encoding="utf-8")
+            with open_output(write / name) as stream:
+                stream.write(text.encode())
         return
     old = find_outdated(check) if check is not None else []
     if old:
@@ -107,9 +109,9 @@ def _iterate_settings() -> Iterator[str]:
     for section, kind in SECTIONS.items():
         yield f"\n## {section}\n\n{kind.__doc__}\n"
         yield "| key | default | allowed | in the environment | what it is |\n|---|---|---|---|---|"
-        for setting in list_settings(kind):
-            key = f"{section}.{setting.key}"
-            about = FIELDS[key]
+        for key, about in FIELDS.items():
+            if key.partition(".")[0] != section:
+                continue
             names = ", ".join(f"`{name}`" for name in about.env)
             default = f"`{_escape_cell(about.format(defaults.get_value(key)))}`"
             secret = " Secret: masked wherever it is shown." if about.kind.secret else ""

@@ -148,7 +148,10 @@ def number(low: float, high: float) -> FieldType:
     def parse(given: Any, typed: bool) -> float:
         if isinstance(given, bool) or (typed and not isinstance(given, int | float)):
             raise ValueError
-        return float(given)
+        try:
+            return float(given)
+        except OverflowError as error:  # a whole number of more than 300 digits
+            raise ValueError from error
 
     return FieldType(
         name="number",
@@ -358,8 +361,11 @@ class FieldInfo:
     help: str
     env: tuple[str, ...] = ()  # the first is its name, the rest are aliases
     per_tenant: bool = False  # a tenant's own table may say otherwise
-    key: str = ""  # as people write it; the name of the attribute, if empty
+    # As people write it; the name of the attribute, if empty. A dotted one is in another table
+    # than the section's own: a vendor's section has its key, and people set it in [keys].
+    key: str = ""
     attribute: str = ""  # filled in by `list_settings`, as the key is
+    section: str = ""  # whose attribute it is, filled in where sections have names
 
     def format(self, value: Any) -> str:
         """Return a value as it may be shown to anyone."""

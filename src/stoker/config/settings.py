@@ -1,4 +1,4 @@
-"""The settings of the program itself: its log, and its tenants."""
+"""The settings of the program itself: its log, its tenants, and keys of no vendor."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from stoker.base.types import TenantId
 from stoker.config.fields import (
     BOOLEAN,
     FLAG_IF_SET,
+    SECRET,
     TENANT,
     TEXT,
     ZONE,
+    Secret,
     Section,
     choice,
     setting,
+    tenant_setting,
 )
 
 
@@ -29,6 +32,17 @@ class LoggingSettings(Section):
     )
     no_color: bool = setting(
         FLAG_IF_SET, False, "Whether lines stay plain on a terminal.", "NO_COLOR"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeySettings(Section):
+    """The vendors' keys. Each is optional; without one, that vendor is not called."""
+
+    webhook: Secret | None = tenant_setting(
+        SECRET,
+        None,
+        "The secret that signs deliveries to a tenant's webhook; 16 characters or more.",
     )
 
 

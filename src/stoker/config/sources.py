@@ -23,6 +23,19 @@ _AT_LINE = re.compile(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of documen
 
 _TABLE = re.compile(r"\s*\[")
 
+# What brackets are found between: texts of one line and comments, which may hold some.
+_TOKEN = re.compile(
+    r"""\"{3}|'{3}|"(?:[^"\\]|\\.)*"|'[^']*'|\#.*|[\[\]{}]""",
+)
+
+_NESTED = re.compile(r"""(?:[\[{][^\[\]{}"'#]*){100}""")  # opened a hundred times, never closed
+
+# Where a text of many lines ends; up to two quotes before the last three belong to it.
+_QUOTE_ENDS = {
+    '"' * 3: re.compile(r'\\.|"{3,5}'),
+    "'" * 3: re.compile(r"'{3,5}"),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawValue:
@@ -41,11 +54,20 @@ def read_toml(path: Path) -> list[RawValue]:
     Raises ConfigError naming the file and line when it cannot be read.
     """
     text = _read_text(path)
+    too_deep = ConfigError(f"{path.name}: brackets or names nested too deep; no setting is")
+    if _NESTED.search(text):  # the parser would run out of stack on it
+        raise too_deep
     try:
         tomllib.loads(text)
+        return list(_iter_statements(path.name, text))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(_format_toml_error(path, text, str(error))) from error
-    return list(_iter_statements(path.name, text))
+    except ValueError:
+        raise ConfigError(
+            f"{path.name}: a number has thousands of digits; no setting has"
+        ) from None
+    except RecursionError:
+        raise too_deep from None
 
 
 def read_env_file(path: Path) -> list[RawValue]:
@@ -111,24 +133,41 @@ def _format_toml_error(path: Path, text: str, message: str) -> str:
 def _iter_statements(name: str, text: str) -> Iterator[RawValue]:
     """Walk a document known to be sound, one statement at a time, to learn each one's line."""
     table = ""
-    chunk, started = "", 0
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not chunk:
-            started = number
-        chunk += line + "\n"
-        try:
-            parsed = tomllib.loads(chunk)
-        except tomllib.TOMLDecodeError:
-            continue  # a value that goes on in the next line
-        for key, value in _flatten(parsed):
-            if _TABLE.match(chunk):
+    for started, statement in _split_statements(text):
+        for key, value in _flatten(tomllib.loads(statement)):
+            if _TABLE.match(statement):
                 table = key
                 # An empty table, or for [[…]] a list with one in it, which no setting is.
                 yield RawValue(key=key, value=value, origin=f"{name}:{started}", typed=True)
             else:
                 dotted = f"{table}.{key}" if table else key
                 yield RawValue(key=dotted, value=value, origin=f"{name}:{started}", typed=True)
-        chunk = ""
+
+
+def _split_statements(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each statement and its first line's number; a value may go over many lines."""
+    lines: list[str] = []
+    depth, quote = 0, ""
+    for number, line in enumerate(text.split("\n"), start=1):
+        lines.append(line)
+        depth, quote = _scan_line(line, depth, quote)
+        if not depth and not quote:
+            yield number - len(lines) + 1, "\n".join(lines)
+            lines = []
+
+
+def _scan_line(line: str, depth: int, quote: str) -> tuple[int, str]:
+    """Return how many brackets are open after a line, and the quotes of a text that goes on."""
+    at = 0
+    while found := (_QUOTE_ENDS[quote] if quote else _TOKEN).search(line, at):
+        at, token = found.end(), found[0]
+        if quote:
+            quote = quote if token.startswith("\\") else ""
+        elif token in _QUOTE_ENDS:
+            quote = token
+        else:
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token, 0)
+    return depth, quote
 
 
 def _flatten(parsed: Mapping[str, Any], *, above: str = "") -> Iterator[tuple[str, Any]]:

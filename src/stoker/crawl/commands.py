@@ -66,8 +66,8 @@ async def crawl(
     """
     from stoker.budgets.charges import Refusal
     from stoker.budgets.service import build_budget
+    from stoker.crawl.key_pages import parse_site
     from stoker.crawl.service import build_crawl_connector, visit_site
-    from stoker.crawl.visit import parse_site
     from stoker.rate_limits.limiter import build_call_limiter
 
     async with asked.use_sandbox(sandbox).open_app() as app:

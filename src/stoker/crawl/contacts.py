@@ -7,7 +7,8 @@ mailbox or a number works is verified elsewhere, and paid for.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from html import unescape
 from urllib.parse import unquote
 
@@ -18,16 +19,17 @@ from stoker.http.url import is_sandbox_host
 MAX_EMAILS = 30
 MAX_PHONES = 20
 MAX_SOCIAL_PAGES = 20
+MAX_ATTEMPTS = 200  # different texts of a page that are parsed as one kind of contact
 REGION = "SG"  # the region of a number without a country code
 _LOCAL = r"[A-Za-z0-9._%+'-]{1,64}"
 _NAME = r"[A-Za-z0-9.-]{1,190}"
-_PLAIN = re.compile(rf"(?<![A-Za-z0-9._%+-]){_LOCAL}@{_NAME}")
+_PLAIN = re.compile(rf"(?<![A-Za-z0-9._%+'-]){_LOCAL}@{_NAME}")
 _AT = r"\s{0,3}(?:\(at\)|\[at\]|\{at\}|<at>|\(@\)|\[@\]|\sat\s)\s{0,3}"
 _DOT = r"\s{0,3}(?:\(dot\)|\[dot\]|\{dot\}|\sdot\s|\.)\s{0,3}"
 _LABEL = r"[A-Za-z0-9-]{1,63}"
 
 _OBFUSCATED = re.compile(
-    rf"(?<![A-Za-z0-9._%+-]){_LOCAL}{_AT}{_LABEL}(?:{_DOT}{_LABEL}){{1,4}}", re.IGNORECASE
+    rf"(?<![A-Za-z0-9._%+'-]){_LOCAL}{_AT}{_LABEL}(?:{_DOT}{_LABEL}){{1,4}}", re.IGNORECASE
 )
 
 _AT_SIGN = re.compile(_AT, re.IGNORECASE)
@@ -48,49 +50,66 @@ _NO_PROFILES = frozenset(
 )
 
 
-def find_contacts(reading: ParsedPage, *, url: str) -> list[Fact]:
+def find_contacts(page: ParsedPage, *, url: str) -> list[Fact]:
     """Return the e-mail addresses, phones and social pages on a page, each once, best first."""
     return [
-        *_dedupe_facts(_find_emails(reading, url), MAX_EMAILS),
-        *_dedupe_facts(_find_phones(reading, url), MAX_PHONES),
-        *_dedupe_facts(_find_social_pages(reading, url), MAX_SOCIAL_PAGES),
+        *_find_facts(
+            FactField.EMAIL, _scan_emails(page), partial(parse_email, page=url), url, MAX_EMAILS
+        ),
+        *_find_facts(FactField.PHONE, _scan_phones(page), parse_phone, url, MAX_PHONES),
+        *_find_facts(
+            FactField.SOCIAL, _scan_social_pages(page), parse_social_page, url, MAX_SOCIAL_PAGES
+        ),
     ]
 
 
-def _dedupe_facts(findings: Iterable[Fact], most: int) -> list[Fact]:
+class BoundedParser:
+    """Parses each text once, and only so many: what a page makes us try is bounded, not finds."""
+
+    def __init__(self, parse: Callable[[str], str | None]) -> None:
+        self._parse = parse
+        self._parsed: dict[str, str | None] = {}
+
+    def __call__(self, text: str) -> str | None:
+        if text not in self._parsed and len(self._parsed) < MAX_ATTEMPTS:
+            self._parsed[text] = self._parse(text)
+        return self._parsed.get(text)
+
+
+_Candidate = tuple[str, str, Method, float]  # a text, its evidence, how it was found, confidence
+
+
+def _find_facts(
+    field: FactField,
+    candidates: Iterable[_Candidate],
+    parse: Callable[[str], str | None],
+    url: str,
+    most: int,
+) -> list[Fact]:
     facts: dict[str, Fact] = {}
-    for fact in findings:
-        if fact.value not in facts:
-            facts[fact.value] = fact
-            if len(facts) >= most:
-                break
+    parse = BoundedParser(parse)
+    for text, evidence, how, confidence in candidates:
+        if len(facts) >= most:
+            break
+        value = parse(text)
+        if value is not None and value not in facts:
+            facts[value] = Fact.build(
+                field, value, source=url, how=how, confidence=confidence, evidence=evidence
+            )
     return list(facts.values())
 
 
-def _find_emails(reading: ParsedPage, url: str) -> Iterator[Fact]:
-    for text, evidence, how, confidence in _scan_emails(reading):
-        if (address := parse_email(text, page=url)) is not None:
-            yield Fact.build(
-                FactField.EMAIL,
-                address,
-                source=url,
-                how=how,
-                confidence=confidence,
-                evidence=evidence,
-            )
-
-
-def _scan_emails(reading: ParsedPage) -> Iterator[tuple[str, str, Method, float]]:
-    for link in reading.links:
+def _scan_emails(page: ParsedPage) -> Iterator[_Candidate]:
+    for link in page.links:
         if link.href[:7].lower() == "mailto:":
             for text in unquote(unescape(link.href[7:500])).partition("?")[0].split(","):
                 yield text.strip(), link.href[:200], Method.LINK, 0.95
-    for code in reading.protected_emails:
+    for code in page.protected_emails:
         if (plain := decode_protected_email(code)) is not None:
             yield plain, f"data-cfemail {code[:100]}", Method.LINK, 0.9
-    for match in _PLAIN.finditer(reading.text):
+    for match in _PLAIN.finditer(page.text):
         yield match[0].strip(".'"), match[0], Method.TEXT, 0.85
-    for match in _OBFUSCATED.finditer(reading.text):
+    for match in _OBFUSCATED.finditer(page.text):
         local, _, rest = _AT_SIGN.sub("@", match[0], count=1).partition("@")
         yield f"{local}@{_DOT_SIGN.sub('.', rest)}".strip("."), match[0], Method.TEXT, 0.75
 
@@ -123,22 +142,13 @@ def decode_protected_email(code: str) -> str | None:
     return bytes(byte ^ data[0] for byte in data[1:]).decode("utf-8", "replace")
 
 
-def _find_phones(reading: ParsedPage, url: str) -> Iterator[Fact]:
-    for link in reading.links:
+def _scan_phones(page: ParsedPage) -> Iterator[_Candidate]:
+    for link in page.links:
         if link.href[:4].lower() == "tel:":
-            number = parse_phone(unquote(link.href[4:60]))
-            if number is not None:
-                yield _build_phone_fact(number, url, Method.LINK, 0.95, link.href[:100])
-    for match in _DIGITS.finditer(reading.text):
-        if (number := parse_phone(match[0])) is not None:
-            sure = 0.8 if match[0].startswith(("+", "(+")) else 0.6
-            yield _build_phone_fact(number, url, Method.TEXT, sure, match[0])
-
-
-def _build_phone_fact(number: str, url: str, how: Method, confidence: float, evidence: str) -> Fact:
-    return Fact.build(
-        FactField.PHONE, number, source=url, how=how, confidence=confidence, evidence=evidence
-    )
+            yield unquote(link.href[4:60]), link.href[:100], Method.LINK, 0.95
+    for match in _DIGITS.finditer(page.text):
+        sure = 0.8 if match[0].startswith(("+", "(+")) else 0.6
+        yield match[0], match[0], Method.TEXT, sure
 
 
 def parse_phone(text: str) -> str | None:
@@ -156,17 +166,10 @@ def parse_phone(text: str) -> str | None:
     return str(phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164))
 
 
-def _find_social_pages(reading: ParsedPage, url: str) -> Iterator[Fact]:
-    for link in reading.links:
-        if (page := parse_social_page(link.href)) is not None:
-            yield Fact.build(
-                FactField.SOCIAL,
-                page,
-                source=url,
-                how=Method.LINK,
-                confidence=0.9,
-                evidence=link.href[:200],
-            )
+def _scan_social_pages(page: ParsedPage) -> Iterator[_Candidate]:
+    for link in page.links:
+        if _SOCIAL.match(link.href):
+            yield link.href, link.href[:200], Method.LINK, 0.9
 
 
 def parse_social_page(href: str) -> str | None:

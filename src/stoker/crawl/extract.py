@@ -1,14 +1,14 @@
-"""Extract facts from pages without a model: structured data, contacts and patterns in the text.
+"""Read a page: its text, its links, and its facts, without a model.
 
-Free, fast, deterministic, and without network access. Each fact carries its page, method, evidence
-and confidence; contradictory values all stay, and `ExtractedFacts.find_best` chooses. Patterns run
-in bounded time on any page.
+Free, deterministic, and without network access; meant for a process of its own. Each fact carries
+its page, method, evidence and confidence; contradictory values all stay, and
+`ExtractedFacts.find_best` chooses.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from selectolax.lexbor import LexborHTMLParser
@@ -20,10 +20,13 @@ from stoker.accounts.identifiers import (
     parse_postal_code,
     parse_uen,
 )
+from stoker.base.types import clean_text
 from stoker.crawl.contacts import find_contacts
-from stoker.crawl.model import Excerpt, Page
-from stoker.crawl.page import MetaTags, ParsedPage, parse_page
+from stoker.crawl.key_pages import HOME, list_site_pages
+from stoker.crawl.model import Excerpt, PageReading, classify_page, compute_fingerprint
+from stoker.crawl.page import ParsedPage, parse_page
 from stoker.crawl.structured_data import find_structured_facts
+from stoker.http.url import parse_url
 
 # Part of an address that a page loads → what it belongs to.
 _BY_RESOURCE = {
@@ -60,27 +63,17 @@ _BY_RESOURCE = {
 }
 
 _GENERATORS = (
-    *("WordPress", "Drupal", "Joomla", "Wix", "Squarespace", "Shopify", "Webflow", "Ghost", "Hugo"),
-    *(
-        "Jekyll",
-        "Gatsby",
-        "Next.js",
-        "Odoo",
-        "TYPO3",
-        "PrestaShop",
-        "Magento",
-        "Weebly",
-        "Elementor",
-    ),
-)
+    "WordPress", "Drupal", "Joomla", "Wix", "Squarespace", "Shopify", "Webflow", "Ghost", "Hugo",
+    "Jekyll", "Gatsby", "Next.js", "Odoo", "TYPO3", "PrestaShop", "Magento", "Weebly", "Elementor",
+)  # fmt: skip
 
 _SERVERS = {"cloudflare": "Cloudflare", "nginx": "nginx", "apache": "Apache", "iis": "IIS"}
 
 
-def find_technology(reading: ParsedPage, *, url: str, headers: Mapping[str, str]) -> list[Fact]:
+def find_technology(page: ParsedPage, *, url: str, server: str) -> list[Fact]:
     """Return the technologies that a page reveals, each once, best hint first."""
     facts: dict[str, Fact] = {}
-    for name, evidence, how, confidence in _iterate_hints(reading, headers):
+    for name, evidence, how, confidence in _iterate_hints(page, server):
         if name not in facts:
             facts[name] = Fact.build(
                 FactField.TECHNOLOGY,
@@ -93,23 +86,20 @@ def find_technology(reading: ParsedPage, *, url: str, headers: Mapping[str, str]
     return list(facts.values())
 
 
-def _iterate_hints(
-    reading: ParsedPage, headers: Mapping[str, str]
-) -> Iterable[tuple[str, str, Method, float]]:
-    generator = reading.meta_tags.generator.lower()
+def _iterate_hints(page: ParsedPage, server: str) -> Iterable[tuple[str, str, Method, float]]:
+    generator = page.generator.lower()
     for name in _GENERATORS:
         if name.lower() in generator:
-            yield name, reading.meta_tags.generator, Method.META, 0.9
-    addresses = [*reading.scripts, *(link.href for link in reading.links)]
+            yield name, page.generator, Method.META, 0.9
+    addresses = [*page.scripts, *(link.href for link in page.links)]
     for address in addresses:
         small = address.lower()
         for part, name in _BY_RESOURCE.items():
             if part in small:
                 yield name, address, Method.LINK, 0.7
-    server = headers.get("server", "").lower()
     for part, name in _SERVERS.items():
-        if part in server:
-            yield name, headers["server"], Method.META, 0.6
+        if part in server.lower():
+            yield name, server, Method.META, 0.6
 
 
 MAX_LINES = 4_000
@@ -157,24 +147,13 @@ _ROLE = re.compile(
 _TITLE = re.compile(r"(?:(?:[A-Z&(][^\s]*|of|and|for|the|to|in)(?: |$)){1,10}")
 
 _NO_NAMES = frozenset(
-    [
-        *(
-            "about",
-            "all",
-            "api",
-            "career",
-            "careers",
-            "company",
-            "contact",
-            "find",
-            "follow",
-            "for",
-        ),
-        *("get", "how", "join", "learn", "meet", "more", "new", "news", "open", "our", "privacy"),
-        *("products", "read", "services", "solutions", "team", "terms", "the", "us", "we", "what"),
-        *("why", "with", "work", "your"),
-    ]
-)
+    (
+        "about", "all", "api", "career", "careers", "company", "contact", "find", "follow", "for",
+        "get", "how", "join", "learn", "meet", "more", "new", "news", "open", "our", "privacy",
+        "products", "read", "services", "solutions", "team", "terms", "the", "us", "we", "what",
+        "why", "with", "work", "your",
+    )
+)  # fmt: skip
 
 _SPLIT = re.compile(r", | – | — | - | \| |: ")
 _PAGES_WITH_PEOPLE = frozenset({"team", "about", "contact", "home"})
@@ -264,56 +243,66 @@ def _get_context(line: str, match: re.Match[str]) -> str:
 
 
 MAX_FACTS = 300
+MAX_LINK_LENGTH = 300_000  # characters of all links of a page together
 SECOND_HAND_FACTOR = 0.6  # confidence of what another site says of the company
 _SEPARATORS = ("|", " – ", " — ", " - ", "·", "»", ": ")
 _MAX_NAME_LENGTH = 80
 
 
-def extract_facts(pages: Iterable[Page], *, excerpts: Iterable[Excerpt] = ()) -> ExtractedFacts:
-    """Return the facts in a company's own pages and in excerpts of other pages.
+def read_page(
+    body: bytes, *, content_type: str, url: str, kind: str = HOME, server: str = ""
+) -> PageReading:
+    """Read a page that came from this URL, whose server calls itself `server`. Never raises."""
+    page = parse_page(body, content_type=content_type)
+    title, text = clean_text(page.title), clean_text(page.text)
+    contacts = find_contacts(page, url=url)
+    facts = [
+        *find_structured_facts(LexborHTMLParser(page.markup), url=url),
+        *contacts,
+        *find_text_facts(text, url=url, kind=kind),
+    ]
+    if kind == HOME and (name := _get_title_name(title)):
+        facts.append(
+            Fact.build(
+                FactField.NAME, name, source=url, how=Method.META, confidence=0.4, evidence=title
+            )
+        )
+    follows = kind == HOME and "nofollow" not in page.robots and "none" not in page.robots
+    return PageReading(
+        type=classify_page(
+            title=page.title,
+            text=page.text,
+            asks_for_password=page.asks_for_password,
+            wants_script=page.needs_javascript,
+        ),
+        title=title,
+        text=text,
+        fingerprint=compute_fingerprint(page.title, page.text),
+        links=tuple(
+            list_site_pages(parse_url(url), page.links if follows else (), room=MAX_LINK_LENGTH)
+        ),
+        contacts=(*contacts, *find_technology(page, url=url, server=server)),
+        facts=tuple(dedupe_facts(facts)[:MAX_FACTS]),
+    )
 
-    `excerpts` are of pages that a search found. Never raises.
+
+def extract_facts(
+    own: Iterable[Sequence[Fact]], *, excerpts: Iterable[Excerpt] = ()
+) -> ExtractedFacts:
+    """Return the facts of a company's own pages and those in excerpts of other pages.
+
+    `own` are the facts of each page, `excerpts` are of pages that a search found. Never raises.
     """
-    facts: list[Fact] = []
-    for page in pages:
-        facts += _extract_page(page)
+    facts = [fact for page in own for fact in page]
     for excerpt in excerpts:
         facts += _extract_excerpt(excerpt)
     # The home page comes first, so its values win among equals.
     return ExtractedFacts(facts=tuple(dedupe_facts(facts)[:MAX_FACTS]))
 
 
-def _extract_page(page: Page) -> Iterator[Fact]:
-    tree = LexborHTMLParser(page.markup.decode("utf-8", "replace"))
-    yield from find_structured_facts(tree, url=page.url)
-    reading = parse_page(page.markup, content_type="text/html; charset=utf-8")
-    yield from find_contacts(reading, url=page.url)
-    yield from find_text_facts(page.text, url=page.url, kind=page.kind)
-    if page.kind == "home" and (name := _get_title_name(page.title)):
-        yield Fact.build(
-            FactField.NAME,
-            name,
-            source=page.url,
-            how=Method.META,
-            confidence=0.4,
-            evidence=page.title,
-        )
-
-
 def _extract_excerpt(excerpt: Excerpt) -> Iterator[Fact]:
-    reading = ParsedPage(
-        title="",
-        text=excerpt.text,
-        links=(),
-        meta_tags=MetaTags(),
-        markup="",
-        protected_emails=(),
-        scripts=(),
-        asks_for_password=False,
-        needs_javascript=False,
-    )
     facts = [
-        *find_contacts(reading, url=excerpt.url),
+        *find_contacts(ParsedPage(text=excerpt.text), url=excerpt.url),
         *find_text_facts(excerpt.text, url=excerpt.url, kind=excerpt.kind),
     ]
     for fact in facts:

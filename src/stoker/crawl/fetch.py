@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError, TransientError, UncertainError
+from stoker.base.process_pool import Aborted, ProcessPool
 from stoker.base.retry import parse_retry_after
 from stoker.crawl.model import PageState, VisitEnd, VisitOutcome
 from stoker.crawl.robots import (
@@ -57,10 +58,34 @@ class FetchResult:
 
 @dataclass(slots=True)
 class CrawlUsage:
+    """What one visit may use of each request, knew before, has used and has seen."""
+
+    deadline: timedelta  # of one request
+    known: dict[str, PageState] = field(default_factory=dict)
     requests: int = 0
     bytes: int = 0
     not_modified: int = 0
     seen: dict[str, PageState] = field(default_factory=dict)
+
+    def record_seen(
+        self, url: str, reply: Response, *, fingerprint: str, now: datetime
+    ) -> PageState:
+        """Record and return the state to store for a response, given the earlier one."""
+        before = self.known.get(url)
+        etag, last_modified = get_validators(reply)
+        if before is not None and reply.status == 304:
+            etag, last_modified = etag or before.etag, last_modified or before.last_modified
+        is_same = before is not None and before.fingerprint == fingerprint
+        self.seen[url] = PageState(
+            url=url,
+            status=200 if reply.status == 304 else reply.status,
+            etag=etag,
+            last_modified=last_modified,
+            fingerprint=fingerprint,
+            seen_at=now,
+            changed_at=before.changed_at if before is not None and is_same else now,
+        )
+        return self.seen[url]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +103,7 @@ class PoliteFetcher:
         *,
         pacer: HostPacer,
         clock: Clock,
+        pool: ProcessPool,
         user_agent: str,
         gap: timedelta = MIN_DELAY,
         most_rules: int = MAX_CACHED_RULES,
@@ -87,6 +113,7 @@ class PoliteFetcher:
         self._http = http
         self._pacer = pacer
         self._clock = clock
+        self._pool = pool
         self._product = get_product_token(user_agent)
         self._robots: dict[str, _CachedRobots] = {}
         self._cached_rules = 0  # characters
@@ -96,28 +123,19 @@ class PoliteFetcher:
     async def fetch(
         self,
         address: Url,
-        *,
         usage: CrawlUsage,
-        known: dict[str, PageState],
+        *,
         same_site: SameSite,
-        deadline: timedelta,
         most_bytes: int,
     ) -> FetchResult:
         """Fetch one URL; a known page only if it changed."""
         for _ in range(MAX_REDIRECTS + 1):
-            robots = await self.get_robots(address, usage=usage, known=known, deadline=deadline)
+            robots = await self.get_robots(address, usage)
             if not robots.allows(str(address)):
                 return FetchResult(address=address, end=_get_refusal(robots))
-            seen = known.get(str(address))
+            conditions = _build_conditions(usage.known.get(str(address)))
             try:
-                reply = await self._send(
-                    address,
-                    _build_conditions(seen),
-                    robots,
-                    usage,
-                    deadline=deadline,
-                    most=most_bytes,
-                )
+                reply = await self._send(address, conditions, robots, usage, most=most_bytes)
             except PermanentError as error:
                 return FetchResult(address=address, end=VisitEnd(VisitOutcome.GONE, str(error)))
             except (TransientError, UncertainError) as error:
@@ -136,90 +154,69 @@ class PoliteFetcher:
         circle = f"it redirects more than {MAX_REDIRECTS} times"
         return FetchResult(address=address, end=VisitEnd(VisitOutcome.FAILED, circle))
 
-    async def get_robots(
-        self,
-        address: Url,
-        *,
-        usage: CrawlUsage,
-        known: dict[str, PageState],
-        deadline: timedelta,
-    ) -> Robots:
+    async def get_robots(self, address: Url, usage: CrawlUsage) -> Robots:
         """Return what the URL's host allows us; fetched once a day at most."""
         robots_url = parse_url(f"{address.scheme}://{address.netloc}/robots.txt")
         cached = self._robots.get(str(robots_url))
         now = self._clock.elapsed()
         if cached is not None and now - cached.at < ROBOTS_TTL:
             return cached.robots
-        seen = known.get(str(robots_url))
-        earlier = OPEN_ROBOTS if _forbids_nothing(seen) else None
+        seen = usage.known.get(str(robots_url))
         try:
-            final_url, reply = await self._fetch_robots(robots_url, known, usage, deadline=deadline)
+            final_url, reply = await self._fetch_robots(robots_url, usage)
         except PermanentError:
             # No such host, or endless redirects: as if there were none. If the host is missing,
             # its home page will fail too.
-            return self._cache_robots(robots_url, OPEN_ROBOTS, None, usage, known)
+            return self._cache_robots(robots_url, OPEN_ROBOTS, None, usage)
         except (TransientError, UncertainError) as error:
             unreachable = replace(CLOSED_ROBOTS, unreachable=str(error))
-            return self._choose_fallback(seen, earlier, otherwise=unreachable)
-        if reply.status == 304 and _forbids_nothing(known.get(str(final_url))):
+            return self._choose_fallback(seen, otherwise=unreachable)
+        if reply.status == 304 and _forbids_nothing(usage.known.get(str(final_url))):
             usage.not_modified += 1
             robots = OPEN_ROBOTS
         elif reply.status == 200:
-            robots = parse_robots(reply.body, product=self._product)
+            parsed = await self._pool.run(parse_robots, reply.body, product=self._product)
+            if isinstance(parsed, Aborted):
+                return self._choose_fallback(seen, otherwise=CLOSED_ROBOTS)
+            robots = parsed
         elif 400 <= reply.status < 500 and reply.status != 429:
             robots = OPEN_ROBOTS
         else:
-            return self._choose_fallback(seen, earlier, otherwise=CLOSED_ROBOTS)
+            return self._choose_fallback(seen, otherwise=CLOSED_ROBOTS)
         if final_url == robots_url:
-            return self._cache_robots(robots_url, robots, reply, usage, known)
+            return self._cache_robots(robots_url, robots, reply, usage)
         if final_url.target == robots_url.target:
             # Another host's own robots.txt, reached by a redirect.
-            self._cache_robots(final_url, robots, reply, usage, known)
+            self._cache_robots(final_url, robots, reply, usage)
         # The other host's validators mean nothing here.
         bare = replace(reply, headers={}, status=200)
-        return self._cache_robots(robots_url, robots, bare, usage, known)
+        return self._cache_robots(robots_url, robots, bare, usage)
 
-    async def _fetch_robots(
-        self,
-        robots_url: Url,
-        known: dict[str, PageState],
-        usage: CrawlUsage,
-        *,
-        deadline: timedelta,
-    ) -> tuple[Url, Response]:
+    async def _fetch_robots(self, robots_url: Url, usage: CrawlUsage) -> tuple[Url, Response]:
         """Return the robots.txt and its URL after redirects.
 
         Raises as `HttpClient.send`; also PermanentError for endless redirects.
         """
         at = robots_url
         for _ in range(MAX_REDIRECTS + 1):
-            seen = known.get(str(at))
+            seen = usage.known.get(str(at))
             # An empty file is known by its fingerprint; of others we need the text.
             conditions = _build_conditions(seen if _forbids_nothing(seen) else None)
-            reply = await self._send(
-                at, conditions, None, usage, deadline=deadline, most=MAX_ROBOTS_BYTES
-            )
+            reply = await self._send(at, conditions, None, usage, most=MAX_ROBOTS_BYTES)
             to = reply.headers.get("location") if reply.status in REDIRECT_STATUSES else None
             if not to:
                 return at, reply
             at = resolve_link(at, to)
         raise PermanentError(f"the robots.txt of {robots_url.netloc} redirects too often")
 
-    def _choose_fallback(
-        self, seen: PageState | None, earlier: Robots | None, *, otherwise: Robots
-    ) -> Robots:
-        """Return the rules while robots.txt cannot be read: today's earlier ones, if any."""
-        if seen is None or earlier is None:
+    def _choose_fallback(self, seen: PageState | None, *, otherwise: Robots) -> Robots:
+        """Return the rules while robots.txt cannot be read: none, if it had none today."""
+        if seen is None or not _forbids_nothing(seen):
             return otherwise
-        return earlier if self._clock.now() - seen.seen_at < ROBOTS_TTL else otherwise
+        return OPEN_ROBOTS if self._clock.now() - seen.seen_at < ROBOTS_TTL else otherwise
 
     def _cache_robots(
-        self,
-        robots_url: Url,
-        robots: Robots,
-        reply: Response | None,
-        usage: CrawlUsage,
-        known: dict[str, PageState],
+        self, robots_url: Url, robots: Robots, reply: Response | None, usage: CrawlUsage
     ) -> Robots:
         self._drop_cached(str(robots_url))
         while self._robots and (
@@ -230,9 +227,8 @@ class PoliteFetcher:
         self._robots[str(robots_url)] = _CachedRobots(robots, self._clock.elapsed())
         self._cached_rules += len(robots.rules.text)
         if reply is not None:
-            now, before = self._clock.now(), known.get(str(robots_url))
-            usage.seen[str(robots_url)] = build_page_state(
-                str(robots_url), reply, fingerprint=robots.fingerprint, before=before, now=now
+            usage.record_seen(
+                str(robots_url), reply, fingerprint=robots.fingerprint, now=self._clock.now()
             )
         return robots
 
@@ -247,7 +243,6 @@ class PoliteFetcher:
         robots: Robots | None,
         usage: CrawlUsage,
         *,
-        deadline: timedelta,
         most: int,
     ) -> Response:
         gap = self.gap if robots is None else robots.compute_delay(self.gap)
@@ -262,7 +257,7 @@ class PoliteFetcher:
                     method="GET",
                     url=str(address),
                     headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.5", **conditions},
-                    deadline=deadline,
+                    deadline=usage.deadline,
                     max_bytes=most,
                 )
             )
@@ -289,25 +284,6 @@ def _get_refusal(robots: Robots) -> VisitEnd:
         why = "its robots.txt could not be read, so it is not crawled"
         return VisitEnd(VisitOutcome.BLOCKED, why, unwanted=True)
     return VisitEnd(VisitOutcome.BLOCKED, "its robots.txt disallows crawling", unwanted=True)
-
-
-def build_page_state(
-    url: str, reply: Response, *, fingerprint: str, before: PageState | None, now: datetime
-) -> PageState:
-    """Return the state to store for a response, given the earlier one."""
-    same = before is not None and before.fingerprint == fingerprint
-    etag, last_modified = get_validators(reply)
-    if before is not None and reply.status == 304:
-        etag, last_modified = etag or before.etag, last_modified or before.last_modified
-    return PageState(
-        url=url,
-        status=200 if reply.status == 304 else reply.status,
-        etag=etag,
-        last_modified=last_modified,
-        fingerprint=fingerprint,
-        seen_at=now,
-        changed_at=before.changed_at if before is not None and same else now,
-    )
 
 
 def _build_conditions(seen: PageState | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Choose the links of a site that are worth a request, and list the pages of its sitemaps.
+"""Choose the pages of a site that are worth a request, from its links and its sitemaps.
 
 A sitemap is read as plain text, not as XML: nothing is expanded, included or looked up.
 """
@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import unescape
+from itertools import chain, islice
+
+import idna
+from publicsuffixlist import PublicSuffixList
 
 from stoker.base.errors import PermanentError
 from stoker.base.types import clean_text
-from stoker.http.url import Url, resolve_link
+from stoker.http.url import Url, parse_url, resolve_link
 
 MAX_SITEMAP_BYTES = 5_000_000  # unpacked
-MAX_SITEMAP_URLS = 50_000  # the format's own limit
+MAX_SITEMAP_URLS = 20_000  # of all sitemaps of a site
 _MAX_URL_LENGTH = 2_000
 _LOC = re.compile(r"<loc>\s{0,100}(?:<!\[CDATA\[)?([^<\]]{1,2100})", re.IGNORECASE)
 _IS_INDEX = re.compile(r"<sitemapindex[\s>]", re.IGNORECASE)
@@ -197,6 +202,85 @@ def parse_page_url(base: Url, href: str) -> Url | None:
         return None
     target = path + (f"?{query}" if query else "")
     return Url(address.scheme, address.host, address.port, target)
+
+
+_AUTHORITY = re.compile(r"(?:[a-zA-Z]{1,20}:)?[/\\]{2}([^/\\?#]*)")
+_MAX_FOREIGN_HOSTS = 20  # of our site, not in ASCII, that are written as DNS knows them
+
+
+def list_site_pages(base: Url, links: Iterable[Link], *, room: int) -> Iterator[tuple[Url, str]]:
+    """Yield the pages of the base's own site that links lead to, with the links' texts.
+
+    At most `room` characters in all.
+    """
+    site, foreign = get_site(base.host), set[str]()
+    own_names = (site, _to_unicode(site))
+    for link in links:
+        # Before it is parsed: to write a host as DNS knows it is slow, and most are elsewhere.
+        authority = _AUTHORITY.match(link.href)
+        host = site if authority is None else authority[1].lower().partition(":")[0].rstrip(".")
+        if not host.endswith(own_names) and not host.startswith("["):
+            continue
+        if not host.isascii():
+            if len(foreign | {host}) > _MAX_FOREIGN_HOSTS:
+                continue
+            foreign.add(host)
+        at = parse_page_url(base, link.href)
+        if at is not None and get_site(at.host) == site:
+            room -= len(at.target) + len(link.text)
+            if room < 0:
+                return
+            yield at, link.text
+
+
+def _to_unicode(host: str) -> str:
+    try:
+        return idna.decode(host)
+    except idna.IDNAError:
+        return host
+
+
+@cache
+def _load_suffixes() -> PublicSuffixList:
+    return PublicSuffixList()
+
+
+def get_site(host: str) -> str:
+    """Return the registrable name of a host; a host without one is its own site."""
+    return str(_load_suffixes().privatesuffix(host) or host)
+
+
+def parse_site(url: str) -> str:
+    """Return the site of a URL or host, the key its pages are stored under."""
+    address = find_url(url if "://" in url[:12] else f"http://{url.strip()}")
+    return url[:200] if address is None else get_site(address.host)
+
+
+def find_url(text: str) -> Url | None:
+    """Return what a text means as a URL, or None if we do not visit such."""
+    try:
+        return parse_url(text)
+    except PermanentError:
+        return None
+
+
+def list_sitemaps(body: bytes, *, most: int) -> tuple[str, ...]:
+    """Return the sitemaps that an index lists, that of pages before those of posts and products."""
+    return tuple(sorted(parse_sitemap(body).maps, key=lambda at: "page" not in at)[:most])
+
+
+def choose_pages(
+    home: Url,
+    links: Sequence[tuple[Url, str]],
+    sitemaps: Sequence[bytes],
+    *,
+    most: int,
+    not_again: Sequence[str],
+) -> list[KeyPage]:
+    """Return the pages of a site worth a request, from its home page's links and its sitemaps."""
+    listed = (Link(url) for body in sitemaps for url in parse_sitemap(body).pages)
+    pages = list_site_pages(home, islice(listed, MAX_SITEMAP_URLS), room=MAX_SITEMAP_BYTES)
+    return choose_key_pages(chain(links, pages), most=most, not_again=not_again)
 
 
 def choose_key_pages(

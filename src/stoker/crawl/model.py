@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Protocol
 
 from stoker.accounts.facts import Fact
 from stoker.base.formats import format_count
+from stoker.http.url import Url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Page:
     kind: str  # home, about, contact, team, careers, pricing, …, other
     title: str
     text: str
-    markup: bytes  # in UTF-8, made harmless for parsers; for extractors; never shown or stored
+    facts: tuple[Fact, ...] = ()  # what it says, without the technology behind it
     seen: PageState
 
 
@@ -74,7 +74,7 @@ class SiteVisit:
     requests: int = 0
     bytes: int = 0
     not_modified: int = 0
-    limits_hit: tuple[str, ...] = ()  # pages, bytes, time, depth
+    limits_hit: tuple[str, ...] = ()  # pages, bytes, requests, time, reading
     unwanted: bool = False  # its robots.txt refuses us, and any reader that acts for us
 
 
@@ -119,6 +119,19 @@ class PageType(StrEnum):
     PARKED = "parked"
     SHELL = "shell"
     MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageReading:
+    """What a page says, as it was read in a process of its own."""
+
+    type: PageType
+    title: str
+    text: str
+    fingerprint: str
+    links: tuple[tuple[Url, str], ...]  # of a home page: pages of its site, with the links' texts
+    contacts: tuple[Fact, ...]  # and technology: what a visit reports
+    facts: tuple[Fact, ...]  # without technology: what a lookup learns
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,17 +218,7 @@ def get_visit_end(*, read: int, changed: int, not_modified: int, letters: int) -
 _MAX_LINE_LENGTH = 2_000
 
 
-class PageText(Protocol):
-    """A page with a URL and text, read by us or by a vendor."""
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def text(self) -> str: ...
+PageText = Page | Excerpt  # a page with a URL and text, read by us or by a vendor
 
 
 def build_corpus_key(company: str) -> str:

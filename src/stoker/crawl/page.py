@@ -7,12 +7,15 @@ become U+FFFD, never an error. Markup is made harmless first: few tags, few attr
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from html import unescape
+from itertools import islice
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from stoker.accounts.evidence import limit_marks
 from stoker.base.types import MAX_TEXT_LENGTH, clean_text
 from stoker.crawl.key_pages import Link
 
@@ -267,23 +270,18 @@ _BLOCKS = frozenset(
 _SKIPPED = "script,style,noscript,template,svg,head,[hidden],select"
 
 
-@dataclass(frozen=True, slots=True)
-class MetaTags:
-    generator: str = ""
-    robots: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedPage:
-    title: str
     text: str
-    links: tuple[Link, ...]
-    meta_tags: MetaTags
-    markup: str  # sanitized: safe for any parser
-    protected_emails: tuple[str, ...]  # encoded by a common protection against harvesters
-    scripts: tuple[str, ...]  # addresses of what the page loads
-    asks_for_password: bool
-    needs_javascript: bool  # an empty shell that a browser would fill
+    title: str = ""
+    links: tuple[Link, ...] = ()
+    generator: str = ""  # what made the page, as its meta tags say
+    robots: str = ""  # what its meta tags ask of crawlers
+    markup: str = ""  # sanitized: safe for any parser
+    protected_emails: tuple[str, ...] = ()  # encoded by a common protection against harvesters
+    scripts: tuple[str, ...] = ()  # addresses of what the page loads
+    asks_for_password: bool = False
+    needs_javascript: bool = False  # an empty shell that a browser would fill
 
 
 def parse_page(body: bytes, *, content_type: str = "") -> ParsedPage:
@@ -301,15 +299,16 @@ def parse_page(body: bytes, *, content_type: str = "") -> ParsedPage:
     )
     password = tree.css_first('input[type="password"]') is not None
     shell = tree.css_first("#root, #app, #__next, #___gatsby, app-root") is not None
-    without_script = " ".join(node.text() for node in tree.css("noscript")[:20])
-    words = "" if title is None else title.text()
+    without_script = " ".join(get_node_text(node) for node in tree.css("noscript")[:20])
+    words = "" if title is None else get_node_text(title)
     for node in tree.css(_SKIPPED):
         node.decompose()
     return ParsedPage(
         title=" ".join(words.split())[:_MAX_TITLE_LENGTH],
         text=_extract_text(tree),
         links=links,
-        meta_tags=metas,
+        generator=metas.get("generator", ""),
+        robots=metas.get("robots", "").lower(),
         markup=safe,
         protected_emails=guarded,
         scripts=_extract_scripts(markup),
@@ -335,7 +334,11 @@ def _extract_text(tree: LexborHTMLParser) -> str:
         elif tag in _BLOCKS:
             parts.append("\n")
     lines = (" ".join(line.split()) for line in "".join(parts).splitlines())
-    return "\n".join(line for line in lines if line)[:MAX_PAGE_TEXT_LENGTH]
+    text = "\n".join(line for line in lines if line)[:MAX_PAGE_TEXT_LENGTH]
+    # One letter can be eighteen when a text is normalized, as it is for each comparison.
+    while len(unicodedata.normalize("NFKC", limit_marks(text))) > 2 * MAX_PAGE_TEXT_LENGTH:
+        text = text[: len(text) // 2]
+    return text
 
 
 def _extract_links(tree: LexborHTMLParser) -> list[Link]:
@@ -343,25 +346,35 @@ def _extract_links(tree: LexborHTMLParser) -> list[Link]:
     for node in tree.css("a[href], area[href]"):
         href = (node.attributes.get("href") or "").strip()
         if href and href not in links:
-            links[href] = Link(href=href, text=_get_link_text(node))
+            links[href] = Link(href=href, text=get_node_text(node, separator=" ", most=100))
             if len(links) >= MAX_LINKS:
                 break
     return list(links.values())
 
 
-def _get_link_text(node: LexborNode) -> str:
-    return " ".join(node.text(separator=" ").split())[:100]
+def get_node_text(node: LexborNode, *, separator: str = "", most: int = 2_000) -> str:
+    """Return the first characters of an element's text, in words with one space between them.
+
+    Nested elements share their text: reading all of it for each of them would never end.
+    """
+    parts: list[str] = []
+    room = 2 * most
+    for part in islice(node.traverse(include_text=True), most):
+        if part.tag == "-text":
+            parts.append((part.text_content or "")[:room])
+            room -= len(parts[-1])
+            if room <= 0:
+                break
+    return " ".join(separator.join(parts).split())[:most]
 
 
-def _extract_meta_tags(tree: LexborHTMLParser) -> MetaTags:
+def _extract_meta_tags(tree: LexborHTMLParser) -> dict[str, str]:
     contents: dict[str, str] = {}
     for node in tree.css("meta[content]")[:200]:
         attributes = node.attributes
         name = (attributes.get("name") or attributes.get("property") or "").lower()
         contents.setdefault(name, " ".join((attributes.get("content") or "").split())[:1_000])
-    return MetaTags(
-        generator=contents.get("generator", ""), robots=contents.get("robots", "").lower()
-    )
+    return contents
 
 
 _SOURCE = re.compile(r"(?:src|href)\s{0,5}=\s{0,5}[\"']([^\"'\s<>]{1,300})", re.IGNORECASE)

@@ -1,13 +1,13 @@
 """Parse robots.txt within bounds (RFC 9309): which URLs, what delay, which sitemaps.
 
 Only the rules for us or for all crawlers count. A file may have thousands of rules, and a run meets
-thousands of files, so rules are stored as text; for a URL only those that can match are parsed.
+thousands of files: rules are written one way and sorted once, and stored as one text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -18,65 +18,116 @@ from protego import Protego
 from stoker.base.types import clean_text
 from stoker.crawl.model import compute_exact_fingerprint
 
-_LITERAL_CHARACTERS = "A-Za-z0-9_.~/=-"  # literal in URLs and in rules alike
-
-_PATH = re.compile(
-    rf"[a-z]{{1,20}}://[^/?#]*((?:/[{_LITERAL_CHARACTERS}]*)?)([^#]*)", re.IGNORECASE
-)
-
-_RULE_LINE = re.compile(rf"^[^:\n]*: ((?:/[{_LITERAL_CHARACTERS}]*)?)([^\n]*)$", re.MULTILINE)
-_WORD = re.compile(rf"[{_LITERAL_CHARACTERS}]+")
-_DELAY_LINE = re.compile(r"^(?:crawl|request)[^\n]*$", re.MULTILINE | re.IGNORECASE)
-_INDEX = "index.html"  # allowing it allows its folder
+_PATH = re.compile(r"[a-z]{1,20}://[^/?#]*([^#]*)", re.IGNORECASE)
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+_STARS = re.compile(r"\*+")
+_LITERAL = re.compile(r"[A-Za-z0-9_.~/=*-]*\$?")  # written one way already
+_INDEX = "/index.html"  # allowing it allows its folder
+MAX_PATH_LENGTH = 2_000  # characters; a longer path is not compared with patterns, and forbidden
 
 
 @dataclass(frozen=True, slots=True)
 class RobotsRules:
-    """Lines such as "Disallow: /private", all of them meant for us."""
+    """Lines such as "-/private" and "+/private/*.html$", the rule that decides first."""
 
     text: str
 
     def allows(self, url: str) -> bool:
-        return bool(_parse_rules(self._iterate_matching(url)).can_fetch(url, "*"))
-
-    def get_delay(self) -> timedelta | None:
-        """Return the longest delay they ask for, at most a day."""
-        rules = _parse_rules(line[0] for line in _DELAY_LINE.finditer(self.text))
-        waits = []
-        if (delay := rules.crawl_delay("*")) is not None:
-            waits.append(float(delay))
-        if (rate := rules.request_rate("*")) is not None:
-            waits.append(rate.seconds / rate.requests)
-        if not waits:
-            return None
-        return timedelta(seconds=min(max(waits), 86_400.0))
-
-    def _iterate_matching(self, url: str) -> Iterator[str]:
-        """Yield the rules that can match this URL, by their literal part."""
-        match = _PATH.match(url)
-        path, rest = (match[1] or "/", match[2]) if match else ("/", url)
-        whole = "" if "%" in rest else quote(path + rest, safe="/%=")
-        for rule in _RULE_LINE.finditer(self.text):
-            begins = rule[1].removesuffix(_INDEX)
-            near = path.startswith(begins) or (rest and begins.startswith(path))
-            if near and (not whole or _can_match(whole, rule[2])):
-                yield rule[0]
-
-
-def _can_match(whole: str, pattern: str) -> bool:
-    """Return whether a URL has all the words of a pattern, in any order."""
-    if not pattern or "%" in pattern or pattern.endswith(_INDEX):
+        found = _PATH.match(url)
+        path = _normalize(found[1] if found else url, kept="/%")
+        if not path.startswith("/"):
+            path = f"/{path}"
+        is_long = len(path) > MAX_PATH_LENGTH
+        for line in self.text.splitlines():
+            sign, pattern = line[0], line[1:]
+            is_special = line.endswith("$") or "*" in line
+            if path.startswith(pattern) or (
+                is_special and (sign == "-" if is_long else _matches(path, pattern))
+            ):
+                return sign == "+"
         return True
-    return all(word in whole for word in _WORD.findall(pattern))
 
 
-def _parse_rules(lines: Iterable[str]) -> Protego:
-    return Protego.parse("\n".join(["User-agent: *", *lines]))
+def _matches(path: str, pattern: str) -> bool:
+    is_whole = pattern.endswith("$")
+    first, *pieces = pattern.removesuffix("$").split("*")
+    if not path.startswith(first):
+        return False
+    if not pieces:
+        return path == first
+    last, at = pieces.pop(), len(first)
+    for piece in pieces:
+        at = path.find(piece, at)
+        if at < 0:
+            return False
+        at += len(piece)
+    if is_whole:
+        return len(path) - len(last) >= at and path.endswith(last)
+    return path.find(last, at) >= 0
+
+
+def _normalize(text: str, *, kept: str) -> str:
+    """Return a path or a pattern with one spelling for each character.
+
+    Escapes of what is in `kept` stay escapes; `%` is, so that none is escaped twice.
+    """
+
+    def unescape(escape: re.Match[bytes]) -> bytes:
+        byte = bytes.fromhex(escape[1].decode())
+        return escape[0].upper() if byte.decode("latin-1") in kept else byte
+
+    plain = _ESCAPE.sub(unescape, text.encode("utf-8", "replace")).decode("utf-8", "replace")
+    return quote(plain, safe=f"{kept}=")
+
+
+def compile_rules(lines: Iterable[str]) -> RobotsRules:
+    """Return lines such as "Disallow: /private" in the order in which they decide: longest first.
+
+    Of two equally long ones the one that allows decides.
+    """
+    rules: set[str] = set()
+    for line in lines:
+        word, _, value = line.partition(":")
+        sign = {"a": "+", "d": "-"}.get(word[:1].lower())
+        if sign is None:
+            continue
+        value = value.strip()
+        # A dollar sign at the end means the end, or itself.
+        for pattern in (value, value.replace("$", "%24")) if "$" in value else (value,):
+            rule = sign + _normalize_pattern(pattern)
+            rules.add(rule)
+            if sign == "+" and rule.endswith(_INDEX):
+                rules.add(f"{rule.removesuffix(_INDEX)}/$")
+    rules -= {"+", "-"}
+    decisive = sorted(rules, key=lambda rule: (-len(rule), rule))
+    return RobotsRules(_STARS.sub("*", "\n".join(decisive)))
+
+
+def _normalize_pattern(pattern: str) -> str:
+    if _LITERAL.fullmatch(pattern):
+        return pattern
+    if pattern.startswith(("https://", "http://")):
+        pattern = f"/{pattern}"
+    end = "$" if pattern.endswith("$") else ""
+    return _normalize(pattern.removesuffix("$"), kept="/%*") + end
+
+
+def find_delay(lines: Iterable[str]) -> timedelta | None:
+    """Return the longest delay that rules ask for, at most a day."""
+    asked = [line for line in lines if line[:1].lower() in ("c", "r")]
+    rules = Protego.parse("\n".join(["User-agent: *", *asked]))
+    waits = []
+    if (delay := rules.crawl_delay("*")) is not None:
+        waits.append(float(delay))
+    if (rate := rules.request_rate("*")) is not None:
+        waits.append(rate.seconds / rate.requests)
+    return timedelta(seconds=min(max(waits), 86_400.0)) if waits else None
 
 
 MAX_ROBOTS_BYTES = 500 * 1024  # RFC 9309: at least this much is read; more is not
 MAX_RULES = 20_000  # a file with more for us forbids everything
-MAX_PATTERNS = 4_000  # rules that take long to read; what is above is taken at its beginning
+MAX_PATTERNS = 4_000  # rules that take long to match; what is above is taken at its beginning
+MAX_STARS = 20_000  # of all rules together; the same
 MAX_SITEMAPS = 10
 MAX_CRAWL_DELAY = timedelta(seconds=60)  # a site that wants longer gets one page at most
 _MAX_LINE_LENGTH = 2_000
@@ -150,15 +201,14 @@ def parse_robots(body: bytes, *, product: str) -> Robots:
     )
     for_us, for_all, maps = _split_groups((line[0] for line in _LINE.finditer(text)), product)
     lines = for_all if for_us is None else for_us
-    rules = RobotsRules("\n".join(lines))
     sitemaps = tuple(dict.fromkeys(clean_text(url) for url in maps))[:MAX_SITEMAPS]
     return Robots(
         access=Access.RULES,
-        delay=rules.get_delay(),
+        delay=find_delay(lines),
         sitemaps=sitemaps,
         # Without rules and sitemaps it equals the fingerprint of OPEN_ROBOTS.
         fingerprint=compute_exact_fingerprint([*lines, *sitemaps]),
-        rules=rules,
+        rules=compile_rules(lines),
     )
 
 
@@ -167,7 +217,7 @@ class _RuleGroup:
 
     def __init__(self) -> None:
         self._lines: dict[str, None] = {}
-        self._patterns = 0
+        self._patterns = self._stars = 0
         self._too_many = False
 
     def add(self, line: str) -> None:
@@ -182,7 +232,8 @@ class _RuleGroup:
         plain = _PLAIN.match(value)
         if plain is not None and plain.end() < len(value) and value[:1] in "/*$%":
             self._patterns += 1
-            if self._patterns > MAX_PATTERNS:
+            self._stars += value.count("*")
+            if self._patterns > MAX_PATTERNS or self._stars > MAX_STARS:
                 if word[:1] not in "Dd":
                     return
                 value = plain[0] or "/"

@@ -13,14 +13,17 @@ from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from stoker.accounts.facts import ExtractedFacts
 from stoker.base.clock import Clock
 from stoker.base.errors import ConflictError, PermanentError
+from stoker.base.process_pool import Aborted, ProcessPool
 from stoker.budgets.charges import Refusal, SpendRequest
 from stoker.budgets.model import Connector, Health, Paid
 from stoker.budgets.service import BudgetService, SettledCall
 from stoker.context import Context, TenantContext
+from stoker.crawl.extract import extract_facts
 from stoker.crawl.fetch import MIN_DELAY, PoliteFetcher
-from stoker.crawl.model import PageState, SiteVisit, VisitOutcome, VisitRequest
+from stoker.crawl.model import Excerpt, Page, PageState, SiteVisit, VisitOutcome, VisitRequest
 from stoker.crawl.visit import CrawlLimits, SiteCrawler
 from stoker.http.client import HttpClient, build_http_client
 from stoker.http.url import is_sandbox_host, parse_url
@@ -45,10 +48,14 @@ class Crawler:
         user_agent: str,
         limits: CrawlLimits | None = None,
         gap: timedelta = MIN_DELAY,
+        pool: ProcessPool | None = None,
     ) -> None:
         self._clock = clock
         self._limits = limits or CrawlLimits()
-        self._asking = PoliteFetcher(http, pacer=pacer, clock=clock, user_agent=user_agent, gap=gap)
+        self._pool = pool or ProcessPool()
+        self._asking = PoliteFetcher(
+            http, pacer=pacer, clock=clock, pool=self._pool, user_agent=user_agent, gap=gap
+        )
 
     async def visit(self, url: str, *, known: Sequence[PageState] = ()) -> SiteVisit:
         """Visit a site, beginning at this address or, without a scheme, at this host.
@@ -63,7 +70,7 @@ class Crawler:
             return SiteVisit(site=url[:200], outcome=VisitOutcome.GONE, reason=str(error))
         for start in starts:
             visiting = SiteCrawler(
-                self._asking, start, known, limits=self._limits, clock=self._clock
+                self._asking, start, known, pool=self._pool, limits=self._limits, clock=self._clock
             )
             try:
                 async with asyncio.timeout(self._limits.site.total_seconds()):
@@ -78,6 +85,17 @@ class Crawler:
             ):
                 break
         return visiting.build_visit(ending)
+
+    async def extract_facts(
+        self, pages: Sequence[Page], *, excerpts: Sequence[Excerpt] = ()
+    ) -> ExtractedFacts:
+        """Return the facts in pages of a visit, and in excerpts of other sites' pages."""
+        facts = await self._pool.run(
+            extract_facts, [page.facts for page in pages], excerpts=excerpts
+        )
+        if isinstance(facts, Aborted):
+            return ExtractedFacts(facts=(), note=f"the pages' facts are left out: {facts.reason}")
+        return facts
 
 
 class CrawlConnector:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stoker.accounts.store import read_suppressions
 from stoker.crawl.model import PageState
 from stoker.crawl.schema import PAGES
-from stoker.db.database import Database
+from stoker.db.database import Database, Transaction
 
 
 class PageStore:
@@ -21,9 +22,20 @@ class PageStore:
             lambda tx: PAGES.find(tx, "site = :site ORDER BY url", **place)
         )
 
-    async def save_pages(self, site: str, pages: Sequence[PageState]) -> None:
-        """Save page states of a site, each in place of an earlier one. Atomic."""
+    async def save_pages(self, site: str, pages: Sequence[PageState], *, company: str = "") -> None:
+        """Save page states of a site, each in place of an earlier one. Atomic.
+
+        Leaves out pages whose address names an erased person of the company, by default of any.
+        """
         PAGES.encode(site=site)
         latest = {page.url: page for page in map(PAGES.store, pages)}
+
+        def save(tx: Transaction) -> None:
+            suppressed = read_suppressions(tx)
+            kept = [
+                page for url, page in latest.items() if not suppressed.has_any_name(url, company)
+            ]
+            PAGES.save(tx, kept, site)
+
         if latest:
-            await self._database.write(lambda tx: PAGES.save(tx, latest.values(), site))
+            await self._database.write(save)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import chain, islice
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,12 +28,15 @@ from stoker.accounts.identifiers import (
 from stoker.base.errors import PermanentError
 from stoker.base.strict_json import parse_json
 from stoker.base.types import Json, clean_text
-from stoker.crawl.contacts import parse_email, parse_phone, parse_social_page
+from stoker.crawl.contacts import BoundedParser, parse_email, parse_phone, parse_social_page
+from stoker.crawl.page import get_node_text
 from stoker.http.url import parse_url
 
 MAX_DEPTH = 12
 MAX_NODES = 2_000
 MAX_VALUES = 20  # of one property
+MAX_ORGANIZATIONS = 50  # of one block of data
+MAX_FACTS = 1_000  # of one page, equal ones among them
 _MAX_TEXT_LENGTH = 1_000
 _CONFIDENCES = {Method.JSON_LD: 0.92, Method.MICRODATA: 0.85}
 
@@ -62,25 +67,59 @@ _TEXTS: Mapping[str, tuple[FactField, float]] = {
 _NUMBERS = ("taxID", "vatID", "identifier", "registrationNumber", "uen", "companyRegistration")
 
 
-def find_organization_facts(data: Json, *, url: str, how: Method) -> list[Fact]:
-    """Return the facts in these objects about organizations and their people. Never raises."""
-    known = _index_by_id(data)
-    facts: list[Fact] = []
-    for node in _list_nodes(data, most=MAX_NODES):
-        if _has_type(node, _ORGANIZATION) and not _has_type(node, _NO_ORGANIZATION):
-            facts += _OrganizationReader(node, known, url=url, how=how).list_facts()
-        elif _has_type(node, _PERSON) and "worksFor" in node:
-            facts += _OrganizationReader({"employee": node}, known, url=url, how=how).list_facts()
-    return facts
+class ValueParsers:
+    """How the values of one page are parsed."""
+
+    def __init__(self, url: str) -> None:
+        self.email = BoundedParser(partial(parse_email, page=url))
+        self.phone = BoundedParser(parse_phone)
+        self.website = BoundedParser(_parse_website)
+        self.uen = BoundedParser(parse_uen)
+
+
+def _parse_website(text: str) -> str | None:
+    try:
+        address = parse_url(text)
+    except PermanentError:
+        return None
+    return f"{address.scheme}://{address.netloc}/"
+
+
+def find_organization_facts(
+    data: Json, *, url: str, how: Method, parsers: ValueParsers
+) -> Iterator[Fact]:
+    """Yield the facts in these objects about organizations and their people."""
+    nodes = _list_nodes(data, most=MAX_NODES)
+    known = {
+        name: node for node in nodes if isinstance(name := node.get("@id"), str) and len(node) > 1
+    }
+    organizations = (
+        node if is_organization else {"employee": node}
+        for node in nodes
+        if (
+            is_organization := _has_type(node, _ORGANIZATION)
+            and not _has_type(node, _NO_ORGANIZATION)
+        )
+        or (_has_type(node, _PERSON) and "worksFor" in node)
+    )
+    for node in islice(organizations, MAX_ORGANIZATIONS):
+        yield from _OrganizationReader(node, known, url=url, how=how, parsers=parsers).list_facts()
 
 
 class _OrganizationReader:
     """One organization's object, and its confidence."""
 
     def __init__(
-        self, node: Mapping[str, Json], known: Mapping[str, Json], *, url: str, how: Method
+        self,
+        node: Mapping[str, Json],
+        known: Mapping[str, Json],
+        *,
+        url: str,
+        how: Method,
+        parsers: ValueParsers,
     ) -> None:
         self._node, self._known, self._url, self._how = node, known, url, how
+        self._parsers = parsers
         own = next(iter(_list_texts(node.get("url"))), "")
         # A page may describe another company; then it is second hand.
         self._sure = _CONFIDENCES[how] if not own or _is_same_site(own, url) else 0.4
@@ -94,13 +133,14 @@ class _OrganizationReader:
         for point in self._get_objects("contactPoint"):
             yield from self._list_contact_facts(point)
         for text in self._get_texts("url"):
-            yield from self._list_website_facts(text)
+            if (website := self._parsers.website(text)) is not None:
+                yield self._build_fact(FactField.WEBSITE, website, evidence=text)
         for text in self._get_texts("sameAs"):
             if (page := parse_social_page(text)) is not None:
                 yield self._build_fact(FactField.SOCIAL, page, evidence=text)
         for name in _NUMBERS:
             for text in (*self._get_texts(name), *self._get_inner_texts(name, "value")):
-                if (number := parse_uen(text)) is not None:
+                if (number := self._parsers.uen(text)) is not None:
                     yield self._build_fact(FactField.UEN, number, evidence=text)
         for text in (*self._get_texts("numberOfEmployees"), *self._list_employee_ranges()):
             if (employees := parse_employee_range(text)) is not None:
@@ -126,22 +166,13 @@ class _OrganizationReader:
     def _list_contact_facts(self, node: Mapping[str, Json]) -> Iterator[Fact]:
         for text in _list_texts(node.get("email")):
             plain = re.sub(r"(?i)^mailto:", "", text).partition("?")[0].strip()
-            address = parse_email(plain, page=self._url)
+            address = self._parsers.email(plain)
             if address is not None:
                 yield self._build_fact(FactField.EMAIL, address, evidence=text)
         for text in _list_texts(node.get("telephone")):
-            if (number := parse_phone(re.sub(r"(?i)^tel:", "", text[:60]))) is not None:
+            number = self._parsers.phone(re.sub(r"(?i)^tel:", "", text[:60]))
+            if number is not None:
                 yield self._build_fact(FactField.PHONE, number, evidence=text)
-
-    def _list_website_facts(self, text: str) -> Iterator[Fact]:
-        try:
-            address = parse_url(text)
-        except PermanentError:
-            return
-        if address.host:
-            yield self._build_fact(
-                FactField.WEBSITE, f"{address.scheme}://{address.netloc}/", evidence=text
-            )
 
     def _list_address_facts(self) -> Iterator[Fact]:
         for text in self._get_texts("address"):
@@ -218,15 +249,6 @@ def _list_nodes(data: Json, *, most: int) -> list[Mapping[str, Json]]:
     return nodes
 
 
-def _index_by_id(data: Json) -> dict[str, Json]:
-    known: dict[str, Json] = {}
-    for node in _list_nodes(data, most=MAX_NODES):
-        name = node.get("@id")
-        if isinstance(name, str) and len(node) > 1:
-            known[name] = node
-    return known
-
-
 def _has_type(node: Mapping[str, Json], kind: re.Pattern[str]) -> bool:
     return any(
         kind.search(name.rstrip("/").rpartition("/")[2].rpartition(":")[2])
@@ -274,7 +296,7 @@ MAX_BLOCK_LENGTH = 200_000
 MAX_ITEMS, MAX_PROPERTIES, FURTHEST = 20, 100, 30
 
 _WRAPPING = re.compile(
-    r"^\s*(?:<!\[CDATA\[|<!--|//\s*<!\[CDATA\[)|(?:\]\]>|-->|//\s*\]\]>)\s*;?\s*$"
+    r"^\s*+(?:<!\[CDATA\[|<!--|//\s*+<!\[CDATA\[)|(?:\]\]>|-->|//\s*+\]\]>)\s*+;?+\s*+$"
 )
 
 _TRAILING_COMMA = re.compile(r",(\s{0,200}[}\]])")
@@ -295,13 +317,16 @@ def find_structured_facts(tree: LexborHTMLParser, *, url: str) -> list[Fact]:
 
     The tree is of tamed markup, so that its size is bounded.
     """
-    facts: list[Fact] = []
-    for data in _iterate_json_ld(tree):
-        facts += find_organization_facts(data, url=url, how=Method.JSON_LD)
-    for item in _iterate_microdata(tree):
-        facts += find_organization_facts(item, url=url, how=Method.MICRODATA)
-    facts += _iterate_meta_facts(tree, url)
-    return facts
+    parsers = ValueParsers(url)
+    organizations = (
+        fact
+        for how, data in chain(
+            ((Method.JSON_LD, data) for data in _iterate_json_ld(tree)),
+            ((Method.MICRODATA, item) for item in _iterate_microdata(tree)),
+        )
+        for fact in find_organization_facts(data, url=url, how=how, parsers=parsers)
+    )
+    return [*islice(organizations, MAX_FACTS), *_iterate_meta_facts(tree, url)]
 
 
 def _iterate_json_ld(tree: LexborHTMLParser) -> Iterator[Json]:
@@ -336,6 +361,8 @@ def _iterate_microdata(tree: LexborHTMLParser) -> Iterator[Json]:
     made: dict[int, dict[str, Any]] = {}
     for item in tree.css("[itemscope]")[:MAX_ITEMS]:
         made[item.mem_id] = {"@type": _get_type_name(item.attributes.get("itemtype"))}
+    if not made:
+        return
     inside: set[int] = set()
     for node in tree.css("[itemscope] [itemprop]")[: MAX_ITEMS * MAX_PROPERTIES]:
         around = _find_enclosing_item(node, made)
@@ -378,7 +405,7 @@ def _get_property_value(node: LexborNode) -> str:
             if name == "href":
                 text = re.sub(r"(?i)^(?:mailto|tel):", "", text)
             return text[:2_000]
-    return " ".join((node.text() or "").split())[:2_000]
+    return get_node_text(node)
 
 
 def _iterate_meta_facts(tree: LexborHTMLParser, url: str) -> Iterator[Fact]:

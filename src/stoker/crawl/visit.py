@@ -9,43 +9,39 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cache
-
-from publicsuffixlist import PublicSuffixList
 
 from stoker.accounts.facts import Fact, FactField
 from stoker.base.clock import Clock
-from stoker.base.errors import PermanentError
+from stoker.base.process_pool import Aborted, ProcessPool
 from stoker.base.types import clean_text
-from stoker.crawl.contacts import find_contacts
-from stoker.crawl.extract import find_technology
-from stoker.crawl.fetch import CrawlUsage, FetchResult, PoliteFetcher, build_page_state
+from stoker.crawl.extract import read_page
+from stoker.crawl.fetch import CrawlUsage, FetchResult, PoliteFetcher
 from stoker.crawl.key_pages import (
     HOME,
     OTHER,
     KeyPage,
     choose_key_pages,
+    choose_pages,
+    find_url,
     get_page_kind,
-    parse_page_url,
-    parse_sitemap,
+    get_site,
+    list_sitemaps,
 )
 from stoker.crawl.model import (
     Page,
+    PageReading,
     PageState,
     PageType,
     SiteVisit,
     VisitEnd,
     VisitOutcome,
-    classify_page,
-    compute_fingerprint,
     find_page_end,
     find_status_end,
     get_visit_end,
 )
-from stoker.crawl.page import ParsedPage, parse_page
 from stoker.crawl.settings import CrawlSettings
 from stoker.http.client import Response
-from stoker.http.url import Url, parse_url
+from stoker.http.url import Url
 
 MAX_SITEMAP_FILES = 3  # sitemap files fetched in one visit
 MAX_SITE_FACTS = 200
@@ -72,16 +68,17 @@ class SiteCrawler:
         start: Url,
         known: Sequence[PageState],
         *,
+        pool: ProcessPool,
         limits: CrawlLimits,
         clock: Clock,
     ) -> None:
         self._fetcher = asking
+        self._pool = pool
         self._start = start
-        self._known = {seen.url: seen for seen in known}
         self._limits = limits
         self._clock = clock
         self._site = get_site(start.host)
-        self._usage = CrawlUsage()
+        self._usage = CrawlUsage(deadline=limits.request, known={seen.url: seen for seen in known})
         self._pages: list[Page] = []
         self._facts: dict[tuple[FactField, str], Fact] = {}
         self._fingerprints: set[str] = set()
@@ -100,28 +97,28 @@ class SiteCrawler:
             return home.end or VisitEnd(VisitOutcome.FAILED, "the website did not answer")
         self.has_response = True
         before = self._changed_count
-        links: list[tuple[Url, str]] = []
+        links: Sequence[tuple[Url, str]] = ()
         missing = home.reply.status in (404, 410)
         if not missing:
-            if (end := self._find_home_end(home.reply)) is not None:
+            if (end := await self._find_home_end(home, home.reply)) is not None:
                 return end
-            recorded = self._record_page(home, HOME)
-            if isinstance(recorded, PageType):
-                end = find_page_end(recorded)
+            reading = await self._record_page(home, HOME)
+            if isinstance(reading, Aborted):
+                why = f"the home page could not be read: {reading.reason}"
+                return VisitEnd(VisitOutcome.FAILED, why)
+            if reading is not None:
+                end = find_page_end(reading.type)
                 # A shell may still have a sitemap; any other such home page ends the visit.
-                if end is not None and recorded is not PageType.SHELL:
+                if end is not None and reading.type is not PageType.SHELL:
                     return end
                 self._shell_end = end
-            elif recorded is not None:
-                links = self._list_links(home.address, recorded)
-        robots = await self._fetcher.get_robots(
-            home.address, usage=self._usage, known=self._known, deadline=self._limits.request
-        )
+                links = reading.links if end is None else ()
+        robots = await self._fetcher.get_robots(home.address, self._usage)
         self._gap = robots.compute_delay(self._fetcher.gap)
         if robots.is_home_page_only:
             self.limits_hit.add("time")
             return self._get_end()
-        seen = self._known.get(str(home.address))
+        seen = self._usage.known.get(str(home.address))
         if seen is not None and seen.fingerprint and self._changed_count == before:
             wanted = self._list_earlier_pages(home.address)
         else:
@@ -163,78 +160,82 @@ class SiteCrawler:
             letters=sum(len(page.text) for page in self._pages),
         )
 
-    def _find_home_end(self, reply: Response) -> VisitEnd | None:
+    async def _find_home_end(self, home: FetchResult, reply: Response) -> VisitEnd | None:
         ending = find_status_end(reply.status)
-        if ending is not None and ending.outcome is VisitOutcome.FAILED and reply.status == 503:
-            parsed = parse_page(reply.body, content_type=reply.headers.get("content-type", ""))
-            if _classify_parsed(parsed) is PageType.CHALLENGE:
+        if reply.status == 503:
+            reading = await self._read(home, reply, HOME)
+            if isinstance(reading, PageReading) and reading.type is PageType.CHALLENGE:
                 return find_page_end(PageType.CHALLENGE)
         if ending is None and reply.status != 304 and not _is_page(reply):
             return VisitEnd(VisitOutcome.THIN, "the home page is a file, not HTML")
         return ending
 
+    async def _read(
+        self, fetched: FetchResult, reply: Response, kind: str
+    ) -> PageReading | Aborted:
+        return await self._pool.run(
+            read_page,
+            reply.body,
+            content_type=reply.headers.get("content-type", ""),
+            url=str(fetched.address),
+            kind=kind,
+            server=reply.headers.get("server", ""),
+        )
+
     async def _fetch(self, address: Url) -> FetchResult:
         return await self._fetcher.fetch(
             address,
-            usage=self._usage,
-            known=self._known,
+            self._usage,
             same_site=lambda host: get_site(host) == self._site,
-            deadline=self._limits.request,
             most_bytes=self._limits.page_bytes,
         )
 
-    def _record_page(self, fetched: FetchResult, kind: str) -> ParsedPage | PageType | None:
-        """Record a response; return it parsed, or its type if it is no page for visitors."""
+    async def _record_page(self, fetched: FetchResult, kind: str) -> PageReading | Aborted | None:
+        """Record a response; return what it says if it is a page."""
         reply = fetched.reply
         if reply is None:
             return None
         url, now = str(fetched.address), self._clock.now()
-        before = self._known.get(url)
+        before = self._usage.known.get(url)
         if reply.status == 304:
             self._usage.not_modified += 1
             if before is not None:
                 self._unchanged_count += 1
-                self._usage.seen[url] = build_page_state(
-                    url, reply, fingerprint=before.fingerprint, before=before, now=now
-                )
+                self._usage.record_seen(url, reply, fingerprint=before.fingerprint, now=now)
             return None
-        if reply.status not in (200, 203) or not _is_page(reply):
-            self._usage.seen[url] = build_page_state(
-                url, reply, fingerprint="", before=before, now=now
-            )
-            return None
-        parsed = parse_page(reply.body, content_type=reply.headers.get("content-type", ""))
+        reading: PageReading | Aborted | None = None
+        if reply.status in (200, 203) and _is_page(reply):
+            reading = await self._read(fetched, reply, kind)
+        if not isinstance(reading, PageReading):
+            if reading is not None:
+                self.limits_hit.add("reading")
+            self._usage.record_seen(url, reply, fingerprint="", now=now)
+            return reading
         if reply.truncated:
             self.limits_hit.add("bytes")
-        fingerprint = compute_fingerprint(parsed.title, parsed.text)
-        seen = build_page_state(url, reply, fingerprint=fingerprint, before=before, now=now)
-        page_type = _classify_parsed(parsed)
-        if page_type is not PageType.PAGE:
-            missing = page_type is PageType.MISSING
-            self._usage.seen[url] = replace(seen, status=404) if missing else seen
-            return page_type
-        self._usage.seen[url] = seen
-        if fingerprint in self._fingerprints:
-            return parsed  # the same page under another address
-        self._fingerprints.add(fingerprint)
-        self._changed_count += before is None or before.fingerprint != fingerprint
-        page = Page(
-            url=url,
-            kind=kind,
-            title=clean_text(parsed.title),
-            text=clean_text(parsed.text),
-            markup=parsed.markup.encode("utf-8", "replace"),
-            seen=seen,
-        )
-        self._pages.append(page)
-        self._add_facts(parsed, url, reply)
-        return parsed
+        fingerprint = reading.fingerprint
+        seen = self._usage.record_seen(url, reply, fingerprint=fingerprint, now=now)
+        if reading.type is PageType.MISSING:
+            self._usage.seen[url] = replace(seen, status=404)
+        # The same page may stand under two addresses.
+        if reading.type is PageType.PAGE and fingerprint not in self._fingerprints:
+            self._fingerprints.add(fingerprint)
+            self._changed_count += before is None or before.fingerprint != fingerprint
+            self._pages.append(
+                Page(
+                    url=url,
+                    kind=kind,
+                    title=reading.title,
+                    text=reading.text,
+                    facts=reading.facts,
+                    seen=seen,
+                )
+            )
+            self._add_facts(reading.contacts)
+        return reading
 
-    def _add_facts(self, parsed: ParsedPage, url: str, reply: Response) -> None:
-        for fact in (
-            *find_contacts(parsed, url=url),
-            *find_technology(parsed, url=url, headers=reply.headers),
-        ):
+    def _add_facts(self, facts: Sequence[Fact]) -> None:
+        for fact in facts:
             key = (fact.field, fact.value)
             known = self._facts.get(key)
             if known is None and len(self._facts) >= MAX_SITE_FACTS:
@@ -242,64 +243,70 @@ class SiteCrawler:
             if known is None or known.confidence < fact.confidence:
                 self._facts[key] = fact
 
-    def _list_links(self, base: Url, parsed: ParsedPage) -> list[tuple[Url, str]]:
-        if "nofollow" in parsed.meta_tags.robots or "none" in parsed.meta_tags.robots:
-            return []
-        targets = ((parse_page_url(base, link.href), link.text) for link in parsed.links)
-        return [(at, text) for at, text in targets if at and get_site(at.host) == self._site]
-
     def _list_earlier_pages(self, home: Url) -> list[KeyPage]:
         """Return the pages that were read last time, in the order of their value."""
         read = []
-        for seen in self._known.values():
+        for seen in self._usage.known.values():
             if seen.status == 200 and seen.fingerprint and not seen.url.endswith("/robots.txt"):
-                address = _parse_url(seen.url)
+                address = find_url(seen.url)
                 if address is not None and get_site(address.host) == self._site:
                     read.append((address, ""))
         homes = [str(home), str(self._start)]
         return choose_key_pages(read, most=self._limits.pages - 1, not_again=homes)
 
     async def _discover_pages(
-        self, home: Url, links: list[tuple[Url, str]], sitemaps: Sequence[str]
+        self, home: Url, links: Sequence[tuple[Url, str]], sitemaps: Sequence[str]
     ) -> list[KeyPage]:
         """Return the pages worth a request, from the home page's links and, if few, sitemaps."""
-        # More than we will read: some will be missing or forbidden.
-        most = 3 * self._limits.pages
-        homes = [str(home), str(self._start)]
-        wanted = choose_key_pages(links, most=most, not_again=homes)
+        wanted = await self._choose_pages(home, links, ())
         if sum(page.kind != OTHER for page in wanted) >= self._limits.pages - 1:
             return wanted
-        listed = await self._list_sitemap_pages(home, sitemaps)
-        return choose_key_pages([*links, *listed], most=most, not_again=homes) if listed else wanted
+        files = await self._fetch_sitemaps(home, sitemaps)
+        return await self._choose_pages(home, links, files) if files else wanted
 
-    async def _list_sitemap_pages(
-        self, home: Url, sitemaps: Sequence[str]
-    ) -> list[tuple[Url, str]]:
+    async def _choose_pages(
+        self, home: Url, links: Sequence[tuple[Url, str]], sitemaps: Sequence[bytes]
+    ) -> list[KeyPage]:
+        chosen = await self._pool.run(
+            choose_pages,
+            home,
+            links,
+            sitemaps,
+            most=3 * self._limits.pages,  # some will be missing or forbidden
+            not_again=[str(home), str(self._start)],
+        )
+        if isinstance(chosen, Aborted):
+            self.limits_hit.add("reading")
+            return await self._choose_pages(home, links, ()) if sitemaps else []
+        return chosen
+
+    async def _fetch_sitemaps(self, home: Url, sitemaps: Sequence[str]) -> list[bytes]:
+        """Return a site's sitemaps, without indexes and files that take too long to read."""
         maps = deque(sitemaps or [f"{home.scheme}://{home.netloc}/sitemap.xml"])
         asked: set[str] = set()
-        pages: list[tuple[Url, str]] = []
+        files: list[bytes] = []
         while maps and len(asked) < MAX_SITEMAP_FILES and not self._is_limit_reached():
-            address = _parse_url(maps.popleft())
+            address = find_url(maps.popleft())
             if address is None or str(address) in asked or get_site(address.host) != self._site:
                 continue
             asked.add(str(address))
             fetched = await self._fetch(address)
             if fetched.reply is None or fetched.reply.status != 200:
                 continue
-            sitemap = parse_sitemap(fetched.reply.body)
-            # The sitemap of pages comes before those of posts and products.
-            maps.extend(sorted(sitemap.maps, key=lambda at: "page" not in at)[:MAX_SITEMAP_FILES])
-            for text in sitemap.pages:
-                at = parse_page_url(home, text)
-                if at is not None and get_site(at.host) == self._site:
-                    pages.append((at, ""))
-        return pages
+            listed = await self._pool.run(list_sitemaps, fetched.reply.body, most=MAX_SITEMAP_FILES)
+            if isinstance(listed, Aborted):  # it would take as long to find its pages
+                self.limits_hit.add("reading")
+            elif listed:
+                maps.extend(listed)
+            else:
+                files.append(fetched.reply.body)
+        return files
 
     async def _read_pages(self, wanted: Sequence[KeyPage], home: Url) -> None:
         for page in wanted:
             if self._is_limit_reached():
                 return
-            address = _parse_url(page.url)
+            address = find_url(page.url)
             if address is None:
                 continue
             fetched = await self._fetch(address)
@@ -307,7 +314,7 @@ class SiteCrawler:
             if url == str(home) or (url != page.url and url in self._usage.seen):
                 continue  # a redirect to a page that was read
             kind = page.kind if page.kind != OTHER else get_page_kind(fetched.address.target)
-            self._record_page(fetched, kind)
+            await self._record_page(fetched, kind)
             if fetched.reply is not None and fetched.reply.status in (429, 503):
                 return
 
@@ -324,38 +331,6 @@ class SiteCrawler:
         else:
             return False
         return True
-
-
-@cache
-def _load_suffixes() -> PublicSuffixList:
-    return PublicSuffixList()
-
-
-def get_site(host: str) -> str:
-    """Return the registrable name of a host; a host without one is its own site."""
-    return str(_load_suffixes().privatesuffix(host) or host)
-
-
-def parse_site(url: str) -> str:
-    """Return the site of a URL or host, the key its pages are stored under."""
-    address = _parse_url(url if "://" in url[:12] else f"http://{url.strip()}")
-    return url[:200] if address is None else get_site(address.host)
-
-
-def _parse_url(url: str) -> Url | None:
-    try:
-        return parse_url(url)
-    except PermanentError:
-        return None
-
-
-def _classify_parsed(parsed: ParsedPage) -> PageType:
-    return classify_page(
-        title=parsed.title,
-        text=parsed.text,
-        asks_for_password=parsed.asks_for_password,
-        wants_script=parsed.needs_javascript,
-    )
 
 
 def _is_page(reply: Response) -> bool:

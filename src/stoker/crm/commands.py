@@ -74,12 +74,13 @@ async def connect(
     from stoker.cli.options import parse_time
     from stoker.crm.odoo import open_crm
     from stoker.tenants.model import CrmConnection
+    from stoker.vendors.table import OdooSettings
 
     expires_at = None if expires is None else parse_time(expires, what="--expires")
     async with ctx.open_app() as app:
         tenant_id = choose_tenant(app.settings, tenant)
         own, setup = (
-            app.settings.for_tenant(tenant_id).odoo,
+            app.settings.for_tenant(tenant_id).get_vendor(OdooSettings),
             app.backend.tenant(tenant_id).setup,
         )
         before = await setup.find_connection()
@@ -133,11 +134,12 @@ async def disconnect(ctx: CommandContext, tenant: str | None, as_json: bool) -> 
 async def show_crm(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
     """Show the CRM a tenant is connected to. `stoker connectors test odoo` checks it."""
     from stoker.tenants.model import CrmConnection
+    from stoker.vendors.table import OdooSettings
 
     async with ctx.open_app(only_to_read=True) as app:
         tenant_id = choose_tenant(app.settings, tenant)
         connection = await app.backend.tenant(tenant_id).setup.find_connection()
-        own = app.settings.for_tenant(tenant_id).odoo
+        own = app.settings.for_tenant(tenant_id).get_vendor(OdooSettings)
         if connection is None and own.url and own.database:
             connection = CrmConnection(kind="odoo", url=own.url, database=own.database)
     _print_connection(tenant_id, connection, None, as_json=as_json)

@@ -12,17 +12,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from stoker.accounts.model import CompanyId, CompanyRecord
 from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, PermanentError, StokerError, TransientError
-from stoker.crm.model import CrmRow
-from stoker.crm.odoo import Odoo
+from stoker.crm.model import CrmRecord, CrmRow, RowResult, RowWrite, SentRow
+from stoker.crm.odoo import Odoo, find_existing, read_records
 from stoker.crm.odoo_load import split_batches
 from stoker.crm.rows import build_rows
-from stoker.crm.sync import UpsertResult, upsert_rows
-from stoker.crm.upsert import is_written_in, list_changed_rows
+from stoker.crm.store import CrmStore
+from stoker.crm.upsert import (
+    CRM_KEY,
+    FOUND_IN_CRM,
+    compute_values_after_send,
+    is_archived_by_undo,
+    is_written_in,
+    list_changed_rows,
+    plan_upserts,
+    was_undone,
+)
 from stoker.runs.model import format_run_name
 from stoker.runs.service import RunHandle
 from stoker.tenants.model import CrmConnection
@@ -174,23 +183,15 @@ class _ExportCounts:
             yield f"{rows} set aside, e.g. {self.example[reason]}: {reason}"
 
 
-class CrmExport:
-    """Exports one tenant's company records. A lead needs a score of `least`."""
-
-    def __init__(self, opens: CrmOpener, *, least: float, page: int = RECORDS_PER_PAGE) -> None:
-        self._opens = opens
-        self._least = least
-        self._size = page
-
-    def begin(self, run: RunHandle) -> CrmExporter:
-        """Start a run's export; nothing is sent yet."""
-        return CrmExporter(run, opens=self._opens, least=self._least, size=self._size)
-
-
 class CrmExporter:
-    """One run's export in progress. Twice is once. Raises only what the store raises."""
+    """One run's export. A lead needs a score of `least`; `size` records go together.
 
-    def __init__(self, run: RunHandle, *, opens: CrmOpener, least: float, size: int) -> None:
+    Nothing is sent when it is built. Twice is once. Raises only what the store raises.
+    """
+
+    def __init__(
+        self, run: RunHandle, *, opens: CrmOpener, least: float, size: int = RECORDS_PER_PAGE
+    ) -> None:
         self._run = run
         self._open = opens
         self._least = least
@@ -264,9 +265,10 @@ class CrmExporter:
         self, page: Sequence[CompanyRecord], crm: Odoo | None, counts: _ExportCounts
     ) -> None:
         run = self._run
+        suppressed = await run.store.accounts.read_suppressions()
         rows = [
             row
-            for record in page
+            for record in map(suppressed.filter_record, page)
             for row in build_rows(record, tenant=run.store.tenant, least=self._least)
         ]
         if not rows:
@@ -333,3 +335,115 @@ async def _count_unsent(
     wanted = len(list_changed_rows(rows, sent))
     same = len({row.external_id for row in rows}) - wanted
     counts.numbers.update(later=wanted, same=same)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpsertResult:
+    """What became of rows, by external id, with reasons in sentences."""
+
+    written: tuple[str, ...] = ()
+    same: int = 0  # nothing needed to be sent
+    left: Mapping[str, str]  # left as they are, because of people's edits or the row's values
+    refused: Mapping[str, str]  # the CRM refuses them as they are
+    later: Mapping[str, str]  # to be retried
+    retry_after: timedelta | None = None
+
+
+async def upsert_rows(
+    rows: Sequence[CrmRow], *, crm: Odoo, store: CrmStore, run: str, now: datetime
+) -> UpsertResult:
+    """Bring the CRM up to date with these rows, once, however often it is called.
+
+    Rows with the values of last time cost nothing. What went into another CRM does not count for
+    this one. Raises as `Odoo` does.
+    """
+    ever = await store.find_sent_rows([row.external_id for row in rows])
+    sent = {id_: each for id_, each in ever.items() if is_written_in(each, crm.database_id)}
+    wanted = list_changed_rows(rows, sent)
+    ids = {row.external_id for row in rows}
+    if not wanted:
+        return UpsertResult(same=len(ids), left={}, refused={}, later={})
+    there = await find_existing(rows, wanted, crm=crm, sent=sent)
+    fields = {model: await crm.fields(model) for model in {row.model for row in wanted}}
+    plan = plan_upserts(wanted, sent=sent, there=there, fields=fields, beside=rows)
+    writes = [write for write in plan.writes if write.cells]
+    idle = [write for write in plan.writes if not write.cells]
+    await store.save_sent_rows(
+        [_build_intent(write, crm.database_id, run, now) for write in writes]
+    )
+    results = await crm.upsert(writes) if writes else {}
+    done = [write for write in writes if results[write.row.external_id].id is not None]
+    after = {**there, **await _read_back(done, results, crm)}
+    sent_rows = [
+        _build_outcome(write, after[write.row.external_id], sent, crm.database_id, run, now)
+        for write in (*done, *idle)
+        if write.row.external_id in after
+        and (write.cells or not _would_hide_undo(write, sent, there))
+    ]
+    await store.save_sent_rows(sent_rows)
+    failed = [each for each in results.values() if each.id is None]
+    return UpsertResult(
+        written=tuple(write.row.external_id for write in done),
+        same=len(ids) - len(writes) - len(plan.skipped),
+        left={each.external_id: each.reason for each in plan.skipped},
+        refused={each.external_id: each.reason for each in failed if not each.is_retryable},
+        later={each.external_id: each.reason for each in failed if each.is_retryable},
+        retry_after=max(
+            (each.retry_after for each in failed if each.retry_after is not None), default=None
+        ),
+    )
+
+
+async def _read_back(
+    done: Sequence[RowWrite], results: Mapping[str, RowResult], crm: Odoo
+) -> dict[str, CrmRecord]:
+    known = {
+        write.row.external_id: id_
+        for write in done
+        if (id_ := results[write.row.external_id].id) is not None
+    }
+    return await read_records((write.row for write in done), crm=crm, known=known)
+
+
+def _would_hide_undo(
+    write: RowWrite, sent: Mapping[str, SentRow], there: Mapping[str, CrmRecord]
+) -> bool:
+    """Return whether storing a row would hide that it was undone."""
+    id_ = write.row.external_id
+    earlier = sent.get(id_)
+    return earlier is not None and (was_undone(earlier) or is_archived_by_undo(earlier, there[id_]))
+
+
+def _build_intent(write: RowWrite, place: str, run: str, now: datetime) -> SentRow:
+    return SentRow(
+        external_id=write.row.external_id,
+        model=write.row.model,
+        digest="",  # of no values: it is checked again until it is written
+        values={**write.intent, CRM_KEY: place},
+        before=write.before,
+        run=run,
+        at=now,
+    )
+
+
+def _build_outcome(
+    write: RowWrite,
+    record: CrmRecord,
+    sent: Mapping[str, SentRow],
+    place: str,
+    run: str,
+    now: datetime,
+) -> SentRow:
+    earlier = sent.get(write.row.external_id)
+    # A run that wrote nothing has nothing to undo: the run that did keeps the row, also when its
+    # answer was lost.
+    idle = None if write.cells else earlier
+    return SentRow(
+        external_id=write.row.external_id,
+        model=write.row.model,
+        digest=write.digest,
+        values={**compute_values_after_send(write, record, earlier), CRM_KEY: place},
+        before=write.before if idle is None else idle.before,
+        run=run if write.cells else FOUND_IN_CRM if idle is None else idle.run,
+        at=now,
+    )

@@ -12,8 +12,8 @@ import random
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.jsontools import get_line, get_list, get_object
@@ -21,15 +21,16 @@ from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
 from stoker.budgets.model import Health
 from stoker.context import TenantContext
-from stoker.crm.model import PARTNER, CrmField, CrmRecord, CrmRow, RowResult, RowWrite
+from stoker.crm.model import PARTNER, CrmField, CrmRecord, CrmRow, RowResult, RowWrite, SentRow
 from stoker.crm.odoo_load import load_rows, split_batches
-from stoker.crm.odoo_protocols import NAME, Json2, OdooProtocol, Turn, XmlRpc
-from stoker.crm.upsert import ACTIVE
+from stoker.crm.odoo_protocols import NAME, Json2, OdooProtocol, OdooServer, Turn, XmlRpc
+from stoker.crm.upsert import ACTIVE, AUTHOR_FIELDS, FOUND_IN_CRM, ID
 from stoker.http.api_client import check_health
 from stoker.http.client import HttpClient, Request, build_http_client
 from stoker.http.fields import is_sandbox_key, is_sandbox_url
 from stoker.http.unpaid import build_unpaid_calls
 from stoker.tenants.model import CrmConnection
+from stoker.vendors.table import OdooSettings
 
 DEADLINE = timedelta(seconds=60)
 
@@ -74,20 +75,26 @@ class Odoo:
     ) -> None:
         if protocol not in ("", "json2", "xmlrpc"):
             raise ConfigError(f"odoo speaks json2 and xmlrpc, not {protocol!r}")
-        self._http, self._url, self._deadline = http, url.rstrip("/"), deadline
-        self._database, self._login, self._key = database, login, key
-        self._protocol, self._turn = protocol, turn or _go_at_once
-        self._chance, self._sleep = chance, sleep
+        self._server = OdooServer(
+            http=http,
+            url=url.rstrip("/"),
+            database=database,
+            login=login,
+            key=key,
+            deadline=deadline,
+            turn=turn or _go_at_once,
+        )
+        self._protocol, self._chance, self._sleep = protocol, chance, sleep
         self._calls: OdooProtocol | None = None
         self._fields: dict[str, Mapping[str, CrmField]] = {}
 
     def __repr__(self) -> str:
-        return f"Odoo({self._url!r}, {self._database!r})"
+        return f"Odoo({self._server.url!r}, {self._server.database!r})"
 
     @property
     def database_id(self) -> str:
         """Which database this is: equal for the same one, and for no other."""
-        return f"{self._url.lower()} {self._database}"
+        return f"{self._server.url.lower()} {self._server.database}"
 
     async def check(self) -> Health:
         """Check whether Odoo answers and accepts our key. Never raises."""
@@ -98,7 +105,7 @@ class Odoo:
             if await calls.call(PARTNER, "search_count", none) != 0:
                 raise TransientError("odoo sent an unexpected answer")
             await self._load_fields(PARTNER)  # every export begins with it
-            return f"{calls.name} at {self._url}, database {self._database}"
+            return f"{calls.name} at {self._server.url}, database {self._server.database}"
 
         return await check_health(look)
 
@@ -239,23 +246,19 @@ class Odoo:
     async def _get_protocol(self) -> OdooProtocol:
         if self._calls is None:
             protocol = self._protocol or await self._detect_protocol()
-            build = Json2 if protocol == "json2" else partial(XmlRpc, login=self._login)
-            self._calls = build(
-                self._http,
-                url=self._url,
-                database=self._database,
-                key=self._key,
-                deadline=self._deadline,
-                turn=self._turn,
-            )
+            self._calls = (Json2 if protocol == "json2" else XmlRpc)(self._server)
         return self._calls
 
     async def _detect_protocol(self) -> str:
         """Return the protocol of the server's version; a server that hides it is an old one."""
-        call = Request(method="GET", url=f"{self._url}/web/version", deadline=self._deadline)
-        await self._turn()
+        server = self._server
+        url = f"{server.url}/web/version"
+        call = Request(
+            method="GET", url=url, deadline=server.deadline, max_bytes=10_000, is_vendor=True
+        )
+        await server.turn()
         try:
-            reply = await self._http.send(call)
+            reply = await server.http.send(call)
         except PermanentError as error:
             raise ConfigError(f"odoo cannot be reached at its address: {error}") from error
         except UncertainError as error:
@@ -327,7 +330,8 @@ def open_crm(
     A stop ends what is sent there, unless `despite_stops`: a person looks or undoes something.
     Raises ConfigError when it is off.
     """
-    section, key = tenant.settings.odoo, tenant.settings.keys.odoo
+    section = tenant.settings.get_vendor(OdooSettings)
+    key = section.key
     url = (connection and connection.url) or section.url or ""
     database = (connection and connection.database) or section.database or ""
     needs = {"odoo.url": url, "odoo.database": database, "keys.odoo": key}
@@ -358,3 +362,69 @@ def open_crm(
 def build_odoo_despite_stops(tenant: TenantContext) -> Odoo:
     """Return the Odoo that settings name, for a person who checks it."""
     return open_crm(tenant, despite_stops=True)
+
+
+async def find_existing(
+    rows: Sequence[CrmRow], wanted: Sequence[CrmRow], *, crm: Odoo, sent: Mapping[str, SentRow]
+) -> dict[str, CrmRecord]:
+    """Return the records of wanted rows and of what they link to, by external id.
+
+    With who edited them. Raises as `Odoo` does.
+    """
+    linked = {id_ for row in wanted for id_ in row.links.values()}
+    asked = {row.external_id: row for row in rows if row.external_id in linked}
+    asked |= {row.external_id: row for row in wanted}
+    found = await read_records(asked.values(), crm=crm, known=get_known_ids(sent))
+    # Where nothing is stored, people may have changed the value that a row is found by: taken for
+    # missing, it would be overwritten.
+    lost = [row for row in wanted if row.external_id not in found and row.external_id not in sent]
+    parents = {
+        id_: record
+        for id_, record in found.items()
+        if id_ not in sent or sent[id_].run == FOUND_IN_CRM
+    }
+    return found | await _find_under_parents(parents, lost, crm)
+
+
+async def read_records(
+    rows: Iterable[CrmRow], *, crm: Odoo, known: Mapping[str, int]
+) -> dict[str, CrmRecord]:
+    """Return the records of rows by external id, with who edited them."""
+    asked = [
+        replace(row, values={**dict.fromkeys(AUTHOR_FIELDS, ""), **row.values}) for row in rows
+    ]
+    return await crm.find_records(asked, known=known) if asked else {}
+
+
+def get_known_ids(sent: Mapping[str, SentRow]) -> dict[str, int]:
+    """Return the records' numbers in the CRM by external id, as far as they are stored."""
+    return {
+        external_id: number
+        for external_id, each in sent.items()
+        if isinstance(number := each.values.get(ID), int)
+    }
+
+
+async def _find_under_parents(
+    parents: Mapping[str, CrmRecord], lost: Sequence[CrmRow], crm: Odoo
+) -> dict[str, CrmRecord]:
+    """Find rows among all children of these records."""
+    found: dict[str, CrmRecord] = {}
+    for model, column in sorted({(row.model, column) for row in lost for column in row.links}):
+        rows = {
+            row.external_id: row
+            for row in lost
+            if row.model == model and row.links.get(column) in parents
+        }
+        if not rows or column not in (known := await crm.fields(model)):
+            continue
+        above: list[Json] = [*{parents[row.links[column]].id for row in rows.values()}]
+        columns = {*AUTHOR_FIELDS, *(name for row in rows.values() for name in row.values)}
+        after: int | None = 0
+        while after is not None:
+            page = await crm.search(
+                model, [[column, "in", above]], fields=sorted(columns & known.keys()), after=after
+            )
+            found |= {each.external_id: each for each in page if each.external_id in rows}
+            after = page[-1].id if page else None
+    return found

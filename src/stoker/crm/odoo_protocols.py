@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 import xmlrpc.client
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from math import isfinite
 from typing import Any
 from xml.parsers import expat
-from xml.sax.saxutils import escape
 
 from stoker.base.errors import (
     ConfigError,
@@ -34,7 +33,7 @@ MAX_VALUES = 500_000
 
 _FORBIDDEN_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
-_MAX_INT = 2**31 - 1
+_INFINITE = re.compile("<double>(?:-?inf|nan)<")
 
 _MAX_PARSED_INT = 10**20
 
@@ -47,16 +46,16 @@ class Fault:
     text: str
 
 
-def encode_call(method: str, params: tuple[Json, ...]) -> bytes:
+def encode_call(method: str, params: tuple[Any, ...]) -> bytes:
     """Return a call as XML. Raises PermanentError for a value that XML-RPC cannot hold."""
     try:
-        values = "".join(f"<param><value>{_encode_value(each)}</value></param>" for each in params)
-    except RecursionError as error:
-        raise PermanentError("a value is too deep to be sent") from error
-    return (
-        f"<?xml version='1.0'?><methodCall><methodName>{escape(method)}</methodName>"
-        f"<params>{values}</params></methodCall>"
-    ).encode()
+        text = xmlrpc.client.dumps(params, method, allow_none=True)
+    except (OverflowError, TypeError, RecursionError) as error:
+        raise PermanentError("a value is too large or too deep to be sent") from error
+    if _FORBIDDEN_IN_XML.search(text) or _INFINITE.search(text):
+        raise PermanentError("a text has characters that cannot be sent, or a number is infinite")
+    # A raw carriage return would arrive as a line feed.
+    return text.replace("\r", "&#13;").encode()
 
 
 def parse_response(body: bytes) -> Json | Fault:
@@ -116,38 +115,6 @@ def _to_json(value: Any) -> Json:
     raise ValueError("a value of another kind, or too large a number")
 
 
-def _encode_value(value: Json) -> str:
-    if value is None:
-        return "<nil/>"
-    if isinstance(value, bool):
-        return f"<boolean>{int(value)}</boolean>"
-    if isinstance(value, int):
-        if abs(value) > _MAX_INT:
-            raise PermanentError("a number is too large to be sent")
-        return f"<int>{value}</int>"
-    if isinstance(value, float):
-        if not isfinite(value):
-            raise PermanentError("a number is infinite")
-        return f"<double>{value!r}</double>"
-    if isinstance(value, str):
-        return f"<string>{_encode_text(value)}</string>"
-    if isinstance(value, Mapping):
-        members = "".join(
-            f"<member><name>{_encode_text(name)}</name><value>{_encode_value(each)}</value></member>"
-            for name, each in value.items()
-        )
-        return f"<struct>{members}</struct>"
-    items = "".join(f"<value>{_encode_value(each)}</value>" for each in value)
-    return f"<array><data>{items}</data></array>"
-
-
-def _encode_text(text: str) -> str:
-    if _FORBIDDEN_IN_XML.search(text):
-        raise PermanentError("a text has characters that cannot be sent")
-    # A raw carriage return would arrive as a line feed.
-    return escape(text, {"\r": "&#13;"})
-
-
 NAME = "odoo"
 
 STATUSES: Mapping[int, StatusMeaning] = {
@@ -173,35 +140,49 @@ _CONFLICT_ERRORS = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OdooServer:
+    """One database of one server, and how it is called. `turn` is awaited before every request."""
+
+    http: HttpClient
+    url: str
+    database: str
+    login: str  # needed before version 19 only
+    key: str = field(repr=False)
+    deadline: timedelta
+    turn: Turn
+
+    def build_api(
+        self,
+        headers: Mapping[str, str],
+        failures: Mapping[int, StatusMeaning],
+        judge: Callable[[VendorResponse], StokerError | None] | None = None,
+    ) -> VendorApi:
+        """Return what sends requests there."""
+        return VendorApi(
+            self.http,
+            name=NAME,
+            base_url=self.url,
+            headers=headers,
+            deadline=self.deadline,
+            failures=failures,
+            judge=judge,
+        )
+
+
 class Json2:
     """One database of one server, called with our key."""
 
     name = "JSON-2"
     lists_all_ids = False  # `external_ids` returns one of a record's ids, ours or not
 
-    def __init__(
-        self,
-        http: HttpClient,
-        *,
-        url: str,
-        database: str,
-        key: str,
-        deadline: timedelta,
-        turn: Turn,
-    ) -> None:
-        self._turn = turn
-        self._vendor = VendorApi(
-            http,
-            name=NAME,
-            base_url=url,
-            headers={
-                "Authorization": f"bearer {check_api_key(NAME, key)}",
-                "X-Odoo-Database": database,
-            },
-            deadline=deadline,
-            failures=STATUSES,
-            judge=_classify_error,
-        )
+    def __init__(self, server: OdooServer) -> None:
+        self._turn = server.turn
+        headers = {
+            "Authorization": f"bearer {check_api_key(NAME, server.key)}",
+            "X-Odoo-Database": server.database,
+        }
+        self._vendor = server.build_api(headers, STATUSES, _classify_error)
 
     async def call(
         self,
@@ -275,30 +256,13 @@ class XmlRpc:
     name = "XML-RPC"
     lists_all_ids = True  # `external_ids` returns all of a record's ids
 
-    def __init__(
-        self,
-        http: HttpClient,
-        *,
-        url: str,
-        database: str,
-        login: str,
-        key: str,
-        deadline: timedelta,
-        turn: Turn,
-    ) -> None:
-        self._turn = turn
-        self._vendor = VendorApi(
-            http,
-            name=NAME,
-            base_url=url,
-            headers={},
-            deadline=deadline,
-            failures={404: StatusMeaning(ConfigError, "offers no XML-RPC; check its address")},
-        )
-        if not login:
+    def __init__(self, server: OdooServer) -> None:
+        missing = StatusMeaning(ConfigError, "offers no XML-RPC; check its address")
+        self._turn, self._vendor = server.turn, server.build_api({}, {404: missing})
+        if not server.login:
             raise ConfigError("odoo before version 19 needs the user's login beside its key")
-        self._database, self._login = database, login
-        self._key = check_api_key(NAME, key)
+        self._database, self._login = server.database, server.login
+        self._key = check_api_key(NAME, server.key)
         self._uid: int | None = None
 
     async def call(
@@ -342,7 +306,7 @@ class XmlRpc:
         except UncertainError as error:
             raise to_transient_error(error) from error
         try:
-            answer = parse_response(reply.body)
+            answer = await self._vendor.parse_body(parse_response, reply.body)
         except PermanentError as error:
             raise TransientError(
                 "odoo gave an unreadable answer; it is safe to ask again"

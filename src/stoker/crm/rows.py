@@ -7,7 +7,7 @@ bounded, markup is escaped, and an address not to write to is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from html import escape
 
@@ -15,10 +15,12 @@ from stoker.accounts.contacts import (
     _NOT_SENDABLE,
     choose_best_contact,
     get_usable_email,
+    list_own_contacts,
     to_sendable_text,
 )
 from stoker.accounts.facts import Fact, FactField, Method, choose_best_by_field
-from stoker.accounts.model import Bucket, CompanyRecord, Contact, LeadScore
+from stoker.accounts.model import Bucket, CompanyRecord, Contact
+from stoker.accounts.websites import format_site
 from stoker.base.types import TenantId, clean_text
 from stoker.crm.model import LEAD, PARTNER, Cell, CrmRow
 
@@ -56,21 +58,39 @@ def format_company_sources(record: CompanyRecord) -> str:
     lines = [f"name and number: {REGISTER}"]
     if record.company.postal_code:
         lines.append(f"zip: {REGISTER}")
+    if record.is_site_probable:
+        return to_html_list(lines) + _format_probable(record)
     if record.company.website:
-        website = facts.get(FactField.WEBSITE)
-        place = (
-            _format_source(website)
-            if website
-            else "known before, or found by a search for its name"
-        )
-        lines.append(f"website: {place}")
-    lines += [
+        lines.append(f"website: {_format_site_source(record, facts.get(FactField.WEBSITE))}")
+    return to_html_list([*lines, *_format_facts(facts)])
+
+
+def _format_facts(facts: Mapping[FactField, Fact]) -> list[str]:
+    return [
         f"{field.replace('_', ' ')}: {_shorten_part(facts[field].value)} "
         f"({_format_source(facts[field])})"
         for field in _LISTED_FIELDS
         if field in facts
     ]
-    return to_html_list(lines)
+
+
+def _format_site_source(record: CompanyRecord, website: Fact | None) -> str:
+    if record.site is not None:
+        return format_site(record.site)
+    return _format_source(website) if website else "known before, or found by a search for its name"
+
+
+def _format_probable(record: CompanyRecord) -> str:
+    """Return what may be about another company: marked, and in no field but this note."""
+    found = [f"website: {_shorten_part(record.company.website) or 'none of its own'}"]
+    found += _format_facts(choose_best_by_field(record.facts))
+    for contact in record.contacts[:MAX_PROBABLE_CONTACTS]:
+        known = (contact.name, contact.title, contact.email, contact.phone)
+        text = _shorten_part(", ".join(part for part in known if part))
+        found.append(f"contact: {text} ({_shorten_part(contact.source)})")
+    why = format_site(record.site) if record.site else ""
+    items = "".join(f"<li>probable {escape(line)}</li>" for line in found)
+    return f"<p>Probable only, so in no other field: website {escape(why)}.</p><ul>{items}</ul>"
 
 
 def format_contact_sources(contact: Contact) -> str:
@@ -114,6 +134,8 @@ MAX_NOTE_LENGTH = 20_000
 
 MAX_CONTACTS = 50  # of one company
 
+MAX_PROBABLE_CONTACTS = 5  # in a note
+
 _PLAIN_KEY = re.compile(r"[0-9A-Z]{2,40}")
 
 _EXTERNAL_ID = re.compile(r"stoker\.[A-Za-z0-9_-]{1,200}")
@@ -145,7 +167,7 @@ def build_rows(
         return []
     rows = [company]
     seen: set[str] = set()
-    for contact in record.contacts[:MAX_CONTACTS]:
+    for contact in list_own_contacts(record)[:MAX_CONTACTS]:
         row = _build_contact_row(contact, company, record, tenant)
         if row is not None and row.external_id not in seen:
             seen.add(row.external_id)
@@ -178,7 +200,7 @@ def _build_company_row(record: CompanyRecord, tenant: TenantId) -> CrmRow:
         values=_drop_empty(
             name=to_sendable_text(company.name) or number,
             company_registry=number,
-            website=_to_web_address(company.website),
+            website=_get_own_website(record),
             zip=to_sendable_text(company.postal_code),
             comment=_format_note(format_company_sources(record)),
         ),
@@ -226,8 +248,8 @@ def _build_lead_row(record: CompanyRecord, company: CrmRow, tenant: TenantId) ->
             function=to_sendable_text(best.title) if best else "",
             email_from=get_usable_email(best) if best else "",
             phone=to_sendable_text(best.phone) if best else "",
-            website=_to_web_address(record.company.website),
-            description=_format_description(score, best),
+            website=_get_own_website(record),
+            description=_format_description(record, best),
             priority=_PRIORITIES[score.bucket] if score else "",
         ),
         on_create={"type": "lead"},
@@ -240,16 +262,18 @@ def _drop_empty(**cells: str) -> dict[str, Cell]:
     return {column: text for column, text in cells.items() if text}
 
 
-def _to_web_address(website: str) -> str:
+def _get_own_website(record: CompanyRecord) -> str:
     # Shown as a link in the CRM: nothing but a web address may become one.
-    text = to_sendable_text(website)
+    text = "" if record.is_site_probable else to_sendable_text(record.company.website)
     return text if text.startswith(("http://", "https://")) and " " not in text else ""
 
 
-def _format_description(score: LeadScore | None, best: Contact | None) -> str:
+def _format_description(record: CompanyRecord, best: Contact | None) -> str:
     """Say why this is a lead, and the source of its contact."""
-    words = to_sendable_text(score.rationale, longest=2_000) if score else ""
+    words = to_sendable_text(record.score.rationale, longest=2_000) if record.score else ""
     why = f"<p>{escape(words)}</p>" if words else ""
+    if record.is_site_probable:
+        return why + _format_note(_format_probable(record))
     return why + _format_note(to_html_list(format_contact_lines(best)) if best else "")
 
 

@@ -17,12 +17,10 @@ from stoker.base.jsontools import compact_json
 from stoker.base.types import Json
 from stoker.context import TenantStores
 from stoker.crm.model import CrmRecord, CrmRow, SentRow
-from stoker.crm.odoo import Odoo
+from stoker.crm.odoo import Odoo, get_known_ids, read_records
 from stoker.crm.store import CrmStore
-from stoker.crm.sync import get_known_ids
 from stoker.crm.upsert import (
     ACTIVE,
-    AUTHOR_FIELDS,
     CRM_KEY,
     FOUND_IN_CRM,
     ID,
@@ -207,7 +205,11 @@ async def _apply_items(
     """Write the changes, and return those that were written."""
     await store.save_sent_rows(
         [
-            replace(item.sent, values=list_expected_values(item.sent, item.undo_write), at=now)
+            replace(
+                item.sent,
+                values=list_expected_values(item.sent, item.undo_write),
+                at=_get_later(item.sent, now),
+            )
             for item in items
             if item.undo_write.values
         ]
@@ -253,21 +255,26 @@ async def _read_records(undoable: Sequence[SentRow], crm: Odoo) -> dict[str, Crm
         CrmRow(
             model=sent.model,
             external_id=sent.external_id,
-            values={
-                column: "" for column in (*sent.values, *AUTHOR_FIELDS) if column not in _OWN_KEYS
-            },
+            values={column: "" for column in sent.values if column not in _OWN_KEYS},
             # For one whose creation was never answered, so that its number is unknown.
             match_by=("name", name) if isinstance(name := sent.values.get("name"), str) else None,
         )
         for sent in undoable
     ]
     known = get_known_ids({sent.external_id: sent for sent in undoable})
-    return await crm.find_records(rows, known=known) if rows else {}
+    return await read_records(rows, crm=crm, known=known)
 
 
 def _build_undone_row(item: _UndoItem, now: datetime) -> SentRow:
     values = {**compute_values_after_undo(item.sent, item.undo_write), ID: item.record.id}
-    return replace(item.sent, digest=f"{UNDONE_PREFIX}{item.sent.digest}", values=values, at=now)
+    digest = f"{UNDONE_PREFIX}{item.sent.digest}"
+    return replace(item.sent, digest=digest, values=values, at=_get_later(item.sent, now))
+
+
+def _get_later(sent: SentRow, now: datetime) -> datetime:
+    # The latest row of a record is found by its time: a clock that went back must not put it
+    # behind those of earlier runs.
+    return max(sent.at, now)
 
 
 async def find_run_to_undo(store: TenantStores, name: str) -> str:

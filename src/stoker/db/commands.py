@@ -153,6 +153,8 @@ def _print_report(done: list[str], settings: Settings, *, as_json: bool) -> None
 
 
 def _get_admin_url(asked: CommandContext, settings: Settings, given: str | None) -> Secret:
+    from stoker.settings import FIELDS
+
     if given is None:
         if settings.storage.postgres_admin_url is None:
             raise ConfigError(
@@ -160,7 +162,8 @@ def _get_admin_url(asked: CommandContext, settings: Settings, given: str | None)
                 "STOKER_STORAGE_POSTGRES_ADMIN_URL"
             )
         return settings.storage.postgres_admin_url
-    asked.secrets.update(Secret(given).list_parts())
+    instead = FIELDS["storage.postgres_admin_url"].env[0]
+    asked.warn_of_secret("--admin-url", given, instead=f"{instead} in .env")
     try:
         admin: Secret = POSTGRES_URL.read(given, False)
     except ValueError:

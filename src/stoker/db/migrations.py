@@ -6,11 +6,13 @@ tables; see `table.py`. How a step is made atomic is each database's business.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from stoker.base.errors import ConfigError
+from stoker.db.policies import Policy
 from stoker.db.table import POSTGRES, SQLITE, Script, Table
 
 # Raises when no tenant is set: a silent "no rows" would read as "nothing spent yet".
@@ -35,6 +37,11 @@ $body$;
 REVOKE ALL ON FUNCTION stoker_sec.tenant() FROM PUBLIC;
 """
 
+_FUNCTION = re.compile(
+    r"CREATE (?:OR REPLACE )?FUNCTION (\S+)\(.*?\$body\$(.*?)\$body\$", re.DOTALL
+)
+
+_TRIGGER = re.compile(r"CREATE TRIGGER (\w+) [^;]*? ON stoker\.(\w+)[^;]*")
 
 # Holds the schema's version.
 _META = Script(
@@ -91,6 +98,35 @@ class Schema:
         """The tables that belong to no tenant: they have no tenant_id, and must not get one."""
         shared = {part.name for part in self._load() if isinstance(part, Table) and not part.tenant}
         return frozenset({"meta", *shared})
+
+    @cached_property
+    def policies(self) -> Mapping[str, Sequence[Policy]]:
+        """The row security policies of each table on Postgres; none of some that tenants share."""
+        tables = [part for part in self._load() if isinstance(part, Table)]
+        return {"meta": (), **{table.name: table.policies for table in tables}}
+
+    @cached_property
+    def functions(self) -> Mapping[str, str]:
+        """The functions of the newest version on Postgres, with their bodies."""
+        return {
+            name: body for step in self.postgres for name, body in _FUNCTION.findall(step.script)
+        }
+
+    @cached_property
+    def triggers(self) -> Mapping[str, str]:
+        """The triggers on Postgres, by `table.trigger`, as its catalog shows them."""
+        found = [match for step in self.postgres for match in _TRIGGER.finditer(step.script)]
+        return {f"{match[2]}.{match[1]}": " ".join(match[0].split()) for match in found}
+
+    @cached_property
+    def tables(self) -> tuple[Table[object], ...]:
+        """Every table, of tenants and shared."""
+        return tuple(part for part in self._load() if isinstance(part, Table))
+
+    @cached_property
+    def grants(self) -> Mapping[str, str]:
+        """What the app's role may do with each table and view on Postgres, after the last step."""
+        return {name: granted for step in self.postgres for name, granted in step.grants.items()}
 
     def list_pending(self, version: int, *, where: str) -> list[str]:
         """Return the names of the steps still to take, as `list_pending`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -35,6 +35,7 @@ from stoker.db.postgres_connection import (
 )
 from stoker.db.postgres_setup import read_schema_version
 from stoker.db.row_security import find_role_problems, find_table_problems, require_row_security
+from stoker.db.table import Table
 
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
@@ -206,14 +207,25 @@ class PostgresDatabase:
             schema,
             await self._check(
                 "row security",
-                lambda link: (
-                    find_role_problems(link) + find_table_problems(link, self._schema.shared_tables)
-                ),
+                lambda link: find_role_problems(link) + find_table_problems(link, self._schema),
             ),
             await self._check(
                 "durability", lambda link: [row[0] for row in link.execute(DURABILITY)]
             ),
         ]
+
+    def list_tables(self) -> Sequence[Table[Any]]:
+        return self._schema.tables
+
+    def list_grants(self) -> Mapping[str, str]:
+        return self._schema.grants
+
+    async def overwrite_deleted(self) -> str:
+        """Say what is left to the server's owner: the app may not vacuum its tables."""
+        return (
+            "the server still has the bytes of deleted rows until it vacuums; to overwrite them "
+            "now, as the owner: VACUUM FULL. Its WAL and backups end by their own retention."
+        )
 
     async def close(self) -> None:
         await self._threads.close()
@@ -309,7 +321,7 @@ class PostgresDatabase:
                     f"{self._where} lacks {steps[0]}; run `stoker db setup --admin-url ...`, or "
                     "`stoker db migrate` if it was set up before"
                 )
-            require_row_security(link, self._schema.shared_tables, where=self._where)
+            require_row_security(link, self._schema, where=self._where)
             self._safe = True
 
 

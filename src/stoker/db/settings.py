@@ -14,6 +14,8 @@ from stoker.config.fields import (
     setting,
 )
 
+JSON_DATABASE = "schedule.db"  # beside the JSON files: everything but runs
+
 
 @dataclass(frozen=True, kw_only=True)
 class StorageSettings(Section):
@@ -30,3 +32,10 @@ class StorageSettings(Section):
         POSTGRES_URL, None, "Where Postgres is, as its owner; only `db setup` uses it."
     )
     json_dir: Path = setting(PATH, Path("stoker-data"), "The directory of the JSON files.")
+
+    def list_own_files(self) -> list[Path]:
+        """Return the files of the SQLite database in use, whether they are there or not."""
+        by_backend = {"sqlite": self.sqlite_path, "json": self.json_dir / JSON_DATABASE}
+        path = by_backend.get(self.backend)
+        ends = ("", "-wal", "-shm", "-journal")
+        return [path.with_name(path.name + end) for end in ends] if path else []

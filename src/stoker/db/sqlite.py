@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
@@ -18,7 +19,7 @@ from typing import Any
 
 import apsw
 
-from stoker.base.errors import ConfigError, StokerError
+from stoker.base.errors import ConfigError, StokerError, TransientError
 from stoker.base.types import TenantId
 from stoker.db.database import Check, Database, Result, Transaction, Value
 from stoker.db.migrations import Schema
@@ -36,6 +37,7 @@ from stoker.db.sqlite_file import (
     wrap_sqlite_errors,
 )
 from stoker.db.sqlite_writer import SqliteWriter
+from stoker.db.table import Table
 
 READERS = 4
 
@@ -106,9 +108,9 @@ class SqliteDatabase:
         self._reading: list[apsw.Connection] = []
         self._closed = False
 
-    def for_tenant(self, tenant: TenantId) -> TenantDatabase:
-        """Return transactions of one tenant."""
-        return TenantDatabase(self, tenant)
+    def for_tenant(self, tenant: TenantId | None) -> Database:
+        """Return transactions of one tenant; without one, of what tenants share."""
+        return self if tenant is None else TenantDatabase(self, tenant)
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work in the next group commit; see `Database`."""
@@ -123,8 +125,9 @@ class SqliteDatabase:
         return await asyncio.wrap_future(self._writer.submit_exclusive(self._migrate))
 
     async def schema_version(self) -> int:
-        if not self._path.exists():
-            return 0
+        with suppress(PermissionError):  # opening it says what is wrong
+            if not self._path.exists():
+                return 0
         return await self._read(self._read_version)
 
     async def checks(self) -> list[Check]:
@@ -137,6 +140,30 @@ class SqliteDatabase:
             durable = [Check(what="writing", ok=False, detail=str(error))]
         look = partial(check_file, self._path, self._schema, busy=self._busy)
         return [version, *durable, *await self._read(look)]
+
+    def list_tables(self) -> Sequence[Table[Any]]:
+        return self._schema.tables
+
+    def list_grants(self) -> Mapping[str, str]:
+        return self._schema.grants
+
+    async def overwrite_deleted(self) -> str:
+        await asyncio.wrap_future(self._writer.submit_exclusive(self._vacuum))
+        return ""
+
+    def _vacuum(self, current: apsw.Connection | None) -> None:
+        if current is None:
+            current = self._connect_writer()
+            self._writer.use_connection(current)
+        with wrap_sqlite_errors(self._path):
+            # Rewrites every page, then empties the log: nothing deleted is left in either.
+            current.execute("VACUUM")
+            [[is_busy, _, _]] = current.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if is_busy:
+            raise TransientError(
+                f"{self._path} is read by another process, so its log still has deleted rows; "
+                "repeat the command when that has ended"
+            )
 
     async def close(self) -> None:
         await asyncio.to_thread(self._close)
@@ -222,9 +249,9 @@ class SqliteMemoryDatabase:
         self._schema = schema
         self._closed = False
 
-    def for_tenant(self, tenant: TenantId) -> TenantDatabase:
-        """Return transactions of one tenant."""
-        return TenantDatabase(self, tenant)
+    def for_tenant(self, tenant: TenantId | None) -> Database:
+        """Return transactions of one tenant; without one, of what tenants share."""
+        return self if tenant is None else TenantDatabase(self, tenant)
 
     async def write(self, work: Callable[[Transaction], Result]) -> Result:
         """Run work in a transaction; see `Database`."""
@@ -246,6 +273,16 @@ class SqliteMemoryDatabase:
         """Say that nothing outlives the process."""
         detail = "nothing is stored; everything is lost when the process ends"
         return [Check(what="memory", ok=True, detail=detail)]
+
+    def list_tables(self) -> Sequence[Table[Any]]:
+        return self._schema.tables
+
+    def list_grants(self) -> Mapping[str, str]:
+        return self._schema.grants
+
+    async def overwrite_deleted(self) -> str:
+        """Do nothing: memory ends with the process."""
+        return ""
 
     async def close(self) -> None:
         """Delete everything. Closing twice is once."""

@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +29,7 @@ from stoker.base.errors import (
 )
 from stoker.db.database import Check
 from stoker.db.migrations import Schema, list_pending
+from stoker.files.durable import Disk
 
 # Before 3.51.3, two connections writing at once could, rarely, corrupt a file in WAL mode:
 # https://sqlite.org/wal.html#walresetbug. apsw brings its own SQLite; the system's is often older.
@@ -37,6 +38,8 @@ MIN_SQLITE_VERSION = (3, 51, 3)
 SYNCHRONOUS_FULL = 2  # what `PRAGMA synchronous` answers when every commit is fsynced
 
 BUSY_SLEEPS = (0.001, 0.002, 0.003, 0.004, 0.005)  # seconds, while another process writes
+
+_LOG_INDEX_BYTES = 32 * 1024  # of the file beside a log, which also reading needs
 
 _Result = TypeVar("_Result")
 
@@ -53,16 +56,14 @@ def refuse_old_sqlite(version: str) -> None:
 def open_writer(path: Path, *, busy: timedelta, create: bool = False) -> apsw.Connection:
     """Open the file for durable writes; it is created only when asked, with its directories.
 
+    What is created is its owner's alone; SQLite gives the log beside it the same permissions.
     Nothing in the file is changed yet, whatever it turns out to be.
     """
     if create:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"the directory {path.parent} for the database cannot be made "
-                f"({error.strerror}); choose another storage.sqlite_path"
-            ) from error
+        Disk().make_folder(path.parent)
+        with suppress(OSError):  # it is there, or SQLite finds out what is wrong
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(os.path.realpath(path), flags, 0o600))
     with wrap_sqlite_errors(path):
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         connection = apsw.Connection(str(path), flags=flags)
@@ -154,7 +155,7 @@ def wrap_sqlite_errors(path: Path) -> Iterator[None]:
 
 def translate_sqlite_error(error: apsw.Error, path: Path) -> StokerError:
     """Return what a failure before a commit means: nothing was done, and this is what to do."""
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112  # Path raises where the folder may not be entered
         return ConfigError(f"{path} is a directory; storage.sqlite_path must name a file in it")
     match error:
         case apsw.NotADBError():
@@ -165,7 +166,7 @@ def translate_sqlite_error(error: apsw.Error, path: Path) -> StokerError:
             return _translate_open_error(error, path)
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
             return _build_read_only_error(path)
-        case apsw.FullError():
+        case apsw.FullError() | apsw.IOError() if _is_full(error, path):
             return TransientError(
                 f"the disk is full, so nothing was written to {path}; free some room and run again"
             )
@@ -183,6 +184,17 @@ def translate_sqlite_error(error: apsw.Error, path: Path) -> StokerError:
         case apsw.SQLError() if "no such table" in str(error):
             return ConfigError(f"{path} has no {error}; run `stoker db migrate`")
     return PermanentError(f"{path} refused a statement ({error}); nothing was written")
+
+
+def _is_full(error: apsw.Error, path: Path) -> bool:
+    # Where there is no room for the index of its log, SQLite speaks of an I/O error.
+    code = getattr(error, "extendedresult", None)
+    if isinstance(error, apsw.FullError) or code == apsw.SQLITE_IOERR_SHMSIZE:
+        return True
+    try:
+        return shutil.disk_usage(path.parent).free < _LOG_INDEX_BYTES
+    except OSError:
+        return False
 
 
 def _connect_reader(name: str, *, busy: timedelta) -> apsw.Connection:

@@ -41,6 +41,7 @@ from stoker.db.database import (
     split_into_batches,
     to_db_time,
 )
+from stoker.db.policies import TENANT_ONLY, Policy
 
 Row = TypeVar("Row")
 
@@ -57,9 +58,6 @@ _MAX_INT64 = 2**63 - 1
 _ROW_SECURITY = """\
 ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
 ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
-CREATE POLICY tenant_only ON {table}
-    USING (tenant_id = (SELECT stoker_sec.tenant()))
-    WITH CHECK (tenant_id = (SELECT stoker_sec.tenant()));
 """
 
 
@@ -251,7 +249,8 @@ class Script:
 class Table(Generic[Row]):
     """One table. `what` names a row in messages, e.g. "the reservation".
 
-    A tenant's table begins with `tenant_id`, which the transaction binds; a shared one has none.
+    A tenant's table begins with `tenant_id`, which the transaction binds; a shared one has none,
+    and may have `policies` since a step (`guarded_since`) that say who else than all may use it.
     `fill` is the share of a page, in percent, that Postgres fills, so that rows can be rewritten
     in place. Rows larger than a fraction of a page need `wide`: where the key is the table, SQLite
     puts most of a large row elsewhere and reads it in two steps.
@@ -267,6 +266,8 @@ class Table(Generic[Row]):
         what: str = "",
         grants: str,
         tenant: bool = True,
+        policies: Sequence[Policy] = (),
+        guarded_since: int = 0,
         nested: Mapping[str, Callable[..., Any]] | None = None,
         check: Callable[[Row], object] | None = None,
         indexes: Sequence[Index] = (),
@@ -278,6 +279,8 @@ class Table(Generic[Row]):
         self.name, self.since, self.tenant = name, since, tenant
         self.what = what or f"a row of {name}"
         self.grants = {name: grants}
+        self.policies = TENANT_ONLY if tenant else tuple(policies)
+        self._guarded_since = guarded_since or since
         self.key = (*(["tenant_id"] if tenant else []), *key)
         self.columns = (*([_TENANT] if tenant else []), *columns)
         self._build, self._nested, self._check = row, nested or {}, check
@@ -300,8 +303,9 @@ class Table(Generic[Row]):
         for index in self._indexes:
             if number == (index.since or self.since):
                 parts.append(self._create_index(index, table, dialect))
-        if number == self.since and self.tenant and dialect == POSTGRES:
+        if number == self._guarded_since and self.policies and dialect == POSTGRES:
             parts.append(_ROW_SECURITY.format(table=table))
+            parts += [policy.create(table) for policy in self.policies]
         return "".join(parts)
 
     def _create(self, table: str, dialect: str) -> str:

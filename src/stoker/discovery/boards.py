@@ -1,6 +1,7 @@
 """Read public job boards: conditional requests, pages, health, and what each vendor's jobs say.
 
-Boards need no key and cost only calls, so a request may be repeated.
+Boards need no key and cost only calls, so a request may be repeated. Answers are read in a worker
+process, a page at a time, and only what is kept of postings comes back.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from urllib.parse import urlencode
 
@@ -20,16 +21,22 @@ from stoker.base.errors import (
     UncertainError,
 )
 from stoker.base.jsontools import get_list, get_object, get_text, has_list
+from stoker.base.process_pool import Aborted, ProcessPool
 from stoker.base.retry import parse_retry_after
 from stoker.base.strict_json import parse_json
-from stoker.base.types import Json
+from stoker.base.types import JobId, Json
 from stoker.budgets.model import Health
 from stoker.discovery.enrichment import MAX_TEXT_LENGTH
 from stoker.discovery.model import (
+    MAX_CHARACTERS,
     MAX_POSTINGS,
+    MAX_REJECTS,
+    Listing,
     Postings,
     RawPosting,
+    RejectedPosting,
     Validators,
+    count_characters,
     parse_postings,
 )
 from stoker.discovery.sources import BOARD_NAME
@@ -79,6 +86,7 @@ async def get_if_changed(
     accept: str = "application/json",
     most_bytes: int = MAX_BYTES,
     deadline: timedelta = DEADLINE,
+    is_vendor: bool = False,
 ) -> BoardResponse:
     """Ask once, when it is our turn, and return the answer; `who` is named when it goes wrong.
 
@@ -95,6 +103,7 @@ async def get_if_changed(
         deadline=deadline,
         max_bytes=most_bytes,
         max_redirects=MAX_REDIRECTS,
+        is_vendor=is_vendor,
     )
     async with turn(parse_url(url).host):
         reply = await _send_call(http, call, who=who)
@@ -114,22 +123,12 @@ async def ping_host(
     http: HttpClient, url: str, *, who: str, turn: HostSlot, deadline: timedelta
 ) -> str:
     """Check that a host answers, with any content. Raises TransientError when it does not."""
-    call = Request(method="GET", url=url, deadline=deadline, max_bytes=1_000)
+    call = Request(method="GET", url=url, deadline=deadline, max_bytes=1_000, is_vendor=True)
     async with turn(parse_url(url).host):
         reply = await _send_call(http, call, who=who)
         if is_temporary(reply.status):
             raise _to_error(reply, who=who)
     return f"{who} answers"
-
-
-def parse_json_answer(answer: BoardResponse, *, who: str) -> Json:
-    """Return what an answer says. Raises TransientError when it is not whole or no JSON."""
-    if answer.truncated:
-        raise TransientError(f"{who} answered with more than {MAX_BYTES} bytes")
-    try:
-        return parse_json(answer.body or b"")
-    except PermanentError as error:
-        raise TransientError(f"{who} sent an unreadable answer: {error}") from error
 
 
 async def _send_call(http: HttpClient, call: Request, *, who: str) -> Response:
@@ -185,9 +184,11 @@ class Board:
         base_url: str,
         turn: HostSlot = acquire_immediately,
         deadline: timedelta = DEADLINE,
+        pool: ProcessPool | None = None,
     ) -> None:
         self._http, self._api, self._acquire_slot = http, layout, turn
         self._base, self._deadline = base_url.rstrip("/"), deadline
+        self._pool = pool or ProcessPool()
 
     async def check(self) -> Health:
         """Find out whether the vendor is there at all. Never raises."""
@@ -211,37 +212,61 @@ class Board:
         if not BOARD_NAME.fullmatch(board):
             raise PermanentError("a board's name is one word of letters, digits, '.', '_' and '-'")
         url = f"{self._base}{self._api.path.format(board=board)}"
-        raws: list[RawPosting] = []
-        validators, requests, more = Validators(), 0, False
+        listings: dict[JobId, Listing] = {}
+        rejects: list[RejectedPosting] = []
+        number = rejected = requests = characters = 0
         while True:
             answer = await get_if_changed(
                 self._http,
                 url,
                 who=self._api.name,
-                params=self._build_params(len(raws)),
+                params=self._build_params(number),
                 known=None if requests else known,
                 turn=self._acquire_slot,
                 deadline=self._deadline,
+                is_vendor=True,
             )
             requests += 1
             if answer.body is None:
                 return Postings(unchanged=True, validators=answer.validators, requests=requests)
-            page = self._api.list_jobs(parse_json_answer(answer, who=self._api.name))
-            if page is None:
-                raise TransientError(f"{self._api.name} did not answer with a list of postings")
-            last = not self._api.page_size or len(page) < self._api.page_size
-            validators = answer.validators if last and requests == 1 else Validators()
-            seen = {raw.url for raw in raws}
-            raws += [self._api.parse_job(each, len(raws) + nth) for nth, each in enumerate(page)]
-            if last or seen == {raw.url for raw in raws}:
+            size, page = await self._read_page(answer, company=company or board, first=number)
+            number, before = number + size, len(listings)
+            listings |= {each.job.id: each for each in page.listings if each.job.id not in listings}
+            rejects += page.rejects
+            rejected += page.rejected
+            last = not self._api.page_size or size < self._api.page_size
+            repeats = requests > 1 and len(listings) == before
+            characters += sum(count_characters(each.job) for each in page.listings)
+            is_full = not last and (number >= MAX_POSTINGS or characters > MAX_CHARACTERS)
+            if last or repeats or is_full:
                 break
-            if len(raws) >= MAX_POSTINGS:
-                more = True
-                break
-        found = parse_postings(
-            self._api.name, raws, company=company or board, validators=validators
+        return Postings(
+            listings=tuple(listings.values()),
+            rejects=tuple(rejects[:MAX_REJECTS]),
+            rejected=rejected,
+            truncated=page.truncated or (is_full and not repeats),
+            requests=requests,
+            validators=answer.validators if last and requests == 1 else Validators(),
         )
-        return replace(found, truncated=found.truncated or more, requests=requests)
+
+    async def _read_page(
+        self, answer: BoardResponse, *, company: str, first: int
+    ) -> tuple[int, Postings]:
+        """Return how many postings a page has, and those. Raises TransientError if it has none."""
+        who = self._api.name
+        if answer.truncated:
+            raise TransientError(f"{who} answered with more than {MAX_BYTES} bytes")
+        try:
+            found = await self._pool.run(
+                read_board_page, who, answer.body or b"", company=company, first=first
+            )
+        except PermanentError as error:
+            raise TransientError(f"{who} sent an unreadable answer: {error}") from error
+        if isinstance(found, Aborted):
+            raise PermanentError(f"{who} sent an unreadable answer: {found.reason}")
+        if found is None:
+            raise TransientError(f"{who} did not answer with a list of postings")
+        return found
 
     def _build_params(self, skip: int) -> Mapping[str, str]:
         if not self._api.page_size:
@@ -344,3 +369,18 @@ _APIS = (
 )
 
 BOARD_APIS: Mapping[str, BoardApi] = {api.name: api for api in _APIS}
+
+
+def read_board_page(
+    vendor: str, body: bytes, *, company: str, first: int
+) -> tuple[int, Postings] | None:
+    """Return how many postings a vendor's answer has, and those, counted from `first` on.
+
+    None when it is no list of postings. Raises PermanentError when it is no JSON.
+    """
+    api = BOARD_APIS[vendor]
+    page = api.list_jobs(parse_json(body))
+    if page is None:
+        return None
+    raws = (api.parse_job(each, nth) for nth, each in enumerate(page, first))
+    return len(page), parse_postings(vendor, raws, company=company)

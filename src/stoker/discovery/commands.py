@@ -142,7 +142,7 @@ async def _format_next_due(app: Context, tenant: TenantId) -> str:
 
 def print_discovery(report: DiscoveryReport) -> None:
     """Print one discovery: its sources as a table, what became of them, what to look at."""
-    from stoker.discovery.report import parse_source_counts
+    from stoker.discovery.sources import parse_source_counts
 
     run, counts = report.run, report.run.manifest.counts
     why = f" – {run.reason}" if run.reason else ""
@@ -173,7 +173,7 @@ def print_discovery(report: DiscoveryReport) -> None:
 
 def to_discovery_json(report: DiscoveryReport) -> Json:
     """Return one discovery as JSON."""
-    from stoker.discovery.report import parse_source_counts
+    from stoker.discovery.sources import parse_source_counts
 
     run, counts = report.run, report.run.manifest.counts
     seconds = {timing.step: timing.seconds for timing in run.manifest.sources}

@@ -84,12 +84,9 @@ _ABBREVIATIONS: Mapping[str, str] = MappingProxyType(
         "eng": "engineer",
         "engr": "engineer",
         "dev": "developer",
-        "vp": "vp",
         "swe": "software engineer",
         "sre": "site reliability engineer",
         "sdr": "sales development representative",
-        "hr": "hr",
-        "qa": "qa",
     }
 )
 
@@ -107,63 +104,17 @@ _SENIORITY: tuple[tuple[str, frozenset[str]], ...] = (
 
 _RANKS = frozenset(("senior", "junior", "staff", "principal", "lead", "graduate", "entry", "level"))
 
-_TAG_NAMES = [
-    "python",
-    "django",
-    "fastapi",
-    "pytorch",
-    "tensorflow",
-    "java",
-    "kotlin",
-    "javascript",
-    "typescript",
-    "node.js",
-    "vue",
-    "angular",
-    "next.js",
-    "php",
-    "laravel",
-    "c++",
-    "c#",
-    ".net",
-    "objective-c",
-    "ios",
-    "android",
-    "sql",
-    "postgresql",
-    "mysql",
-    "mongodb",
-    "redis",
-    "elasticsearch",
-    "kafka",
-    "hadoop",
-    "airflow",
-    "dbt",
-    "snowflake",
-    "bigquery",
-    "databricks",
-    "tableau",
-    "looker",
-    "aws",
-    "azure",
-    "gcp",
-    "kubernetes",
-    "docker",
-    "terraform",
-    "ansible",
-    "jenkins",
-    "linux",
-    "devops",
-    "graphql",
-    "salesforce",
-    "hubspot",
-    "sap",
-    "figma",
-    "odoo",
-]
+_TAG_NAMES = (
+    "python", "django", "fastapi", "pytorch", "tensorflow", "java", "kotlin", "javascript",
+    "typescript", "node.js", "vue", "angular", "next.js", "php", "laravel", "c++", "c#", ".net",
+    "objective-c", "ios", "android", "sql", "postgresql", "mysql", "mongodb", "redis",
+    "elasticsearch", "kafka", "hadoop", "airflow", "dbt", "snowflake", "bigquery", "databricks",
+    "tableau", "looker", "aws", "azure", "gcp", "kubernetes", "docker", "terraform", "ansible",
+    "jenkins", "linux", "devops", "graphql", "salesforce", "hubspot", "sap", "figma", "odoo",
+)  # fmt: skip
 
 _TAGS: Mapping[str, str] = MappingProxyType(
-    dict(zip(_TAG_NAMES, _TAG_NAMES, strict=True))
+    {name: name for name in _TAG_NAMES}
     | {
         "nodejs": "node.js",
         "reactjs": "react",

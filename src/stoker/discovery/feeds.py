@@ -1,14 +1,17 @@
 """Read jobs from RSS and Atom feeds, with a parser that refuses document types.
 
-No valid feed needs entities of its own. A truncated or endless feed gives what came before.
+No valid feed needs entities of its own. A truncated or endless feed gives what came before. A feed
+is read in a worker process; what it may hold is counted before it is taken in.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from xml.parsers import expat
 
 from stoker.base.errors import PermanentError
+from stoker.base.process_pool import Aborted, ProcessPool
 from stoker.budgets.model import Health
 from stoker.discovery.boards import (
     CONNECTOR,
@@ -33,6 +36,10 @@ NAME = "feed"
 ACCEPT = "application/rss+xml, application/atom+xml, application/xml;q=0.9, text/xml;q=0.8"
 MAX_BYTES = 5_000_000
 MAX_DEPTH = 100  # elements within elements
+MAX_ELEMENTS = 300_000
+MAX_NAMES = 2_000  # different ones of elements and attributes; the parser keeps them all
+MAX_TAG_BYTES = 64_000  # of one tag with its attributes, or one comment
+_PIECE_BYTES = 16_000
 _MAX_LENGTH = 4_000  # characters of one element, but for those that are texts
 _ITEM_TAGS = {"item", "entry"}
 _TEXT_TAGS = {"description", "summary", "content", "encoded"}  # only searched, never stored
@@ -51,8 +58,10 @@ class Feeds:
         *,
         turn: HostSlot = acquire_immediately,
         deadline: timedelta = DEADLINE,
+        pool: ProcessPool | None = None,
     ) -> None:
         self._http, self._acquire_slot, self._deadline = http, turn, deadline
+        self._pool = pool or ProcessPool()
 
     async def check(self) -> Health:
         """Return ok: feeds have no common host to check."""
@@ -77,10 +86,16 @@ class Feeds:
         )
         if answer.body is None:
             return Postings(unchanged=True, validators=answer.validators)
-        title, raws, more = parse_feed(answer.body, cut=answer.truncated)
-        return parse_postings(
-            NAME, raws, company=company or title, validators=answer.validators, more=more
-        )
+        found = await self._pool.run(read_feed, answer.body, cut=answer.truncated, company=company)
+        if isinstance(found, Aborted):
+            raise PermanentError(f"the feed cannot be read: {found.reason}")
+        return replace(found, validators=answer.validators)
+
+
+def read_feed(body: bytes, *, cut: bool = False, company: str = "") -> Postings:
+    """Return what a feed lists. Raises as `parse_feed`."""
+    title, raws, more = parse_feed(body, cut=cut)
+    return parse_postings(NAME, raws, company=company or title, more=more)
 
 
 def parse_feed(body: bytes, *, cut: bool = False) -> tuple[str, list[RawPosting], bool]:
@@ -89,7 +104,8 @@ def parse_feed(body: bytes, *, cut: bool = False) -> tuple[str, list[RawPosting]
     Raises PermanentError when it is no feed at all, or declares a document type.
     """
     reading = _FeedParser()
-    parser = expat.ParserCreate(namespace_separator=" ")
+    # Without namespaces: an address of theirs would be copied into the name of every element.
+    parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler = reading.start
     parser.EndElementHandler = reading.end
@@ -98,7 +114,12 @@ def parse_feed(body: bytes, *, cut: bool = False) -> tuple[str, list[RawPosting]
     parser.EntityDeclHandler = _refuse_doctype
     broken = ""
     try:
-        parser.Parse(body, True)
+        for start in range(0, len(body), _PIECE_BYTES):
+            # In pieces: a tag of any size would be taken in whole before we are asked.
+            if start - parser.CurrentByteIndex > MAX_TAG_BYTES:
+                raise ValueError("a tag is too long")
+            parser.Parse(body[start : start + _PIECE_BYTES], False)
+        parser.Parse(b"", True)
     except _FullError:
         cut = True
     except (expat.ExpatError, ValueError, LookupError) as error:
@@ -133,10 +154,16 @@ class _FeedParser:
         self._depth = 0  # of the item's own elements; what lies deeper is about something else
         self._words: list[str] = []
         self._length = 0
+        self._elements = 0
+        self._names: set[str] = set()
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        name = tag.rpartition(" ")[2]
+        name = tag.rpartition(":")[2]
         self._path.append(name)
+        self._elements += 1
+        self._names |= {tag, *attributes}
+        if self._elements > MAX_ELEMENTS or len(self._names) > MAX_NAMES:
+            raise _FullError
         if len(self._path) > MAX_DEPTH:
             raise ValueError("too deep")
         self._words, self._length = [], 0

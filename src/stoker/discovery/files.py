@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from datetime import UTC
@@ -20,8 +20,8 @@ from typing import BinaryIO
 from stoker.base.errors import ConfigError
 from stoker.base.types import EnrichedJob, Job, JobScore
 from stoker.discovery.enrichment import MAX_TEXT_LENGTH
-from stoker.discovery.model import Postings, RawPosting, parse_postings
-from stoker.files.durable import create_file_in_thread
+from stoker.discovery.model import BATCH_SIZE, Postings, RawPosting, parse_postings
+from stoker.files.durable import open_output_in_thread
 from stoker.files.export import Columns, CsvWriter, ExportWriter, JsonWriter, Row
 from stoker.files.tables import JSON_LINES_SUFFIXES, TableLimits, TableRow, read_table
 from stoker.runs.json_store import JsonRunStore
@@ -29,7 +29,6 @@ from stoker.runs.model import Run
 from stoker.runs.store import RunStore
 
 NAME = "file"
-BATCH_SIZE = 2_000  # rows
 MAX_LINE_BYTES = 1_000_000
 FILE_SUFFIXES = (".csv", *JSON_LINES_SUFFIXES)
 # A description goes over many lines, and exports of them care little for cells and bytes.
@@ -56,8 +55,13 @@ async def read_job_file(path: Path, *, company: str = "") -> AsyncIterator[Posti
     Raises ConfigError when it cannot be read at all.
     """
     with closing(_read_rows(path)) as rows:
-        while some := await asyncio.to_thread(lambda: list(islice(rows, BATCH_SIZE))):
-            yield replace(parse_postings(NAME, some, company=company), requests=0)
+        while batch := await asyncio.to_thread(_read_batch, rows, company):
+            yield batch
+
+
+def _read_batch(rows: Iterator[RawPosting], company: str) -> Postings | None:
+    some = list(islice(rows, BATCH_SIZE))
+    return replace(parse_postings(NAME, some, company=company), requests=0) if some else None
 
 
 def _read_rows(path: Path) -> Generator[RawPosting]:
@@ -144,7 +148,7 @@ class PostingFiles:
         rows, after = 0, ""
         async with AsyncExitStack() as files:
             streams = [
-                await files.enter_async_context(create_file_in_thread(self.directory / name))
+                await files.enter_async_context(open_output_in_thread(self.directory / name))
                 for name in list_file_names(run.name, enriched=enriched)
             ]
             writers = [

@@ -1,9 +1,7 @@
-"""Match postings to accounts, add their hiring signals, and find duplicates across sources.
+"""Match postings to accounts, and add their hiring signals.
 
 A posting belongs to an account by domain, or else by name if all significant words agree and only
-one account has it. Two postings are duplicates when they have one address, tracking parameters
-aside, or the same company, title and day (without a day: location); without a company name only the
-address counts. Within one source nothing is a duplicate: a company may have two openings of a kind.
+one account has it.
 """
 
 from __future__ import annotations
@@ -15,10 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlsplit
-
-import numpy as np
-from numpy.typing import NDArray
 
 from stoker.accounts.model import Company, CompanyId
 from stoker.accounts.websites import get_host, get_significant_words
@@ -47,9 +41,10 @@ _HIRING_PHRASE = re.compile(
 )
 
 _AMBIGUOUS = CompanyId("")
-PAGE_SIZE = 1000
+PAGE_SIZE = 500
 MAX_SOURCE_LENGTH = 1000  # characters of a signal's source that are stored
 _MAX_NAME_LENGTH = 300  # characters of a name that are looked at
+_MAX_FOREIGN_ORIGIN_LENGTH = 80  # characters of an address in letters other than ASCII
 
 
 class EmployerIndex:
@@ -112,6 +107,8 @@ def build_hiring_signal(
 
 def _list_job_keys(source: SourceSpec, job: Job) -> tuple[str, ...]:
     origin = "/".join(job.url[:_MAX_NAME_LENGTH].split("/", 3)[:3])
+    if not origin.isascii() and len(origin) > _MAX_FOREIGN_ORIGIN_LENGTH:
+        origin = ""  # reading such a name takes long, and no account has one
     return _build_keys(source.domain, source.company or job.company, origin)
 
 
@@ -189,85 +186,7 @@ async def add_hiring_signals(
                 and (account := employers.find_account(source, each.listing.job))
             ]
             if signals:
-                added = await store.heat.add_signals(signals, rule=heat, tiers=heat, now=now)
+                added = await store.heat.add_signals(signals, rule=heat, now=now)
                 accounts |= {signal.account for signal in signals}
                 matched, new = matched + len(signals), new + added.new
     return HiringResult(accounts=len(accounts), matched=matched, new=new)
-
-
-KeyArray = NDArray[np.uint64]
-_TRACKING_PARAMETER = re.compile(r"utm_.*|gh_src|lever-source.*|source|src|ref|fbclid|gclid")
-_WORD_PATTERN = re.compile(r"[^\W_]+")
-
-
-def compute_duplicate_keys(job: Job) -> tuple[int, int]:
-    """Return what a posting is recognised by: one number for its address, one for its words."""
-    at, employer = (
-        _hash_text(f"at|{normalize_posting_url(job.url)}"),
-        get_significant_words(job.company),
-    )
-    if not employer:
-        return at, at  # many companies post the same title on the same day
-    title = " ".join(_WORD_PATTERN.findall(job.title.casefold()))
-    when = job.posted_at.date().isoformat() if job.posted_at else ""
-    place = "" if when else " ".join(_WORD_PATTERN.findall(job.location.casefold()))
-    words = "|".join((" ".join(employer), title, when, place))
-    return at, _hash_text(f"says|{words}")
-
-
-def normalize_posting_url(url: str) -> str:
-    """Return an address without what makes no difference to where it leads."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url
-    parameters = parse_qsl(parts.query, keep_blank_values=True)
-    significant = sorted(
-        pair for pair in parameters if not _TRACKING_PARAMETER.fullmatch(pair[0].lower())
-    )
-    host = parts.netloc.casefold().removeprefix("www.")
-    return f"{host}{parts.path.rstrip('/')}?{significant}"
-
-
-class DuplicateIndex:
-    """The keys of all sources read so far: sixteen bytes a posting, however many there are.
-
-    A source's own keys are looked for among those of the sources before it, so they stay
-    apart until the source is done.
-    """
-
-    def __init__(self) -> None:
-        self._earlier_keys: list[KeyArray] = []  # sorted, each at least twice as long as the next
-        self._source_keys: list[KeyArray] = []
-
-    def mark_duplicates(self, keys: Sequence[tuple[int, int]]) -> list[bool]:
-        """Say of each posting of a source whether one before it listed the same; remember it."""
-        asked = np.array(keys, np.uint64).reshape(-1, 2)
-        found = np.zeros(asked.shape, np.bool_)
-        for some in self._earlier_keys:
-            at = np.minimum(np.searchsorted(some, asked), len(some) - 1)
-            found |= some[at] == asked
-        self._source_keys.append(asked.ravel())
-        return [bool(each) for each in found[:, 0] | found[:, 1]]
-
-    def finish_source(self) -> None:
-        """Be done with one source: what it listed may have duplicates in the next."""
-        own = (
-            np.unique(np.concatenate(self._source_keys))
-            if self._source_keys
-            else np.array([], np.uint64)
-        )
-        self._source_keys = []
-        if not len(own):
-            return
-        self._earlier_keys.append(own)
-        while len(self._earlier_keys) > 1 and len(self._earlier_keys[-2]) < 2 * len(
-            self._earlier_keys[-1]
-        ):
-            last, other = self._earlier_keys.pop(), self._earlier_keys.pop()
-            self._earlier_keys.append(np.unique(np.concatenate((other, last))))
-
-
-def _hash_text(text: str) -> int:
-    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
-    return int.from_bytes(digest, "big")

@@ -6,18 +6,21 @@ A bad posting is rejected with a reason; the others are not affected.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from html import unescape
+from html.entities import html5
 
 from stoker.base.errors import PermanentError
 from stoker.base.types import EnrichedJob, Job, JobId, Json, clean_text
 from stoker.discovery.enrichment import MAX_TEXT_LENGTH, enrich_job
 
 MAX_POSTINGS = 10_000  # of one board; the largest employers list fewer
+MAX_CHARACTERS = 4_000_000  # of the postings of one source; ten thousand usual ones have half
 MAX_REJECTS = 1_000  # listed with their reasons; the others are only counted
+BATCH_SIZE = 1_000  # postings that are taken in together
 MAX_URL_LENGTH = 2_000
 MAX_LINE_LENGTH = 500
 _MIN_DATE, _MAX_DATE = datetime(1990, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
@@ -25,6 +28,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"[0-9]{9,13}")
 _MILLISECONDS_FROM = 10**11  # as seconds that would be the year 5138
 _TAG = re.compile(r"<[^<>]{0,500}>")
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +100,9 @@ def parse_postings(
     """
     listings: dict[JobId, Listing] = {}
     rejects: list[RejectedPosting] = []
-    rejected = 0
+    rejected = characters = 0
     for raw in raws:
-        if len(listings) >= MAX_POSTINGS:
+        if len(listings) >= MAX_POSTINGS or characters > MAX_CHARACTERS:
             more = True
             break
         made = _parse_job(source, raw, company)
@@ -106,6 +110,7 @@ def parse_postings(
             if made.id not in listings:
                 says = enrich_job(made, text=_strip_markup(raw.text), remote=raw.remote)
                 listings[made.id] = Listing(job=made, enriched=says)
+                characters += count_characters(made)
             continue
         rejected += 1
         if len(rejects) < MAX_REJECTS:
@@ -117,6 +122,19 @@ def parse_postings(
         truncated=more,
         validators=validators or Validators(),
     )
+
+
+def count_characters(job: Job) -> int:
+    """Return how much text a posting has."""
+    return len(job.url) + len(job.title) + len(job.company) + len(job.location)
+
+
+def split_postings(found: Postings) -> Iterator[Postings]:
+    """Yield what a source lists in batches; what is counted once is in the first."""
+    yield replace(found, listings=found.listings[:BATCH_SIZE])
+    for start in range(BATCH_SIZE, len(found.listings), BATCH_SIZE):
+        some = found.listings[start : start + BATCH_SIZE]
+        yield replace(found, listings=some, rejects=(), rejected=0, requests=0)
 
 
 def parse_date(value: Json) -> datetime | None:
@@ -143,15 +161,18 @@ def parse_date(value: Json) -> datetime | None:
 
 def to_plain_line(text: str, *, longest: int = MAX_LINE_LENGTH) -> str:
     """Return the words of a text without markup, on one line, cleaned and cut."""
-    bare = text[: longest * 8]
-    if "&" in bare or "<" in bare:
-        bare = _TAG.sub(" ", unescape(bare))
-    return " ".join(clean_text(bare).split())[:longest]
+    return " ".join(clean_text(_strip_markup(text, longest=longest * 8)).split())[:longest]
 
 
-def _strip_markup(text: str) -> str:
-    bare = text[: 2 * MAX_TEXT_LENGTH]
-    return _TAG.sub(" ", unescape(bare)) if "&" in bare or "<" in bare else bare
+def _strip_markup(text: str, *, longest: int = 2 * MAX_TEXT_LENGTH) -> str:
+    bare = text[:longest]
+    return _TAG.sub(" ", _ENTITY.sub(_decode_entity, bare)) if "&" in bare or "<" in bare else bare
+
+
+def _decode_entity(found: re.Match[str]) -> str:
+    # One at a time: given a long text of names it does not know, `unescape` takes seconds.
+    is_number = found[0][1] == "#"
+    return unescape(found[0]) if is_number else html5.get(found[0][1:], found[0])
 
 
 def _parse_job(source: str, raw: RawPosting, company: str) -> Job | str:

@@ -1,44 +1,40 @@
 """Run one tenant's discovery: read sources, save postings, add signals, export, clean up.
 
 Imports sources in the order of the settings, batch by batch, so that memory stays flat and the same
-input gives the same files. A source that fails is reported and the others continue.
+input gives the same files. Sources are read ahead, a few at a time; one that asks for a short wait
+is tried again, one that fails is reported, and the others continue.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.events import SourceFailed
+from stoker.base.retry import compute_backoff
 from stoker.db.database import delete_in_batches
+from stoker.discovery.duplicates import DuplicateIndex, compute_duplicate_keys
 from stoker.discovery.enrichment import VERSION, score_job
 from stoker.discovery.files import PostingFiles
-from stoker.discovery.matching import (
-    DuplicateIndex,
-    EmployerIndex,
-    add_hiring_signals,
-    compute_duplicate_keys,
-)
+from stoker.discovery.matching import EmployerIndex, add_hiring_signals
 from stoker.discovery.model import Listing, Postings, Validators
-from stoker.discovery.reader import FetchJob, ReadSource, SourceReader, prefetch_sources
-from stoker.discovery.report import (
-    SourceReport,
-    Totals,
-    build_counts,
-    compute_outcome,
-    list_reasons,
-)
 from stoker.discovery.sources import (
     SourceRecord,
+    SourceReport,
     SourceSpec,
     SourceState,
+    build_counts,
     build_display_names,
+    compute_outcome,
+    list_reasons,
 )
 from stoker.runs.model import Run, StepTiming, format_run_name
 from stoker.runs.prune import apply_retention
@@ -53,21 +49,16 @@ KIND = "discovery"
 PAGE_SIZE = 1000
 TRUNCATED_REASON = "it lists more than is taken from one source"
 MAX_SHOWN_REJECTS = 100  # listed with their positions; the others are only counted
+MAX_ATTEMPTS = 3
+MAX_WAIT = timedelta(minutes=2)  # a source that asks us to wait for longer, is
 
 
-@dataclass(kw_only=True)
-class _SourceCounts:
-    """What one source listed, as far as it was taken in."""
+ReadSource = Callable[[SourceSpec, Validators | None], AsyncIterator[Postings]]
+"""Yields what a source lists, batch by batch; with known validators, it may be unchanged.
 
-    listed: int = 0
-    new: int = 0
-    twins: int = 0
-    rejected: int = 0
-    requests: int = 0
-    truncated: bool = False
-    unchanged: bool = False
-    validators: Validators = field(default_factory=Validators)
-    error: str = ""
+Raises TransientError when later may work, PermanentError when there is nothing to read, and
+ConfigError when a person must act first.
+"""
 
 
 class DiscoveryRun:
@@ -123,14 +114,14 @@ class DiscoveryRun:
                 if self._files is not None:
                     deleted, wrong = await _delete_old_files(run, self._retention, self._files)
                     step.items, stuck = step.items + deleted, (wrong,) if wrong else ()
-        totals = Totals(
-            kept=intake.saved,
-            enriched=intake.saved if rule.enrich else 0,
-            scored=intake.saved if rule.enrich else 0,
-            employers_matched=hired.accounts,
-            matched=hired.matched,
-            signals=hired.new,
-        )
+        totals = {
+            "kept": intake.saved,
+            "enriched": intake.saved if rule.enrich else 0,
+            "scored": intake.saved if rule.enrich else 0,
+            "employers_matched": hired.accounts,
+            "matched": hired.matched,
+            "signals": hired.new,
+        }
         state, reason = compute_outcome(reports)
         return RunResult(
             state=state,
@@ -147,23 +138,94 @@ class DiscoveryRun:
 
     async def _read_sources(self, run: RunHandle, intake: _Importer) -> list[SourceReport]:
         known = {seen.name: seen for seen in await run.store.listings.list_sources()}
-        fetch_jobs = [
-            FetchJob(
-                source=source, known=await _find_usable_validators(run, known.get(source.name))
-            )
+        wanted = [
+            (source, await _find_usable_validators(run, known.get(source.name)))
             for source in self._rule.sources
         ]
         reports = []
         ahead = prefetch_sources(
-            fetch_jobs, self._read_source, concurrency=self._concurrency, clock=run.clock
+            wanted, self._read_source, concurrency=self._concurrency, clock=run.clock
         )
         async with aclosing(ahead) as readings:
             async for reading in readings:
-                before = known.get(reading.fetch_job.source.name)
-                taken = await intake.import_source(reading, before)
-                shown = intake.display_names[reading.fetch_job.source.name]
-                reports.append(await _record_source(run, reading, before, taken, shown=shown))
+                before = known.get(reading.source.name)
+                report = await intake.import_source(reading, before)
+                await _record_source(run, reading.source.name, before, report)
+                reports.append(report)
         return reports
+
+
+class SourceReader:
+    """One source as it is being read; the first batch is on its way already."""
+
+    def __init__(
+        self, source: SourceSpec, batches: AsyncGenerator[Postings, None], clock: Clock
+    ) -> None:
+        self.source, self._batches, self._clock = source, batches, clock
+        self.elapsed = timedelta(0)  # spent reading this source so far
+        self._next: asyncio.Task[Postings | None] = asyncio.create_task(self._read_next())
+
+    async def read_batch(self) -> Postings | None:
+        """Return what the source lists next; None when that was all. Raises as `ReadSource`."""
+        batch = await self._next
+        if batch is not None:
+            self._next = asyncio.create_task(self._read_next())
+        return batch
+
+    async def close(self) -> None:
+        """Stop reading the source, wherever it is."""
+        self._next.cancel()
+        await asyncio.wait([self._next])
+        if not self._next.cancelled():
+            self._next.exception()  # already raised, or no longer needed
+        await self._batches.aclose()
+
+    async def _read_next(self) -> Postings | None:
+        began = self._clock.elapsed()
+        try:
+            return await anext(self._batches, None)
+        finally:
+            self.elapsed += self._clock.elapsed() - began
+
+
+async def prefetch_sources(
+    wanted: Sequence[tuple[SourceSpec, Validators | None]],
+    read_source: ReadSource,
+    *,
+    concurrency: int,
+    clock: Clock,
+) -> AsyncGenerator[SourceReader, None]:
+    """Yield sources in their order, each under way already; at most so many at once."""
+    waiting = deque(wanted)
+    going: deque[SourceReader] = deque()
+    try:
+        while waiting or going:
+            while waiting and len(going) < concurrency:
+                source, known = waiting.popleft()
+                batches = _read_with_retry(read_source, source, known, clock)
+                going.append(SourceReader(source, batches, clock))
+            yield going[0]
+            await going.popleft().close()
+    finally:
+        for reading in going:
+            await reading.close()
+
+
+async def _read_with_retry(
+    read_source: ReadSource, source: SourceSpec, known: Validators | None, clock: Clock
+) -> AsyncGenerator[Postings, None]:
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        begun = False
+        try:
+            async for batch in read_source(source, known):
+                begun = True
+                yield batch
+            return
+        except TransientError as error:
+            wait = error.retry_after or compute_backoff(attempt, chance=0.5)
+            if begun or attempt == MAX_ATTEMPTS or wait > MAX_WAIT:
+                raise
+        await clock.sleep(wait)
 
 
 class _Importer:
@@ -173,47 +235,49 @@ class _Importer:
         self._run = run
         self._rule = rule
         self._duplicates = DuplicateIndex() if len(rule.sources) > 1 else None
-        self.display_names = build_display_names(rule.sources)
+        self._display_names = build_display_names(rule.sources)
         self.employers = EmployerIndex()
         self.rejects: list[str] = []
         self.saved = 0
 
     async def import_source(
         self, reading: SourceReader, before: SourceRecord | None
-    ) -> _SourceCounts:
+    ) -> SourceReport:
         """Take in one source to its end, or as far as it can be read."""
-        source, taken = reading.fetch_job.source, _SourceCounts()
+        source = reading.source
+        report = SourceReport(name=self._display_names[source.name])
         while True:
             try:
                 batch = await reading.read_batch()
             except (TransientError, PermanentError, ConfigError) as error:
-                taken.error = str(error)
+                report.state, report.reason = SourceState.FAILED, str(error)
                 break
             if batch is None:
                 break
-            self._add_counts(source, batch, taken)
+            self._add_counts(batch, report)
             if batch.unchanged and before is not None:
-                await self._import_stored(source, before, taken)
+                await self._import_stored(source, before, report)
             else:
-                await self._import_listings(source, batch.listings, taken)
+                await self._import_listings(source, batch.listings, report)
         if self._duplicates is not None:
             self._duplicates.finish_source()
-        return taken
+        report.elapsed = reading.elapsed
+        return report
 
-    def _add_counts(self, source: SourceSpec, batch: Postings, taken: _SourceCounts) -> None:
-        taken.requests += batch.requests
-        taken.rejected += batch.rejected
-        taken.truncated |= batch.truncated
-        taken.unchanged |= batch.unchanged
-        taken.validators = batch.validators
+    def _add_counts(self, batch: Postings, report: SourceReport) -> None:
+        report.requests += batch.requests
+        report.rejected += batch.rejected
+        report.truncated |= batch.truncated
+        report.validators = batch.validators
+        if batch.unchanged:
+            report.state = SourceState.UNCHANGED
         room = MAX_SHOWN_REJECTS - len(self.rejects)
         self.rejects += [
-            f"{self.display_names[source.name]}, {each.where}: {each.reason}"
-            for each in batch.rejects[:room]
+            f"{report.name}, {each.where}: {each.reason}" for each in batch.rejects[:room]
         ]
 
     async def _import_stored(
-        self, source: SourceSpec, before: SourceRecord, taken: _SourceCounts
+        self, source: SourceSpec, before: SourceRecord, report: SourceReport
     ) -> None:
         """Take in once more what an unchanged source listed the last time."""
         after, since = "", before.read_at or before.tried_at
@@ -221,25 +285,26 @@ class _Importer:
             source.name, since=since, after=after, limit=PAGE_SIZE
         ):
             after = page[-1].listing.job.id
-            await self._import_listings(source, [each.listing for each in page], taken)
+            await self._import_listings(source, [each.listing for each in page], report)
 
     async def _import_listings(
-        self, source: SourceSpec, listings: Sequence[Listing], taken: _SourceCounts
+        self, source: SourceSpec, listings: Sequence[Listing], report: SourceReport
     ) -> None:
         run, store = self._run, self._run.store
-        marked = self._mark_duplicates(listings)
+        # Not on the event loop: addresses from outside may be of any kind.
+        marked = await asyncio.to_thread(self._recognize, source, listings)
         # In the order of their ids: stores put rows beside each other then.
         own = sorted(
             (each for each in marked if not each.is_duplicate), key=lambda each: each.job.id
         )
-        taken.listed += len(marked)
-        taken.twins += len(marked) - len(own)
+        report.listed += len(marked)
+        report.twins += len(marked) - len(own)
         # What does not need the other is written together, so that one commit is for both.
         new, saved = await _await_both(
             store.listings.save_listings(source.name, marked, at=run.key.at),
             store.runs.insert_jobs(run.key, [listing.job for listing in own]),
         )
-        taken.new, self.saved = taken.new + new, self.saved + saved
+        report.new, self.saved = report.new + new, self.saved + saved
         if self._rule.enrich:
             says = [listing.enriched for listing in own]
             scores = [score_job(each, self._rule) for each in says]
@@ -247,8 +312,14 @@ class _Importer:
                 store.runs.insert_enriched(run.key, says),
                 store.runs.insert_scores(run.key, scores),
             )
-        for listing in own:
-            self.employers.add_posting(source, listing.job)
+
+    def _recognize(self, source: SourceSpec, listings: Sequence[Listing]) -> Sequence[Listing]:
+        """Return postings with duplicates marked; the employers of the others are known after."""
+        marked = self._mark_duplicates(listings)
+        for each in marked:
+            if not each.is_duplicate:
+                self.employers.add_posting(source, each.job)
+        return marked
 
     def _mark_duplicates(self, listings: Sequence[Listing]) -> Sequence[Listing]:
         if self._duplicates is None:
@@ -286,61 +357,44 @@ async def _find_usable_validators(run: RunHandle, seen: SourceRecord | None) -> 
 
 
 async def _record_source(
-    run: RunHandle,
-    reading: SourceReader,
-    before: SourceRecord | None,
-    taken: _SourceCounts,
-    *,
-    shown: str,
-) -> SourceReport:
-    """Save how reading a source went, and return its report."""
-    name, at, listings = reading.fetch_job.source.name, run.key.at, run.store.listings
-    known = taken.unchanged and before is not None and before.state is not SourceState.FAILED
-    # What is unchanged is as little whole as it was.
-    lacks = before.reason if known and before else TRUNCATED_REASON if taken.truncated else ""
-    if taken.error:
-        old = before or SourceRecord(name=name, state=SourceState.FAILED, tried_at=at)
+    run: RunHandle, name: str, before: SourceRecord | None, report: SourceReport
+) -> None:
+    """Save how reading a source went, and complete its report."""
+    at, listings = run.key.at, run.store.listings
+    if report.state is SourceState.FAILED:
+        old = before or SourceRecord(name=name, state=report.state, tried_at=at)
         await listings.save_source(
-            replace(old, state=SourceState.FAILED, tried_at=at, reason=taken.error)
+            replace(old, state=report.state, tried_at=at, reason=report.reason)
         )
         run.observer(
             SourceFailed(
                 at=run.clock.now(),
                 tenant=run.store.tenant,
                 run=Run(key=run.key, kind=run.kind).name,
-                source=shown,
-                reason=taken.error,
+                source=report.name,
+                reason=report.reason,
             )
         )
-        state, gone = SourceState.FAILED, 0
-    else:
-        state = SourceState.UNCHANGED if taken.unchanged else SourceState.READ
-        since = before.read_at if before else None
-        gone = await listings.count_listings(name, since=since, before=at) if since else 0
-        there = await listings.count_listings(name, since=at, before=at + timedelta(seconds=1))
-        await listings.save_source(
-            SourceRecord(
-                name=name,
-                state=state,
-                tried_at=at,
-                read_at=at,
-                version=VERSION,
-                validators=taken.validators,
-                listed=there,
-                reason=lacks,
-            )
+        return
+    was_read = before is not None and before.state is not SourceState.FAILED
+    if before is not None and was_read and report.state is SourceState.UNCHANGED:
+        report.reason = before.reason  # what is unchanged is as little whole as it was
+    elif report.truncated:
+        report.reason = TRUNCATED_REASON
+    if before is not None and before.read_at is not None:
+        report.gone = await listings.count_listings(name, since=before.read_at, before=at)
+    there = await listings.count_listings(name, since=at, before=at + timedelta(seconds=1))
+    await listings.save_source(
+        SourceRecord(
+            name=name,
+            state=report.state,
+            tried_at=at,
+            read_at=at,
+            version=VERSION,
+            validators=report.validators,
+            listed=there,
+            reason=report.reason,
         )
-    return SourceReport(
-        name=shown,
-        state=state,
-        reason=taken.error or lacks,
-        listed=taken.listed,
-        new=taken.new,
-        gone=gone,
-        twins=taken.twins,
-        rejected=taken.rejected,
-        requests=taken.requests,
-        elapsed=reading.elapsed,
     )
 
 

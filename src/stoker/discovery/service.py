@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoker.base.errors import ConfigError, PermanentError, StokerError, TransientError
+from stoker.base.process_pool import ProcessPool
 from stoker.base.types import TenantId
 from stoker.context import Context, TenantContext
 from stoker.discovery.boards import BOARD_APIS, CONNECTOR, AllBoards, Board
 from stoker.discovery.feeds import Feeds
 from stoker.discovery.files import PostingFiles, read_job_file
-from stoker.discovery.model import Postings, Validators
+from stoker.discovery.model import Postings, Validators, split_postings
 from stoker.discovery.run import DiscoveryRun
 from stoker.discovery.sources import SourceKind, SourceSpec, build_display_names, parse_source
 from stoker.enrichment.runner import build_runner, run_now
@@ -40,7 +41,9 @@ async def read_source(
         return
     is_feed = source.kind is SourceKind.FEED
     reader = build_feeds(tenant) if is_feed else build_board(tenant, source.kind)
-    yield await reader.read_postings(source.address, company=source.company, known=known)
+    found = await reader.read_postings(source.address, company=source.company, known=known)
+    for batch in split_postings(found):
+        yield batch
 
 
 def build_board(tenant: TenantContext, vendor: str, *, despite_stops: bool = False) -> Board:
@@ -52,7 +55,13 @@ def build_board(tenant: TenantContext, vendor: str, *, despite_stops: bool = Fal
         turn=tenant.process.get(build_unpaid_calls).for_hosts(
             CONNECTOR, tenant.id, despite_stops=despite_stops
         ),
+        pool=tenant.process.get(build_reading_pool),
     )
+
+
+def build_reading_pool(context: Context) -> ProcessPool:
+    """Build the worker processes in which answers of boards and feeds are read."""
+    return ProcessPool()
 
 
 def build_all_boards(tenant: TenantContext) -> AllBoards:
@@ -64,7 +73,8 @@ def build_feeds(tenant: TenantContext) -> Feeds:
     """Build what reads feeds of postings, wherever they are, as gently as sites are read."""
     gap = timedelta(seconds=tenant.settings.crawl.gap_s)
     turn = tenant.process.get(build_unpaid_calls).for_hosts(CONNECTOR, tenant.id, gap=gap)
-    return Feeds(tenant.process.get(build_http_client), turn=turn)
+    pool = tenant.process.get(build_reading_pool)
+    return Feeds(tenant.process.get(build_http_client), turn=turn, pool=pool)
 
 
 def build_posting_files(tenant: TenantContext, *, out: Path | None = None) -> PostingFiles:
@@ -88,7 +98,7 @@ def build_discovery_run(
         heat=own.heat,
         read_source=partial(read_source, tenant),
         files=files,
-        concurrency=own.boards.concurrency,
+        concurrency=own.get_connector(CONNECTOR).concurrency,
         zone=own.scheduling.timezone,
         retention=own.retention if own.retention.enabled else None,
     )

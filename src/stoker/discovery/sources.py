@@ -1,4 +1,4 @@
-"""Sources of postings: how a setting names one, and what is remembered of it between runs.
+"""Sources of postings: how a setting names one, what is remembered of it, and a run's report.
 
 A source is written `kind:place`, and after bars its company and domain: `greenhouse:acme | Acme Pte
 Ltd | acme.com.sg`. The query of a feed's address may hold a secret, so it is never shown.
@@ -7,23 +7,26 @@ Ltd | acme.com.sg`. The query of a feed's address may hold a secret, so it is ne
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from stoker.accounts.websites import get_host
 from stoker.base.errors import ConfigError
 from stoker.base.types import is_storable
 from stoker.discovery.model import Listing, Validators
+from stoker.runs.model import RunState
 
 MAX_ADDRESS_BYTES = 2_000  # bytes; places are looked up by name
+MAX_REASONS = 20  # reasons of one kind that a person will read
 HIDDEN = "[secret]"
 _USER_PART = re.compile(r"//[^|\"\n]*@")  # as far as it could possibly go
 _QUERY_PART = re.compile(r"[?#][^\s|\"]+")
 _PART = re.compile(r"[^&;#]+")
 BOARD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FILES = (".csv", ".jsonl", ".ndjson")
+_COUNT_NAMES = ("listed", "new", "gone", "twins", "rejected", "requests")
 
 _FORMAT_HINT = (
     "write kind:place, e.g. greenhouse:acme, feed:https://acme.com/jobs.rss, file:jobs.csv"
@@ -161,3 +164,70 @@ class StoredListing:
     listing: Listing
     first_seen_at: datetime
     last_seen_at: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceReport:
+    """What reading a source in one run came to; it is added to while the source is read."""
+
+    name: str  # as it is shown
+    state: SourceState = SourceState.READ
+    reason: str = ""  # why it failed, or what was left out
+    listed: int = 0  # postings it lists
+    new: int = 0  # of them, never listed there before
+    gone: int = 0  # listed there the last time, and no longer
+    twins: int = 0  # of those listed, at a source before it as well
+    rejected: int = 0  # that could not be read
+    requests: int = 0
+    truncated: bool = False
+    validators: Validators = field(default_factory=Validators)
+    elapsed: timedelta = timedelta(0)
+
+
+def build_counts(reports: Sequence[SourceReport], totals: Mapping[str, int]) -> dict[str, int]:
+    """Return all numbers by name, as a manifest keeps them."""
+    counts = {name: sum(getattr(each, name) for each in reports) for name in _COUNT_NAMES}
+    counts |= totals
+    counts["sources"] = len(reports)
+    counts["sources_failed"] = sum(each.state is SourceState.FAILED for each in reports)
+    for each in reports:
+        own = {name: getattr(each, name) for name in _COUNT_NAMES if getattr(each, name)}
+        own["state"] = list(SourceState).index(each.state)
+        counts |= {f"{each.name} {name}": number for name, number in own.items()}
+    return counts
+
+
+def parse_source_counts(counts: Mapping[str, int]) -> dict[str, dict[str, int | str]]:
+    """Return each source's numbers out of a manifest's counts, by the source's name."""
+    found: dict[str, dict[str, int | str]] = {}
+    for key, number in counts.items():
+        name, _, what = key.rpartition(" ")
+        if name and what in ("state", *_COUNT_NAMES):
+            own = found.setdefault(name, dict.fromkeys(("state", *_COUNT_NAMES), 0))
+            is_state = what == "state"
+            own[what] = dict(enumerate(SourceState)).get(number, "") if is_state else number
+    return found
+
+
+def compute_outcome(reports: Sequence[SourceReport]) -> tuple[RunState, str]:
+    """Return how a discovery ended, and why: a source that failed fails alone."""
+    failed = [each for each in reports if each.state is SourceState.FAILED]
+    if not failed:
+        return RunState.DONE, ""
+    first = f"{failed[0].name}: {failed[0].reason}"
+    if len(failed) == len(reports):
+        return RunState.FAILED, f"no source could be read; {first}"
+    return RunState.PARTIAL, f"{len(failed)} of {len(reports)} sources could not be read; {first}"
+
+
+def list_reasons(reports: Sequence[SourceReport], *, rejects: Sequence[str]) -> tuple[str, ...]:
+    """Return the sentences a person should read: what failed, what was left out, what was bad."""
+    reasons = [
+        f"{each.name} {'failed' if each.state is SourceState.FAILED else 'is incomplete'}: "
+        f"{each.reason}"
+        for each in reports
+        if each.reason
+    ]
+    shown = [*reasons[:MAX_REASONS], *rejects[:MAX_REASONS]]
+    more = len(reasons) + len(rejects) - len(shown)
+    return (*shown, f"and {more} more of the kind") if more else tuple(shown)

@@ -6,26 +6,29 @@ or a failing vendor takes away goes into the lookup log, and the lookup continue
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from stoker.accounts.contacts import build_contacts_from_facts, merge_contacts
+from stoker.accounts.erasure import Suppressions, redact_texts
 from stoker.accounts.facts import ExtractedFacts, Fact, merge_extractions
-from stoker.accounts.model import Company, CompanyRecord, Contact, LeadScore
+from stoker.accounts.model import Company, CompanyRecord, Contact, LeadScore, SiteVerdict
 from stoker.accounts.websites import (
     SearchHit,
     find_company_website,
     find_other_uen,
     get_host,
+    judge_site,
     mentions_company,
 )
 from stoker.base.cancellation import run_while
 from stoker.base.errors import ConflictError, PermanentError
+from stoker.base.process_pool import Aborted, ProcessPool
 from stoker.base.types import Depth, Step, clean_text
 from stoker.budgets.model import Connector
 from stoker.context import TenantStores
+from stoker.crawl.key_pages import parse_site
 from stoker.crawl.model import (
     Excerpt,
     Page,
@@ -36,21 +39,19 @@ from stoker.crawl.model import (
     build_corpus_key,
     compute_exact_fingerprint,
 )
-from stoker.crawl.visit import parse_site
-from stoker.enrichment.model import CompanyVendors
-from stoker.enrichment.pull_units import CRAWL
-from stoker.enrichment.site_facts import (
-    build_unread_note,
-    has_unread_pages,
-    merge_visit,
-    restore_change_dates,
-)
-from stoker.enrichment.step_log import (
-    MAX_REASON_LENGTH,
+from stoker.enrichment.model import CRAWL, MAX_REASON_LENGTH, CompanyVendors
+from stoker.enrichment.outcomes import (
     AnswerT,
     LookupLog,
     format_missing_answer,
     parse_steps_to_retry,
+)
+from stoker.enrichment.site_facts import (
+    build_unread_note,
+    has_unread_pages,
+    list_unchanged_pages,
+    merge_visit,
+    restore_change_dates,
 )
 from stoker.enrichment.workers import LEASE_LOST, WorkQueue
 from stoker.leads.rationale import build_rationale, build_rationale_query
@@ -78,33 +79,23 @@ class Enrichment:
     extracted_from: str
     notes: dict[str, str]
     visit: SiteVisit | None  # without its pages
+    site: SiteVerdict | None
     needs_verification: bool  # addresses are to be verified
 
 
+@dataclass(slots=True)
 class CompanyEnricher:
     """Looks at companies of one tenant in one run."""
 
-    def __init__(
-        self,
-        store: TenantStores,
-        *,
-        client: VendorClient,
-        vendors: CompanyVendors,
-        steps: Collection[Step],
-        corpus_limit: int,
-        run: str,
-        queue: WorkQueue,
-        keep_corpus: bool = False,
-    ) -> None:
-        self._store = store
-        self._client = client
-        self._vendors = vendors
-        self._steps = steps
-        self._corpus_limit = corpus_limit
-        self._run = run
-        self._queue = queue
-        self._keep_corpus = keep_corpus
-        self._extract_lock = asyncio.Lock()
+    store: TenantStores
+    client: VendorClient
+    vendors: CompanyVendors
+    steps: Collection[Step]
+    corpus_limit: int
+    run: str
+    queue: WorkQueue
+    keep_corpus: bool = False
+    pool: ProcessPool = field(default_factory=ProcessPool)  # for what may take long
 
     async def find_pages(
         self, before: CompanyRecord, depth: Depth, book: LookupLog
@@ -133,6 +124,7 @@ class CompanyEnricher:
         then no vendor is asked.
         """
         company, deep = before.company, depth is Depth.DEEP
+        suppressed = await self.store.accounts.read_suppressions()
         owed = parse_steps_to_retry(before.notes)
         # What an earlier night could not get is made up for, however deep this look is.
         reads = deep or Step.EXTRACT in owed
@@ -140,9 +132,8 @@ class CompanyEnricher:
             searched = await self._search_or_empty(company, book) if searched is None else searched
             company = replace(company, website=find_company_website(company.name, searched) or "")
             if searched and not company.website:
-                book.add_note(
-                    f"{Step.EXTRACT}: none of {len(searched)} pages found is its own site"
-                )
+                pages = f"none of {len(searched)} pages found is its own site"
+                book.add_note(pages, step=Step.EXTRACT)
         whole = Step.EXTRACT in owed or (deep and has_unread_pages(before.notes))
         visit = await self._visit_site(company, book, whole=whole)
         unchanged = visit is not None and visit.outcome is VisitOutcome.UNCHANGED
@@ -162,26 +153,44 @@ class CompanyEnricher:
             excerpts = _find_excerpts(company, searched, never=not_theirs)
             plain = merge_extractions(plain, await self._extract_by_rules((), excerpts, book))
         words: list[PageText] = [*(visit.pages if visit else ()), *excerpts]
-        if words and self._keep_corpus:
+        given_up = False
+        if suppressed and words:
+            texts = [text for page in words for text in (page.url, page.text)]
+            told = await self.pool.run(redact_texts, suppressed, texts, company.id)
+            if isinstance(told, Aborted):
+                book.add_note(f"the pages' words are left out: {told.reason}", step=Step.EXTRACT)
+                given_up, told, words = True, [], []  # nothing rather than all
+            words = [
+                Excerpt(url=url, text=text, kind=page.kind)
+                for page, url, text in zip(words, told[::2], told[1::2], strict=True)
+            ]
+        if words and self.keep_corpus:
             await self._save_corpus(company, words, book)
         extracted, fingerprint = plain, ""
         if reads and words:
             extracted, fingerprint = await self._extract_by_model(
                 company, words, plain, before, book
             )
-        findings = merge_visit(before.facts, extracted.facts, visit)
+        findings = await self._merge_facts(before, extracted.facts, visit, suppressed)
+        if isinstance(findings, Aborted):
+            text = f"the facts stay as they were before: {findings.reason}"
+            book.add_note(text, step=Step.EXTRACT)
+            given_up, findings, fingerprint = True, before.facts, ""
         contacts = merge_contacts(
             before.contacts, build_contacts_from_facts(findings, website=company.website)
         )
         if (deep and not unchanged) or Step.CONTACTS in owed:
             contacts = await self._add_contacts(company, contacts, book)
+        contacts = suppressed.filter_contacts(contacts, company.id)
+        unread = build_unread_note(visit, read=reads and not given_up)
         return Enrichment(
             company=company,
             findings=findings,
             contacts=contacts,
             extracted_from=fingerprint,
-            notes={**_build_notes(before, visit), **build_unread_note(visit, read=reads)},
+            notes={**_build_notes(before, visit), **unread},
             visit=replace(visit, pages=()) if visit else None,
+            site=_judge_site(before, company, findings, visit, searched or ()),
             needs_verification=(deep and not unchanged) or Step.VERIFY in owed,
         )
 
@@ -189,33 +198,34 @@ class CompanyEnricher:
         return await self._search(company, log) or ()
 
     async def _search(self, company: Company, log: LookupLog) -> Sequence[SearchHit] | None:
-        if self._vendors.search is None or Step.EXTRACT not in self._steps:
+        if self.vendors.search is None or Step.EXTRACT not in self.steps:
             return None
         with log.time_step(Step.EXTRACT):
             question = build_company_search(company.name, "Singapore")
             found = await self._ask_vendor(
-                self._vendors.search, question, company, Step.EXTRACT, log
+                self.vendors.search, question, company, Step.EXTRACT, log
             )
         return None if found is None else found.pages
 
     async def _visit_site(
         self, company: Company, log: LookupLog, *, whole: bool
     ) -> SiteVisit | None:
-        if Step.CRAWL not in self._steps or not company.website:
+        if Step.CRAWL not in self.steps or not company.website:
             return None
         self._check_lease()
         with log.time_step(Step.CRAWL):
             site = parse_site(company.website)
-            known = await self._store.pages.list_pages(site)
+            known = await self.store.pages.list_pages(site)
             # A lookup that has not read the texts yet needs all of them, changed or not.
             visit = await run_while(
-                self._queue.is_owner,
-                self._vendors.crawler.visit(company.website, known=[] if whole else known),
+                self.queue.is_owner,
+                self.vendors.crawler.visit(company.website, known=[] if whole else known),
                 otherwise=ConflictError(LEASE_LOST),
             )
             visit = restore_change_dates(visit, known) if whole else visit
         if visit.outcome not in _READABLE_OUTCOMES:
-            log.add_note(f"{Step.CRAWL}: {visit.outcome}, {visit.reason}")
+            text = f"{visit.outcome}, {visit.reason}"
+            log.add_note(text, step=Step.CRAWL, cause=visit.reason)
         return visit
 
     async def _save_corpus(
@@ -225,29 +235,25 @@ class CompanyEnricher:
 
         Expires at once, because no query is answered from it; retention decides how long it stays.
         """
-        text = clean_text(build_corpus(words, most=self._corpus_limit))
+        text = clean_text(build_corpus(words, most=self.corpus_limit))
         answer = CachedAnswer(
             key=build_corpus_key(company.id),
             connector=CRAWL,
-            answer={"text": text, "run": self._run, "pages": [page.url for page in words]},
+            answer={"text": text, "run": self.run, "pages": [page.url for page in words]},
             cost={},
             at=log.now,
             expires_at=log.now,
+            account=company.id,
         )
-        await self._store.answers.save_answers([answer])
+        await self.store.answers.save_answers([answer])
 
     async def _extract_by_rules(
         self, pages: Sequence[Page], excerpts: Sequence[Excerpt], log: LookupLog
     ) -> ExtractedFacts:
-        if Step.EXTRACT not in self._steps or not (pages or excerpts):
+        if Step.EXTRACT not in self.steps or not (pages or excerpts):
             return ExtractedFacts(facts=())
         with log.time_step(Step.EXTRACT):
-            # Parsing foreign markup takes a while; other work goes on meanwhile. One page after
-            # the other: large pages take a lot of memory while they are read.
-            async with self._extract_lock:
-                return await asyncio.to_thread(
-                    self._vendors.extract_facts, pages, excerpts=excerpts
-                )
+            return await self.vendors.extract_facts(pages, excerpts=excerpts)
 
     async def _extract_by_model(
         self,
@@ -258,36 +264,49 @@ class CompanyEnricher:
         log: LookupLog,
     ) -> tuple[ExtractedFacts, str]:
         """Return what a model adds, and the fingerprint of the words if they were read."""
-        if self._vendors.llm is None or Step.EXTRACT not in self._steps:
+        if self.vendors.llm is None or Step.EXTRACT not in self.steps:
             return plain, ""
         with log.time_step(Step.EXTRACT):
             try:
                 question = build_extraction_query(
-                    words, domain=get_host(company.website), most=self._corpus_limit
+                    words, domain=get_host(company.website), most=self.corpus_limit
                 )
             except PermanentError:
                 return plain, ""  # there are no words to read
             fingerprint = compute_exact_fingerprint(excerpt.text for excerpt in question.excerpts)
             if fingerprint == before.extracted_from:
                 return plain, fingerprint
-            read = await self._ask_vendor(self._vendors.llm, question, company, Step.EXTRACT, log)
+            read = await self._ask_vendor(self.vendors.llm, question, company, Step.EXTRACT, log)
         if read is None:
             return plain, ""
         if read.note:
-            log.add_note(f"{Step.EXTRACT}: {read.note}")
+            log.add_note(read.note, step=Step.EXTRACT)
         return merge_extractions(plain, read), fingerprint
+
+    async def _merge_facts(
+        self,
+        before: CompanyRecord,
+        found: Sequence[Fact],
+        visit: SiteVisit | None,
+        suppressed: Suppressions,
+    ) -> tuple[Fact, ...] | Aborted:
+        """Return what is known now, without erased persons. Strangers' texts decide how long."""
+        merged = await self.pool.run(merge_visit, before.facts, found, visit)
+        if isinstance(merged, Aborted) or not suppressed:
+            return merged
+        return await self.pool.run(suppressed.filter_facts, merged, before.company.id)
 
     async def _add_contacts(
         self, company: Company, contacts: tuple[Contact, ...], log: LookupLog
     ) -> tuple[Contact, ...]:
         domain = get_host(company.website)
-        people_source, reveal = self._vendors.people, self._vendors.reveal
+        people_source, reveal = self.vendors.people, self.vendors.reveal
         if (
             any(contact.email for contact in contacts)
             or not domain
             or people_source is None
             or reveal is None
-            or Step.CONTACTS not in self._steps
+            or Step.CONTACTS not in self.steps
         ):
             return contacts
         with log.time_step(Step.CONTACTS):
@@ -314,8 +333,8 @@ class CompanyEnricher:
         step: Step,
         log: LookupLog,
     ) -> AnswerT | None:
-        outcome = await self._client.ask(
-            connector, question, account=company.id, run=self._run, still_owner=self._queue.is_owner
+        outcome = await self.client.ask(
+            connector, question, account=company.id, run=self.run, still_owner=self.queue.is_owner
         )
         self._check_lease()
         return log.record_answer(step, connector.name, outcome)
@@ -328,30 +347,32 @@ class CompanyEnricher:
         One query for all companies with the same features, so it is about no account. A failure
         leaves our own words: no step is skipped for it.
         """
-        model = self._vendors.rationales
+        model = self.vendors.rationales
         if model is None:
             return score
         with log.time_step(Step.SCORE):
-            outcome = await self._client.ask(
+            outcome = await self.client.ask(
                 model,
                 build_rationale_query(score, rule),
                 account="",
-                run=self._run,
-                still_owner=self._queue.is_owner,
+                run=self.run,
+                still_owner=self.queue.is_owner,
             )
         if not isinstance(outcome, VendorAnswer):
             reason = format_missing_answer(model.name, outcome)
+            cause = format_missing_answer(model.name, outcome, in_general=True)
         else:
             answer = log.record_answer(Step.SCORE, model.name, outcome)
             if answer is not None and answer.text:
                 return replace(score, rationale=build_rationale(answer, score.rationale))
-            reason = answer.note if answer else ""
-        sentence = f"{Step.SCORE}: the rationale was not reworded: {reason}"
-        log.add_note(clean_text(sentence)[:MAX_REASON_LENGTH])
+            reason = cause = answer.note if answer else ""
+        because = "the rationale was not reworded: "
+        text = clean_text(because + reason)[:MAX_REASON_LENGTH]
+        log.add_note(text, step=Step.SCORE, cause=because + cause)
         return score
 
     def _check_lease(self) -> None:
-        if not self._queue.is_owner():
+        if not self.queue.is_owner():
             raise ConflictError(LEASE_LOST)
 
 
@@ -364,6 +385,26 @@ def _find_excerpts(company: Company, pages: Sequence[SearchHit], *, never: str) 
         and mentions_company(company.name, page)
         and get_host(page.url) != (never or None)
     ]
+
+
+def _judge_site(
+    before: CompanyRecord,
+    company: Company,
+    findings: Sequence[Fact],
+    visit: SiteVisit | None,
+    hits: Sequence[SearchHit],
+) -> SiteVerdict | None:
+    if visit is None and not hits:
+        return before.site  # nothing was looked at
+    pages = {page.url: f"{page.title}\n{page.text}" for page in visit.pages} if visit else {}
+    return judge_site(
+        before,
+        company.website,
+        facts=findings,
+        pages=pages,
+        hits=hits,
+        unchanged=list_unchanged_pages(visit) if visit else (),
+    )
 
 
 def _build_notes(before: CompanyRecord, visit: SiteVisit | None) -> dict[str, str]:

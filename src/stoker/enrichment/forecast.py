@@ -1,47 +1,207 @@
-"""Quote a run before it starts, and project its finish while it runs.
+"""Measure what lookups used of each vendor, and quote a run from it before it starts.
 
-A run waits for vendor rates, host delays and worker slots; the slowest of them decides when it
-ends. Pure arithmetic over default usage, weighed against what `history` measured.
+Sums over finished work items of a few runs, and derives from an item what the next lookup of its
+company needs. A run waits for vendor rates, host delays and worker slots; the slowest of them
+decides when it ends. Default usage is weighed against what was measured.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from stoker.base.types import Depth, Step
-from stoker.enrichment.history import (
-    LookupKind,
-    MeasuredUsage,
-    compute_first_lookup_shares,
-    list_vendors_to_ask,
-)
-from stoker.enrichment.model import VENDOR_STEPS, WorkItem
+from stoker.enrichment.model import KIND, WorkItem, WorkState, is_lookup
+from stoker.runs.model import RunState
+from stoker.vendors.table import VENDOR_STEPS, VENDORS, VendorNeed
 
 if TYPE_CHECKING:
     from stoker.context import TenantStores
+
+
+MAX_LOOKUPS_PER_NIGHT = 30  # lookups that count as evidence, however many more there were
+
+ANSWER_LIFETIME = timedelta(days=30)  # about as long as answers are good
+
+
+class LookupKind(StrEnum):
+    """Looks that need alike."""
+
+    FIRST = "first"  # deep, and nothing was known: every vendor is asked
+    AGAIN = "again"  # deep, but most of what it asks was answered before
+    SHALLOW = "shallow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredUsage:
+    """What one lookup of one kind used of one connector, in so many runs."""
+
+    nights: int
+    evidence: int  # looks it is known from; of each night a few only
+    per_lookup: Mapping[str, float] = field(default_factory=dict)  # by unit
+
+
+def measure_usage(
+    nights: Sequence[Sequence[WorkItem]], connector: str
+) -> dict[LookupKind, MeasuredUsage]:
+    """Return what lookups of each kind used of a connector, for the kinds that occurred.
+
+    `nights` come newest first. Each night has its average, and the median of them counts: of three
+    nights or more, one outlier changes little. For a first lookup, cached answers count as used. An
+    item that skipped a vendor teaches nothing about it or later vendors; an item that made up for
+    skipped steps teaches nothing at all.
+    """
+    found: dict[LookupKind, MeasuredUsage] = {}
+    taught = _group_by_kind(nights)
+    for kind in LookupKind:
+        informative = (_filter_informative(of.get(kind, ()), connector) for of in taught)
+        lookups = [of for of in informative if of]
+        if not lookups:
+            continue
+        averages = [_compute_average(of, f"{connector}/", kind) for of in lookups]
+        found[kind] = MeasuredUsage(
+            nights=len(lookups),
+            evidence=sum(min(len(of), MAX_LOOKUPS_PER_NIGHT) for of in lookups),
+            per_lookup={
+                item: median(average.get(item, 0.0) for average in averages)
+                for item in sorted({item for average in averages for item in average})
+            },
+        )
+    return found
+
+
+def list_vendors_to_ask(last: WorkItem | None, *, depth: Depth, now: datetime) -> frozenset[str]:
+    """Return the vendors that a lookup asks as a first lookup does, given the last item.
+
+    All of them if the company was never looked up, or so long ago that no cached answer is valid;
+    otherwise those that the last lookup skipped, and those not asked because of that.
+    """
+    deep = frozenset(VENDOR_STEPS) if depth is Depth.DEEP else frozenset[str]()
+    if last is None:
+        return deep
+    if last.ended_at is None or not is_lookup(last):
+        return deep if last.is_first else frozenset()
+    if now - last.ended_at >= ANSWER_LIFETIME:
+        return deep
+    lacking = list_skipped_vendors(last)
+    heard = {name.partition("/")[0] for name in (*last.cost, *last.saved)}
+    owed = frozenset(name for name in lacking if name not in heard or name == _find_first(lacking))
+    # What was too shallow a lookup is made up for by a deep one alone; what a vendor owes, by any.
+    return deep & owed if "crawl" in lacking else owed
+
+
+def list_skipped_vendors(unit: WorkItem) -> frozenset[str]:
+    """Return the vendors that an item did without, by the first step that it skipped.
+
+    When a vendor refused, all later ones are skipped too: what they are asked follows from it.
+    """
+    if unit.state not in (WorkState.DEGRADED, WorkState.UNKNOWN) or not unit.skipped:
+        return frozenset()
+    vendors, first = list(VENDOR_STEPS), unit.skipped[0]
+    of_step = [name for name, step in VENDOR_STEPS.items() if step is first.step]
+    if not of_step:  # a later step, which asks one of them once more
+        return frozenset([first.connector] if first.connector else vendors)
+    begin = first.connector if first.connector in of_step else of_step[0]
+    return frozenset(vendors[vendors.index(begin) :])
+
+
+def compute_first_lookup_shares(
+    looks: Iterable[tuple[Depth, frozenset[str]]],
+) -> dict[str, dict[Depth, float]]:
+    """Return by connector the share of lookups of each depth that asks it for the first time."""
+    many: Counter[Depth] = Counter()
+    first: Counter[tuple[str, Depth]] = Counter()
+    for depth, asked in looks:
+        many[depth] += 1
+        first.update((name, depth) for name in asked)
+    return {
+        name: {depth: first[name, depth] / many[depth] for depth in many} for name in VENDOR_STEPS
+    }
+
+
+def _find_first(connectors: Collection[str]) -> str:
+    return next((name for name in VENDOR_STEPS if name in connectors), "")
+
+
+def _group_by_kind(nights: Sequence[Sequence[WorkItem]]) -> list[dict[LookupKind, list[WorkItem]]]:
+    found: list[dict[LookupKind, list[WorkItem]]] = []
+    before: dict[str, WorkItem] = {}
+    for night in reversed(nights):
+        kinds: dict[LookupKind, list[WorkItem]] = {}
+        for item in night:
+            earlier = before.get(item.company)
+            if earlier is None or not list_skipped_vendors(earlier):
+                kinds.setdefault(_choose_kind(item, earlier), []).append(item)
+        before |= {item.company: item for item in night}
+        found.append(kinds)
+    return found
+
+
+def _choose_kind(item: WorkItem, earlier: WorkItem | None) -> LookupKind:
+    if item.depth is Depth.SHALLOW:
+        return LookupKind.SHALLOW
+    first = earlier is None and item.is_first
+    return LookupKind.FIRST if first else LookupKind.AGAIN
+
+
+def _filter_informative(items: Iterable[WorkItem], connector: str) -> list[WorkItem]:
+    return [item for item in items if connector not in list_skipped_vendors(item)]
+
+
+def _compute_average(items: Sequence[WorkItem], prefix: str, kind: LookupKind) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    for item in items:
+        for needed in (item.cost, item.saved) if kind is LookupKind.FIRST else (item.cost,):
+            for name, amount in needed.items():
+                if name.startswith(prefix):
+                    total[name.removeprefix(prefix)] += amount
+    return {name: amount / len(items) for name, amount in total.items()}
+
+
+MAX_NIGHTS, MAX_LOOKUPS = 5, 400
+
+MAX_RUNS_READ = 20  # among them may be runs that had nothing to do, or broke off
+
+FINISHED_RUN_STATES = (RunState.DONE, RunState.PARTIAL)
+
+_ENDED_STATES = (WorkState.DONE, WorkState.DEGRADED)
+
+
+async def list_recent_lookups(
+    store: TenantStores, *, looks: int = MAX_LOOKUPS
+) -> list[Sequence[WorkItem]]:
+    """Return items of the latest runs that ended, newest first.
+
+    Of each night at most so many `looks`, those that came first in its order; a night without any
+    is left out. Several of one date count as one of the few: one that goes on with another teaches
+    little, and must not crowd out those that chose.
+    """
+    found: list[Sequence[WorkItem]] = []
+    dates: set[date] = set()
+    for run in await store.runs.list_runs(kind=KIND, limit=MAX_RUNS_READ):
+        if len(dates) == MAX_NIGHTS and run.at.date() not in dates:
+            break
+        if run.state in FINISHED_RUN_STATES and run.manifest.counts.get("selected"):
+            ended = await store.work_items.list_items(run.name, states=_ENDED_STATES, limit=looks)
+            items = [item for item in ended if is_lookup(item)]
+            if items:
+                found.append(items)
+                dates.add(run.at.date())
+    return found
+
 
 PRIOR_LOOKUPS = 10  # looks; so much weighs what is expected before anything is known
 
 REPEAT_SHARE = 0.1  # of what a first lookup asks, before it is known; the rest was answered before
 
 _Z90 = 1.2816  # standard deviations to the 90th percentile
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorNeed:
-    """What one lookup of one depth is expected to need from one connector."""
-
-    connector: str
-    calls: float  # on average per company; 0.3: three companies in ten need one
-    cost: Mapping[str, float] = field(default_factory=dict)  # per call, by unit
-    seconds: float = 1.0  # a company waits for one call
-    spread: float = 0.5  # standard deviation of that wait, as a part of it
-    batch_size: int = 1  # how many of them go together in one; a batch takes many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,75 +382,18 @@ def add_refusals(quote: Quote, others: Quote) -> Quote:
     )
 
 
-def project_finish(
-    *,
-    began_at: datetime,
-    now: datetime,
-    ended: int,
-    left: int,
-    expected: timedelta,
-    waits_until: datetime | None = None,
-) -> datetime | None:
-    """Return when a run will finish, from its pace so far; None when that cannot be known.
-
-    Before any item has ended, only the quote counts; then its weight fades as evidence grows. Once
-    the quoted time is over and still no item has ended, the finish is unknown. Remaining items that
-    wait for a vendor until `waits_until` end no sooner.
-    """
-    if left <= 0:
-        return now
-    found = [] if waits_until is None or waits_until <= now else [waits_until]
-    if ended:
-        found.append(now + _estimate_remaining(now - began_at, ended, left, expected))
-    elif began_at + expected > now:
-        found.append(began_at + expected)
-    return max(found, default=None)
-
-
-def _estimate_remaining(spent: timedelta, ended: int, left: int, expected: timedelta) -> timedelta:
-    evidence = ended / (ended + 10)  # ten companies weigh as much as the quote
-    seen = spent / ended * left
-    quoted = expected * (left / (ended + left))
-    return seen * evidence + quoted * (1 - evidence)
-
-
 def _to_timedelta(seconds: float) -> timedelta:
     return timedelta.max if math.isinf(seconds) else timedelta(seconds=seconds)
 
 
-# Default usage, close to what the sandbox uses.
-_CRAWL_NEED = VendorNeed(connector="crawl", calls=0.9, seconds=4.0, spread=1.0)
+_NEEDS = tuple(vendor.need for vendor in VENDORS.values() if vendor.need is not None)
 
 _DEFAULT_NEEDS: Mapping[Depth, Sequence[VendorNeed]] = MappingProxyType(
     {
-        Depth.SHALLOW: (_CRAWL_NEED,),
-        Depth.DEEP: (
-            _CRAWL_NEED,
-            VendorNeed(connector="tavily", calls=1.0, cost={"calls": 1, "credits": 1}, seconds=1.5),
-            # Money is rounded up to a cent a call, and few texts cost more.
-            VendorNeed(
-                connector="openai",
-                calls=1.0,
-                cost={"calls": 1, "money:USD": 1, "tokens": 2_000},
-                seconds=6.0,
-            ),
-            VendorNeed(connector="lusha", calls=0.1, cost={"calls": 1, "credits": 1}, seconds=1.0),
-            # Two addresses of a company; a hundred go in one call. A company that waits for a
-            # verdict holds no worker slot, so waiting takes the run no time.
-            VendorNeed(
-                connector="zerobounce",
-                calls=2.0,
-                cost={"calls": 100, "credits": 100},
-                seconds=0.0,
-                batch_size=100,
-            ),
-        ),
+        Depth.SHALLOW: [need for need in _NEEDS if VENDOR_STEPS[need.connector] is Step.CRAWL],
+        Depth.DEEP: _NEEDS,
     }
 )
-
-# What a call is reserved at, where that is more than it costs: an answer at its longest. As long as
-# less is free, the vendor is not asked.
-_RESERVED_COSTS: Mapping[str, Mapping[str, int]] = MappingProxyType({"openai": {"tokens": 6_000}})
 
 _EPSILON = 1e-9  # parts of a call that floats lose
 
@@ -320,10 +423,11 @@ def compute_capacity(
     whole, except of a batch, which may be smaller.
     """
     found = VendorCapacity(per_minute=per_minute, usage=took)
-    promised = _RESERVED_COSTS.get(connector, {})
-    needs = [each for each in _DEFAULT_NEEDS[Depth.DEEP] if each.connector == connector]
+    needs = [each for each in _NEEDS if each.connector == connector]
     calls = [
-        _count_fitting_calls(free[item], amount, promised.get(item, 0), whole=each.batch_size == 1)
+        _count_fitting_calls(
+            free[item], amount, each.reserved.get(item, 0), whole=each.batch_size == 1
+        )
         for each in adjust_by_history({Depth.DEEP: needs}, {connector: found})[Depth.DEEP]
         for item, amount in each.cost.items()
         if item in free and amount

@@ -6,16 +6,17 @@ them. Paid vendors are None when there is no key for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConfigError
-from stoker.base.types import Depth, Step
+from stoker.base.types import Depth, Step, clean_text
+from stoker.budgets.operator import format_cap, format_cap_amount
 
 if TYPE_CHECKING:  # reading a schema must not import an HTTP client
     from stoker.accounts.facts import ExtractedFacts
@@ -29,23 +30,14 @@ if TYPE_CHECKING:  # reading a schema must not import an HTTP client
 
 KIND = "nightly"  # what a night's runs are listed under
 
+CRAWL, PULL_UNITS = "crawl", "pull_units"  # what a lookup is paid to, and in which unit
+
+
 COMPANY_STEPS = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS, Step.VERIFY, Step.SCORE)
 """The steps that are taken company by company."""
 
 LOOKUP_STEPS = (Step.CRAWL, Step.EXTRACT, Step.CONTACTS)
 """The steps that look something up: a run with any of them pays pull units."""
-
-
-VENDOR_STEPS: Mapping[str, Step] = MappingProxyType(
-    {
-        "crawl": Step.CRAWL,
-        "tavily": Step.EXTRACT,
-        "openai": Step.EXTRACT,
-        "lusha": Step.CONTACTS,
-        "zerobounce": Step.VERIFY,
-    }
-)
-"""The vendors a lookup asks, in this order, and in which step."""
 
 
 def has_lookup_step(steps: Iterable[Step]) -> bool:
@@ -56,6 +48,24 @@ def has_lookup_step(steps: Iterable[Step]) -> bool:
 def is_lookup(unit: WorkItem) -> bool:
     """Say whether anything was looked for: what only verifies or scores took no such step."""
     return any(step in unit.seconds for step in LOOKUP_STEPS)
+
+
+MAX_REASON_LENGTH = 300  # characters
+
+_URL_PATTERN = re.compile(r"https?://\S{1,500}")
+
+
+def to_cause(text: str, step: Step | None) -> str:
+    """Return a reason as runs count it: without the addresses of one company."""
+    # Only a visit is to the company's own site; other steps speak of pages anywhere.
+    named = "its site" if step in (None, Step.CRAWL) else "an address"
+    return _URL_PATTERN.sub(named, clean_text(text))[:MAX_REASON_LENGTH]
+
+
+def format_shortage(cap: str, limit: int) -> str:
+    """Say that a cap is too full, without the amounts of one request; 0: its limit is not shown."""
+    of_limit = f" of {format_cap_amount(cap, limit)}" if limit else ""
+    return f"{format_cap(cap)} has too little left{of_limit}"
 
 
 class WorkState(StrEnum):
@@ -105,6 +115,7 @@ class WorkItem:
     reason: str = ""  # why it was chosen, and at this depth
     is_first: bool = False  # nothing was known of the company when it was chosen
     reasons: tuple[str, ...] = ()  # what was left out or went wrong, in sentences
+    causes: tuple[str, ...] = ()  # the same without what is the company's own, as runs count them
     skipped: tuple[SkippedStep, ...] = ()  # in the order of the steps
     cost: Mapping[str, int] = field(default_factory=dict)  # by connector and unit: tavily/calls
     saved: Mapping[str, int] = field(default_factory=dict)  # answers that cost nothing again
@@ -131,7 +142,7 @@ class CompanyVendors:
     """The sources a lookup can ask about a company."""
 
     crawler: Crawler
-    extract_facts: Callable[..., ExtractedFacts]  # `crawl.extract.extract_facts`
+    extract_facts: Callable[..., Awaitable[ExtractedFacts]]  # `Crawler.extract_facts`
     search: Connector[SearchQuery, SearchResult] | None = None
     llm: Connector[ExtractionQuery, ExtractedFacts] | None = None
     people: Connector[PeopleQuery, People] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoker.context import Context, TenantContext
-from stoker.enrichment.summary import summarize_partial_run
+from stoker.enrichment.outcomes import summarize_partial_run
 from stoker.runs.leases import LEASE_LENGTH, LeaseHolder
 from stoker.runs.model import Run
 from stoker.runs.service import RunJob, Runner, build_manifest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from stoker.base.errors import PermanentError
@@ -21,12 +22,14 @@ from stoker.db.table import (
     json_of,
 )
 from stoker.enrichment.model import (
-    VENDOR_STEPS,
     SkippedStep,
     SkipReason,
     WorkItem,
     WorkState,
+    format_shortage,
+    to_cause,
 )
+from stoker.vendors.table import VENDOR_STEPS
 
 
 def _check_rank(item: WorkItem) -> None:
@@ -46,14 +49,20 @@ def _read_skipped(rows: list[list[str]]) -> tuple[SkippedStep, ...]:
 
 
 def _build_item(
-    *, skipped: tuple[SkippedStep, ...] | None, is_first: bool | None, **fields: Any
+    *,
+    skipped: tuple[SkippedStep, ...] | None,
+    is_first: bool | None,
+    causes: tuple[str, ...] | None,
+    **fields: Any,
 ) -> WorkItem:
-    """Build an item. A row of an earlier version has these two facts only in its sentences."""
+    """Build an item. A row of an earlier version has these three only in its sentences."""
     if skipped is None:
         skipped = _parse_skipped(fields["state"], fields["reasons"])
     if is_first is None:
         is_first = "never scored" in fields["reason"]
-    return WorkItem(skipped=skipped, is_first=is_first, **fields)
+    if causes is None:
+        causes = tuple(map(_parse_cause, fields["reasons"]))
+    return WorkItem(skipped=skipped, is_first=is_first, causes=causes, **fields)
 
 
 def _parse_skipped(state: WorkState, reasons: tuple[str, ...]) -> tuple[SkippedStep, ...]:
@@ -64,6 +73,27 @@ def _parse_skipped(state: WorkState, reasons: tuple[str, ...]) -> tuple[SkippedS
     connector = next((name for name in VENDOR_STEPS if text.startswith(f"{name} ")), "")
     cause = SkipReason.UNKNOWN if state is WorkState.UNKNOWN else SkipReason.LATER
     return (SkippedStep(step=step, cause=cause, connector=connector),)
+
+
+_CAP_SHORTAGE = re.compile(
+    r"(\w+/[\w*]+/[\w:]+/\w+) has (?:[0-9]+ of ([0-9]+)|not enough) left, [0-9]+ needed"
+)
+
+_STEP_PREFIX = re.compile(rf"\A({'|'.join(Step)}): ")
+
+_VISIT_OUTCOME = re.compile(r"\A[a-z]+, ")
+
+
+def _parse_cause(sentence: str) -> str:
+    """Return a reason of an earlier version without its step, addresses and amounts."""
+    match = _STEP_PREFIX.match(sentence)
+    text = sentence[match.end() :] if match else sentence
+    step = Step(match[1]) if match else None
+    if step is Step.CRAWL:
+        text = _VISIT_OUTCOME.sub("", text)
+    return _CAP_SHORTAGE.sub(
+        lambda found: format_shortage(found[1], int(found[2] or 0)), to_cause(text, step)
+    )
 
 
 ITEMS = Table(
@@ -84,6 +114,7 @@ ITEMS = Table(
     Column("ended_at", TIME, null=True),
     Column("skipped", json_of(_skipped_to_json, _read_skipped), null=True, since=13),
     Column("first_lookup", FLAG, field="is_first", null=True, since=13),
+    Column("causes", JSON_TEXTS, null=True, since=14),
     key=["run", "company_id"],
     unique=["run, place"],
     indexes=[

@@ -38,6 +38,17 @@ def _is_still_stated(finding: Fact, text: str | None) -> bool:
     return text is None or normalize_text(finding.evidence or finding.value) in text
 
 
+def list_unchanged_pages(visit: SiteVisit) -> list[str]:
+    """Return the URLs of the pages that this visit found as they were, read again or not."""
+    if visit.outcome not in (VisitOutcome.READ, VisitOutcome.UNCHANGED):
+        return []  # its robots.txt at most
+    return [
+        page.url
+        for page in visit.seen
+        if page.status in (200, 203) and page.fingerprint and page.changed_at < page.seen_at
+    ]
+
+
 UNREAD_NOTE = "unread"  # the note of a company whose pages wait for a deep lookup
 
 _YES, _NO = "yes", "no"

@@ -61,7 +61,7 @@ UPDATE company_enrichment_runs SET state = 'waiting', owner = '', until_at = NUL
 FINISH_ITEM = """
 UPDATE company_enrichment_runs SET depth = :depth, state = :state, until_at = NULL,
     because = :because, reasons = :reasons, cost = :cost, saved = :saved, seconds = :seconds,
-    ended_at = :ended_at, skipped = :skipped
+    ended_at = :ended_at, skipped = :skipped, causes = :causes
 WHERE tenant_id = :tenant AND run = :run AND company_id = :company_id AND owner = :owner
     AND state IN ('waiting', 'taken')
 """

@@ -2,6 +2,9 @@
 
 A file is replaced by writing a new one beside it, and grows at its end; either is on the disk
 before we return. Operating system errors become ours here. Needs a POSIX file system.
+
+`open_output` writes every file that a user names. The file beside it is created exclusively under
+a name that cannot be guessed, so that no link planted there is followed.
 """
 
 from __future__ import annotations
@@ -10,22 +13,30 @@ import asyncio
 import errno
 import fcntl
 import os
+import secrets
 import shutil
+import stat
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
 from stoker.base.errors import ConfigError, StokerError, TransientError, UncertainError
 
+STDOUT = Path("-")  # as people write it where a file is wanted
+
 TMP = ".tmp"  # how the name of everything unfinished ends; the holder of the lock may remove it
+_PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 _ALREADY_THERE = "{} is already there; --force replaces it"
 _FULL_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _PERMISSION_ERRORS = {errno.EROFS, errno.EACCES, errno.EPERM}
 _KIND_ERRORS = {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}
+_MAX_LINKS = 40  # that lead from one to the next
+_MAX_DIGITS = 9  # of an open file's number, which the system takes as a C int
 _BUSY_ERRORS = {errno.ENOENT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
 
 
@@ -54,31 +65,24 @@ class Disk:
             raise meant from error
 
     def make_folder(self, path: Path) -> None:
-        """Make sure that the folder and those above it are there, also after a power cut."""
+        """Make sure that the folder and those above it are there, also after a power cut.
+
+        A new one is its owner's alone.
+        """
         if path.is_dir():
             return
         self.make_folder(path.parent)
         with self.guard_changes(path), _sync_folder(path.parent):
-            path.mkdir(exist_ok=True)
+            path.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
 
     def replace(self, path: Path, data: bytes) -> None:
         """Give the file this content; it always has the old or the new, whole.
 
-        The caller holds the lock of the folder. UncertainError only when the disk itself failed.
+        It keeps its permissions; a new one is its owner's alone. The caller holds the lock of the
+        folder. UncertainError only when the disk itself failed.
         """
-        beside = path.with_name(f".{path.name}{TMP}")
-        with self.guard_changes(path), _sync_folder(path.parent):
-            try:
-                file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-                try:
-                    _write_all(file, data)
-                    os.fsync(file)
-                finally:
-                    os.close(file)
-                beside.replace(path)
-            except OSError:
-                _remove_quietly(beside)
-                raise
+        with self.guard_changes(path), _write_beside(path, mode=_PRIVATE_FILE) as stream:
+            stream.write(data)
 
     def append(self, path: Path, data: bytes, *, end: int) -> None:
         """Add data at the file's end, which is at `end`; create the file when there is none.
@@ -88,7 +92,8 @@ class Disk:
         """
         synced = nullcontext() if path.exists() else _sync_folder(path.parent)
         with self.guard_changes(path), synced:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            file = os.open(path, flags, _PRIVATE_FILE)
             try:
                 try:
                     _write_all(file, data)
@@ -128,44 +133,123 @@ class Disk:
 
 
 @contextmanager
-def create_file(path: Path, *, replace: bool, make_folder: bool = False) -> Iterator[BinaryIO]:
-    """Lend a stream; when the block ends well, its bytes are durably at the path.
+def open_output(
+    path: Path, *, replace: bool = True, make_folder: bool = False, private: bool = False
+) -> Iterator[BinaryIO]:
+    """Lend a stream; when the block ends well, its bytes are where a user wanted them.
 
-    For files that belong to people: without `replace`, never over another one. Raises ConfigError
-    when something is there already, or nothing can be.
+    A regular file, or a new one, has them whole and durably or not at all. It keeps its
+    permissions, and without `replace` nothing is written over; a `private` one becomes its owner's
+    alone. A symbolic link stays, and the file it leads to is written. A pipe or a device that is
+    no disk is written into, and `-` is stdout. Raises ConfigError when nothing can be written
+    there, TransientError when the disk is full.
     """
-    if path.exists() and not replace:
-        raise ConfigError(_ALREADY_THERE.format(path))
-    beside = path.with_name(f".{path.name}.{os.getpid()}{TMP}")
+    if path == STDOUT:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
     try:
+        if (file := _open_stream(path)) is not None:
+            with os.fdopen(file, "wb") as stream:
+                yield stream
+            return
+        if path.exists() and not replace:
+            raise ConfigError(_ALREADY_THERE.format(path))
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with beside.open("wb") as stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            if replace:
-                beside.replace(path)
-            else:
-                _link_new(beside, path)
-        finally:
-            beside.unlink(missing_ok=True)
+        mode = _PRIVATE_FILE if private else 0o666
+        with _write_beside(path, mode=mode, keeps_mode=not private, is_new=not replace) as stream:
+            yield stream
+    except BrokenPipeError:
+        raise  # the reader of a pipe has enough, which is no error
     except OSError as error:
+        if isinstance(error, FileExistsError) and os.path.lexists(path):
+            raise ConfigError(_ALREADY_THERE.format(path)) from error
+        if error.errno in _FULL_ERRORS:
+            raise translate_os_error(error, path) from error
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _link_new(beside: Path, path: Path) -> None:
+def _open_stream(path: Path) -> int | None:
+    """Open what is written into; None for a regular file, or one that is not there yet."""
+    if (own := _find_descriptor(path)) is not None:
+        return os.dup(own)  # opened again, a file would be written over from its beginning
     try:
-        path.hardlink_to(beside)  # unlike a rename it fails when another process was faster
-    except FileExistsError:
-        raise ConfigError(_ALREADY_THERE.format(path)) from None
+        kind = path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISREG(kind):
+        return None
+    if stat.S_ISFIFO(kind):
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            raise TransientError(
+                f"no process reads the pipe {path}; start its reader, then run this again"
+            ) from error
+        os.set_blocking(file, True)
+        return file
+    if stat.S_ISCHR(kind):
+        return os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    what = "a folder" if stat.S_ISDIR(kind) else "neither a file nor a pipe"
+    raise ConfigError(f"{path} is {what}; name a file")
+
+
+def _find_descriptor(path: Path) -> int | None:
+    """Return the number of the open file that a path such as /dev/stdout or /dev/fd/3 names."""
+    for _ in range(_MAX_LINKS):
+        name = path.name
+        is_number = name.isascii() and name.isdecimal() and len(name) <= _MAX_DIGITS
+        if is_number and os.path.realpath(path.parent) == f"/proc/{os.getpid()}/fd":
+            return int(name)
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
+
+
+@contextmanager
+def _write_beside(
+    path: Path, *, mode: int, keeps_mode: bool = True, is_new: bool = False
+) -> Iterator[BinaryIO]:
+    """Lend a new file beside `path`; it takes its place durably when the block ends well.
+
+    It gets the permissions of the file it replaces, unless `mode` is to hold; `is_new` raises
+    FileExistsError when there is one.
+    """
+    target = Path(os.path.realpath(path))
+    there = target.stat() if target.exists() else None
+    if there is not None and not stat.S_ISREG(there.st_mode):
+        raise ConfigError(f"{path} is not a regular file; name one, or a new one")
+    kept = there if keeps_mode else None
+    beside = target.with_name(f".{target.name[:50]}.{secrets.randbelow(10**15)}{TMP}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with _sync_folder(target.parent):
+        file = os.open(beside, flags, mode if kept is None else _PRIVATE_FILE)
+        try:
+            with os.fdopen(file, "wb") as stream:
+                if kept is not None:
+                    with suppress(PermissionError):  # only root gives files away
+                        os.fchown(file, kept.st_uid, kept.st_gid)
+                    os.fchmod(file, stat.S_IMODE(kept.st_mode) & 0o777)
+                yield stream
+                stream.flush()
+                os.fsync(file)
+            if is_new:
+                target.hardlink_to(beside)  # unlike a rename it fails when another was faster
+            else:
+                beside.replace(target)
+        finally:
+            _remove_quietly(beside)
 
 
 @asynccontextmanager
-async def create_file_in_thread(path: Path) -> AsyncIterator[BinaryIO]:
-    """Replace a file as `create_file` does; nothing of it holds the event loop up."""
-    creation = create_file(path, replace=True, make_folder=True)
+async def open_output_in_thread(path: Path) -> AsyncIterator[BinaryIO]:
+    """Replace a file as `open_output` does; nothing of it holds the event loop up."""
+    creation = open_output(path, make_folder=True)
     stream = await asyncio.to_thread(creation.__enter__)
     try:
         yield stream
@@ -194,7 +278,8 @@ class FileLock:
             raise self._build_timeout_error()
         try:
             try:
-                file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+                file = os.open(self._path, flags, _PRIVATE_FILE)
             except OSError as error:
                 raise translate_os_error(error, self._path) from error
             try:
@@ -228,7 +313,7 @@ def translate_os_error(error: OSError, path: Path) -> StokerError:
             f"{path} cannot be used ({why}); make its folder writable or choose another one"
         )
     if error.errno in _KIND_ERRORS:
-        return ConfigError(f"{path} cannot be used ({why}); give the path of a folder")
+        return ConfigError(f"{path} cannot be used ({why}); name another path")
     if error.errno in _BUSY_ERRORS:
         return TransientError(f"{path} could not be opened ({why}); nothing was written, try later")
     return UncertainError(f"the disk failed at {path} ({why}); check the disk, then start again")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -20,7 +19,7 @@ from stoker.base.jsontools import compact_json
 from stoker.base.telemetry import escape_invisible
 from stoker.base.text import escape_cell, to_html_safe_json
 from stoker.base.types import Json
-from stoker.files.durable import create_file
+from stoker.files.durable import STDOUT, open_output
 
 BATCH_SIZE = 10_000  # rows of a group of a Parquet file, kept until it is full
 
@@ -131,28 +130,16 @@ FORMATS: Mapping[str, Callable[[BinaryIO, Columns], ExportWriter]] = {
 def open_export(
     kind: str, columns: Columns, *, out: Path | None, replace: bool
 ) -> Iterator[ExportWriter]:
-    """Open an export of a kind, to a file or to stdout, and finish it when all went well.
+    """Open an export of a kind, to a file or (None) to stdout, and finish it when all went well.
 
     Without `replace`, never over another file. Raises ConfigError when it cannot be written.
     """
-    if out is None:
-        if kind == "parquet":
-            raise ConfigError("Parquet is not for terminals; say where it goes with --out FILE")
-        with _open_writer(kind, sys.stdout.buffer, columns) as writing:
-            yield writing
-        return
-    with (
-        create_file(out, replace=replace) as stream,
-        _open_writer(kind, stream, columns) as writing,
-    ):
+    if out is None and kind == "parquet":
+        raise ConfigError("Parquet is not for terminals; say where it goes with --out FILE")
+    with open_output(out or STDOUT, replace=replace) as stream:
+        writing = FORMATS[kind](stream, columns)
         yield writing
-
-
-@contextmanager
-def _open_writer(kind: str, stream: BinaryIO, columns: Columns) -> Iterator[ExportWriter]:
-    writing = FORMATS[kind](stream, columns)
-    yield writing
-    writing.close()
+        writing.close()
 
 
 def _to_cell(value: str | float | None) -> str | float:

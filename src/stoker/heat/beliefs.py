@@ -101,12 +101,18 @@ def estimate_rates(
     changes: Floats, days: Floats, age: Floats, *, prior: ChangeRates, half_life: timedelta
 ) -> ChangeRates:
     """Return today's estimates from evidence of this age; nan changes mean no evidence yet."""
+    elapsed = np.where(np.isnan(changes), 0.0, age)
+    known = fill_from_prior(changes, days, prior)
+    return decay_to_prior(known, elapsed, prior=prior, half_life=half_life)
+
+
+def fill_from_prior(changes: Floats, days: Floats, prior: ChangeRates) -> ChangeRates:
+    """Return the evidence, and the prior where there is none yet (nan changes)."""
     nothing = np.isnan(changes)
-    known = ChangeRates(
+    return ChangeRates(
         changes=np.where(nothing, prior.changes, changes),
         days=np.where(nothing, prior.days, days),
     )
-    return decay_to_prior(known, np.where(nothing, 0.0, age), prior=prior, half_life=half_life)
 
 
 def update_rates(
@@ -229,12 +235,8 @@ def _update_levels(
     age = np.array([days for _, days, _, _ in compared])
     changes = np.array([after[place].changes for place in places], np.float64)
     days = np.array([after[place].days for place in places], np.float64)
-    nothing = np.isnan(changes)
     beliefs = update_rates(
-        ChangeRates(
-            changes=np.where(nothing, prior.changes, changes),
-            days=np.where(nothing, prior.days, days),
-        ),
+        fill_from_prior(changes, days, prior),
         np.array([changed for _, _, changed, _ in compared], np.bool_),
         age=age,
         elapsed=age,

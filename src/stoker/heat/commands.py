@@ -66,7 +66,6 @@ async def import_file(
             app.backend.tenant(whose),
             read_signal_rows(asked.directory / file),
             heat=own.heat,
-            tiers=own.heat,
             zone=get_zone(own.scheduling.timezone),
             clock=app.clock,
         )
@@ -134,7 +133,7 @@ async def top(
             heats = await app.backend.tenant(tenant).heat.list_hottest(
                 limit=limit, tier=Tier(tier.upper()) if tier else None
             )
-            now = score_heats(heats, now=app.clock.now(), rule=own, tiers=own)
+            now = score_heats(heats, now=app.clock.now(), rule=own)
             found += [(tenant, each) for each in now]
     found.sort(key=lambda pair: (-pair[1].score, pair[0], pair[1].account))
     found = found[:limit]
@@ -175,7 +174,7 @@ async def show(asked: CommandContext, account: str, as_json: bool) -> None:
         attention = app.backend.tenant(tenant).heat
         found = await attention.find_heat(company)
         if found is not None:
-            found = score_heat(found, now=app.clock.now(), rule=own, tiers=own)
+            found = score_heat(found, now=app.clock.now(), rule=own)
         signals = await attention.list_signals(company, limit=10)
     if found is None:
         raise ConfigError(

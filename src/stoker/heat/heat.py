@@ -1,31 +1,47 @@
-"""Compute how hot accounts are, and from which factors.
+"""Compute how hot accounts are, from which factors, and in which tier.
 
 Posture says how well an account fits. Signals say that something happened there: recency is the
 strongest signal faded to now, volume the sum of all of them. Each account's state is a few numbers
 however many signals there were. A signal updates them in one step, and the score follows from the
 state and the time alone, so a sweep and an arriving signal give the same number. The functions for
 one account and for many give equal results.
+
+An account moves up a tier at once, by score or by signals close together. It moves down one tier at
+a time, and only after its score has stayed below for the tier's cooldown.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stoker.accounts.model import CompanyId
 from stoker.base.types import to_utc
-from stoker.heat.model import EPOCH, AccountHeat, Factors, HeatState, Signal, Tier, to_ticks
-from stoker.heat.settings import MAX_SIGNALS, HeatRule, TierRule
-from stoker.heat.tiers import TierState, update_tier
+from stoker.heat.model import (
+    BY_RANK,
+    EPOCH,
+    AccountHeat,
+    Factors,
+    HeatState,
+    Signal,
+    Tier,
+    to_ticks,
+)
+from stoker.heat.settings import MAX_SIGNALS, HeatRule, HeatSettings, TierRule
 
 Floats = NDArray[np.float64]
 
 Ints = NDArray[np.int64]
+
+Numbers = NDArray[Any]
+
+_DAY = timedelta(days=1)
 
 _TICK = timedelta.resolution
 
@@ -82,9 +98,9 @@ def set_posture(heat: AccountHeat, posture: float) -> AccountHeat:
     return replace(heat, state=replace(heat.state, posture=posture))
 
 
-def score_heat(heat: AccountHeat, *, now: datetime, rule: HeatRule, tiers: TierRule) -> AccountHeat:
+def score_heat(heat: AccountHeat, *, now: datetime, rule: HeatSettings) -> AccountHeat:
     """Return the heat at this moment: score, factors and tier, from its state alone."""
-    return score_heats([heat], now=now, rule=rule, tiers=tiers)[0]
+    return score_heats([heat], now=now, rule=rule)[0]
 
 
 def compute_scores(
@@ -124,7 +140,7 @@ def _compute_left_share(at: datetime, as_of: datetime, half_life: timedelta) -> 
 
 
 def score_heats(
-    heats: Sequence[AccountHeat], *, now: datetime, rule: HeatRule, tiers: TierRule
+    heats: Sequence[AccountHeat], *, now: datetime, rule: HeatSettings
 ) -> list[AccountHeat]:
     """Return `score_heat` of each account, in the order given."""
     now, states = to_utc(now, what="now"), [heat.state for heat in heats]
@@ -141,7 +157,7 @@ def score_heats(
         heats, *(column.tolist() for column in columns), strict=True
     ):
         before = TierState(tier=heat.tier, since=heat.tier_since, below_since=heat.below_since)
-        state = update_tier(before, score=score, latest=heat.state.latest, now=now, rule=tiers)
+        state = update_tier(before, score=score, latest=heat.state.latest, now=now, rule=rule)
         after.append(
             AccountHeat(
                 account=heat.account,
@@ -168,8 +184,7 @@ def compute_heats(
     signals: Mapping[CompanyId, Iterable[Signal]] | None = None,
     postures: Mapping[CompanyId, float] | None = None,
     now: datetime,
-    rule: HeatRule,
-    tiers: TierRule,
+    rule: HeatSettings,
 ) -> list[AccountHeat]:
     """Return each account's heat after its signals and posture, at `now`."""
     now, moved = to_utc(now, what="now"), list[AccountHeat]()
@@ -180,4 +195,71 @@ def compute_heats(
         if postures and heat.account in postures:
             after = set_posture(after, postures[heat.account])
         moved.append(after if after.state == heat.state else replace(after, updated_at=now))
-    return score_heats(moved, now=now, rule=rule, tiers=tiers)
+    return score_heats(moved, now=now, rule=rule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierState:
+    """An account's tier, since when, and since when its score has been too low for it."""
+
+    tier: Tier
+    since: datetime
+    below_since: datetime | None = None
+
+
+def choose_tier(score: float, latest: Sequence[datetime], *, now: datetime, rule: TierRule) -> Tier:
+    """Return the tier for this score and these signal times, ignoring cooldowns."""
+    if score >= rule.hot_from or _has_recent(latest, rule.hot_signals, rule.hot_within, now):
+        return Tier.HOT
+    if score >= rule.warm_from or _has_recent(latest, rule.warm_signals, rule.warm_within, now):
+        return Tier.WARM
+    return Tier.COLD
+
+
+def update_tier(
+    standing: TierState,
+    *,
+    score: float,
+    latest: Sequence[datetime],
+    now: datetime,
+    rule: TierRule,
+) -> TierState:
+    """Return the account's tier now. A second call at the same moment changes nothing.
+
+    A cooldown begins when a call first finds the score too low, so rare calls can only delay the
+    move.
+    """
+    tier = choose_tier(score, latest, now=now, rule=rule)
+    if tier.rank > standing.tier.rank:
+        return TierState(tier=tier, since=now)
+    if tier is standing.tier:
+        return replace(standing, below_since=None)
+    below_since = standing.below_since or now
+    if now - below_since < _get_cooldown(rule, standing.tier) or standing.since == now:
+        return replace(standing, below_since=below_since)
+    lower = BY_RANK[standing.tier.rank - 1]
+    return TierState(tier=lower, since=now, below_since=now if tier is not lower else None)
+
+
+def compute_intervals(ranks: Numbers, score: Numbers, quiet: Numbers, *, rule: TierRule) -> Floats:
+    """Return the days between lookups, by tier rank, score and days in the tier."""
+    share = np.clip(score / rule.warm_from, 0.0, 1.0) if rule.warm_from else np.ones(len(score))
+    # Geometric, as everywhere between two intervals: each step of heat shortens by the same share.
+    often, rare = rule.cold_every / _DAY, rule.coldest_every / _DAY
+    cold = np.clip(rare * np.exp(share * math.log(often / rare)), often, rare)
+    cold = np.where(quiet < rule.cold_cooldown / _DAY, often, cold)
+    warm = np.where(ranks == Tier.WARM.rank, rule.warm_every / _DAY, cold)
+    return np.where(ranks == Tier.HOT.rank, rule.hot_every / _DAY, warm)
+
+
+def _get_cooldown(rule: TierRule, tier: Tier) -> timedelta:
+    """Return how long the score stays below before an account leaves this tier."""
+    return {
+        Tier.HOT: rule.hot_cooldown,
+        Tier.WARM: rule.warm_cooldown,
+        Tier.COLD: rule.cold_cooldown,
+    }[tier]
+
+
+def _has_recent(latest: Sequence[datetime], number: int, within: timedelta, now: datetime) -> bool:
+    return sum(at <= now and now - at <= within for at in latest) >= number

@@ -1,9 +1,8 @@
-"""The nouns of heat: signals, heats, tiers, change rates, and plans as they are stored."""
+"""The nouns of heat: signals, heats, tiers and change rates."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import PermanentError
-from stoker.base.types import Json, to_utc
+from stoker.base.types import to_utc
 
 if TYPE_CHECKING:
     import numpy as np
@@ -164,16 +163,6 @@ class AddedSignals:
     new: int = 0
     known: int = 0
     heats: tuple[AccountHeat, ...] = ()  # of every account with a new one, in id order
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRecord:
-    """A run's plan without its decisions, which are in the plan's parts."""
-
-    run: str
-    at: datetime
-    policy: str
-    header: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

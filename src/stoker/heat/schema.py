@@ -1,4 +1,4 @@
-"""The tables of signals, heats, change rates and plans.
+"""The tables of signals, heats and change rates.
 
 An account's heat and what lookups taught about it are each one short row, rewritten in place: what
 a plan for a million accounts reads is two walks along two keys.
@@ -12,9 +12,6 @@ from functools import lru_cache
 from typing import Any
 
 from stoker.db.table import (
-    BLOB,
-    INT,
-    JSON_OBJECT,
     KEY,
     REAL,
     REPEATED_TIME,
@@ -23,7 +20,6 @@ from stoker.db.table import (
     Column,
     ColumnType,
     Index,
-    Script,
     Table,
     enum,
 )
@@ -34,7 +30,6 @@ from stoker.heat.model import (
     DataLevel,
     Factors,
     HeatState,
-    PlanRecord,
     Signal,
     SignalKind,
     Tier,
@@ -56,7 +51,7 @@ _MOMENTS = ColumnType(sqlite="TEXT", postgres="text", write=_write_moments, read
 
 _SHARE = replace(REAL, accepts="0.0 <= {v} <= 1.0", is_refused_as="no number from 0 to 1")
 
-_SHORT_TEXT = replace(
+SHORT_TEXT = replace(
     TEXT,
     accepts="len({v}.encode(errors='surrogatepass')) <= 500",
     is_refused_as="longer than 500 bytes",
@@ -70,7 +65,7 @@ SIGNALS = Table(
     Column("kind", enum(SignalKind)),
     Column("at", TIME),
     Column("strength", REAL),
-    Column("source", _SHORT_TEXT),
+    Column("source", SHORT_TEXT),
     key=["id"],
     indexes=[
         Index("signals_by_account", "account_id, at DESC, id, strength"),
@@ -138,36 +133,4 @@ LOOKUPS: Table[Any] = Table(
     grants="SELECT, INSERT, DELETE",
 )
 
-PLANS = Table(
-    "pull_plans",
-    PlanRecord,
-    Column("run", KEY),
-    Column("at", TIME),
-    Column("policy", _SHORT_TEXT),
-    Column("header", JSON_OBJECT),
-    key=["run"],
-    since=8,
-    what="the plan of",
-    grants="SELECT, INSERT, DELETE",
-    wide=True,
-)
-
-# A part is opaque here, and may be a megabyte.
-PLAN_PARTS: Table[Any] = Table(
-    "pull_plan_parts",
-    None,
-    Column("run", KEY),
-    Column("number", INT),
-    Column("part", BLOB),
-    key=["run", "number"],
-    since=8,
-    grants="SELECT, INSERT, DELETE",
-    wide=True,
-)
-
-_PARTS_UNCOMPRESSED = Script(
-    since=8,
-    postgres="ALTER TABLE stoker.pull_plan_parts ALTER COLUMN part SET STORAGE EXTERNAL;\n",
-)
-
-TABLES = (SIGNALS, HEATS, CHANGE_RATES, LOOKUPS, PLANS, PLAN_PARTS, _PARTS_UNCOMPRESSED)
+TABLES = (SIGNALS, HEATS, CHANGE_RATES, LOOKUPS)

@@ -23,7 +23,7 @@ from stoker.crawl.model import SiteVisit
 from stoker.files.tables import JSON_LINES_SUFFIXES, TableRow, read_table
 from stoker.heat.heat import score_heats
 from stoker.heat.model import Signal, Tier
-from stoker.heat.settings import ChangeRateRule, HeatRule, TierRule
+from stoker.heat.settings import ChangeRateRule, HeatSettings
 from stoker.heat.signals import (
     REQUIRED_COLUMNS,
     SIGNAL_COLUMNS,
@@ -63,8 +63,7 @@ class SweepResult:
 class HeatSweep:
     """Recomputes all heats of a tenant, and adds accounts that fit and have no heat yet."""
 
-    heat: HeatRule
-    tiers: TierRule
+    heat: HeatSettings
     icp_rule: str
     kind: str = KIND
 
@@ -100,9 +99,7 @@ class HeatSweep:
             }
             known = {account for account in known if account > after}
             if unmet:
-                new += await store.heat.update_postures(
-                    unmet, rule=self.heat, tiers=self.tiers, now=clock.now()
-                )
+                new += await store.heat.update_postures(unmet, rule=self.heat, now=clock.now())
         return new
 
     async def _recompute(self, heats: HeatStore, clock: Clock, *, new: int) -> SweepResult:
@@ -111,7 +108,7 @@ class HeatSweep:
         after = ""
         while page := await heats.list_heats(after=after, limit=_PAGE_SIZE):
             after = page[-1].account
-            now = score_heats(page, now=clock.now(), rule=self.heat, tiers=self.tiers)
+            now = score_heats(page, now=clock.now(), rule=self.heat)
             put += await heats.update_heats(now, expected=page)
             accounts += len(page)
             for before, heat in zip(page, now, strict=True):
@@ -139,8 +136,7 @@ async def _find_score(store: TenantStores, candidate: Candidate) -> LeadScore | 
 class LookupFeedback:
     """The rules by which a tenant's lookups update heat and change rates."""
 
-    heat: HeatRule
-    tiers: TierRule
+    heat: HeatSettings
     beliefs: ChangeRateRule
 
     async def record_lookup(
@@ -168,12 +164,10 @@ class LookupFeedback:
             at=now,
         )
         postures = {before.company.id: compute_posture(after.score or before.score)}
-        await store.heat.update_postures(postures, rule=self.heat, tiers=self.tiers, now=now)
+        await store.heat.update_postures(postures, rule=self.heat, now=now)
         await store.heat.record_lookups([observation.observed], rule=self.beliefs)
         if observation.signals:
-            await store.heat.add_signals(
-                observation.signals, rule=self.heat, tiers=self.tiers, now=now
-            )
+            await store.heat.add_signals(observation.signals, rule=self.heat, now=now)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,8 +202,7 @@ async def import_signals(
     store: TenantStores,
     rows: Iterable[TableRow],
     *,
-    heat: HeatRule,
-    tiers: TierRule,
+    heat: HeatSettings,
     zone: ZoneInfo,
     clock: Clock,
 ) -> ImportResult:
@@ -230,7 +223,7 @@ async def import_signals(
                 signals.append(parsed)
             else:
                 done.add_error(row.line, f"no company {account!r} is known to {store.tenant}")
-        added = await store.heat.add_signals(signals, rule=heat, tiers=tiers, now=now)
+        added = await store.heat.add_signals(signals, rule=heat, now=now)
         done.new += added.new
         done.known += added.known
         done.accounts.update(each.account for each in added.heats)
@@ -240,7 +233,7 @@ async def import_signals(
 def build_heat_sweep(tenant: TenantContext) -> HeatSweep:
     """Return what brings a tenant's heats up to date."""
     own = tenant.settings
-    return HeatSweep(heat=own.heat, tiers=own.heat, icp_rule=own.icp.rule_name)
+    return HeatSweep(heat=own.heat, icp_rule=own.icp.rule_name)
 
 
 def build_sweep_task(tenant: TenantContext) -> Task:

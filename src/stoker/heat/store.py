@@ -1,4 +1,4 @@
-"""Store one tenant's signals, heats, change rates and plans in SQL.
+"""Store one tenant's signals, heats and change rates in SQL.
 
 A transaction that updates a tenant's heats or change rates locks them until it ends: it reads rows,
 computes new ones and writes them back.
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from stoker.accounts.model import CompanyId
-from stoker.base.errors import ConflictError, PermanentError
+from stoker.base.errors import PermanentError
 from stoker.base.types import to_utc
 from stoker.db.codec import validate_text
 from stoker.db.database import Database, Transaction, from_db_time, to_db_time
@@ -31,16 +31,11 @@ from stoker.heat.model import (
     AccountHeat,
     AddedSignals,
     LookupObservation,
-    PlanRecord,
     Signal,
     Tier,
 )
-from stoker.heat.schema import CHANGE_RATES, HEATS, LOOKUPS, PLAN_PARTS, PLANS, SIGNALS
-from stoker.heat.settings import ChangeRateRule, HeatRule, TierRule
-from stoker.ledger.chain import NewEntry
-from stoker.ledger.store import append_entries
-
-MAX_PART_BYTES = 64 * 2**20
+from stoker.heat.schema import CHANGE_RATES, HEATS, LOOKUPS, SIGNALS
+from stoker.heat.settings import ChangeRateRule, HeatSettings
 
 _DAY = timedelta(days=1)
 
@@ -96,8 +91,6 @@ HOTTEST = "tier = :tier ORDER BY score DESC, account_id LIMIT :limit"
 
 NEWEST_SIGNALS = "account_id = :account_id ORDER BY at DESC, id LIMIT :limit"
 
-NEWEST_PLANS = "TRUE ORDER BY run DESC LIMIT :limit"
-
 # Three walks, put together here: a planner that has not counted the rows may join them so that
 # each is compared with all others.
 SELECT_STATES = f"""
@@ -117,27 +110,15 @@ DELETE FROM {table} WHERE tenant_id = :tenant AND {key} IN (
     ORDER BY at, {key} LIMIT :limit)
 """
 
-SELECT_PLAN_PARTS = """
-SELECT part FROM pull_plan_parts WHERE tenant_id = :tenant AND run = :run ORDER BY number
-"""
-
-SELECT_PLAN_PART = """
-SELECT part FROM pull_plan_parts WHERE tenant_id = :tenant AND run = :run AND number = :number
-"""
-
-DELETE_PLAN_PARTS = "DELETE FROM pull_plan_parts WHERE tenant_id = ? AND run = ?"
-
-DELETE_PLAN = "DELETE FROM pull_plans WHERE tenant_id = ? AND run = ?"
-
 
 class HeatStore:
-    """One tenant's signals, heats, change rates and pull plans. Every verb is atomic."""
+    """One tenant's signals, heats and change rates. Every verb is atomic."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add_signals(
-        self, signals: Sequence[Signal], *, rule: HeatRule, tiers: TierRule, now: datetime
+        self, signals: Sequence[Signal], *, rule: HeatSettings, now: datetime
     ) -> AddedSignals:
         """Insert signals and update their accounts' heat as `compute_heats` does.
 
@@ -155,7 +136,7 @@ class HeatStore:
                 one: list(some) for one, some in groupby(sorted(new, key=account), key=account)
             }
             moving = _find_or_create_heats(tx, by_account, now)
-            heats = compute_heats(moving, signals=by_account, now=now, rule=rule, tiers=tiers)
+            heats = compute_heats(moving, signals=by_account, now=now, rule=rule)
             SIGNALS.insert_new(tx, new)
             HEATS.save(tx, heats)
             return AddedSignals(new=len(new), known=len(signals) - len(new), heats=tuple(heats))
@@ -181,8 +162,7 @@ class HeatStore:
         self,
         postures: Mapping[CompanyId, float],
         *,
-        rule: HeatRule,
-        tiers: TierRule,
+        rule: HeatSettings,
         now: datetime,
     ) -> int:
         """Set these postures as `compute_heats` does; return how many changed.
@@ -201,7 +181,7 @@ class HeatStore:
                 for account, posture in valid.items()
                 if account not in known or known[account].state.posture != posture
             ]
-            moved = compute_heats(moving, postures=valid, now=now, rule=rule, tiers=tiers)
+            moved = compute_heats(moving, postures=valid, now=now, rule=rule)
             HEATS.save(tx, moved)
             return len(moved)
 
@@ -314,63 +294,6 @@ class HeatStore:
         Change rates are not changed.
         """
         return await self._delete_old("looks_learned", "key", before, limit)
-
-    async def insert_plan(
-        self, plan: PlanRecord, parts: Sequence[bytes], *, entry: NewEntry | None = None
-    ) -> bool:
-        """Insert a run's plan, its parts in order and its ledger entry; False if it exists.
-
-        The plan and the entry are both written or neither is. Raises ConflictError, and changes
-        nothing, when the run has another plan.
-        """
-        if any(len(part) > MAX_PART_BYTES for part in parts):
-            raise PermanentError(
-                f"a part of a plan has at most {MAX_PART_BYTES} bytes; make it smaller"
-            )
-        record, parts = PLANS.store(plan), list(map(bytes, parts))
-
-        def insert(tx: Transaction) -> bool:
-            if PLANS.insert_new(tx, [record]):
-                rows = [(tx.tenant, record.run, number, part) for number, part in enumerate(parts)]
-                tx.execute_many(PLAN_PARTS.insert, rows)
-                append_entries(tx, [entry] if entry else [])
-                return True
-            known = PLANS.find(tx, "run = :run", run=record.run)
-            known_parts = [part for (part,) in tx.query(SELECT_PLAN_PARTS, run=record.run)]
-            if known != [record] or known_parts != parts:
-                raise ConflictError(
-                    f"another plan of run {record.run} is saved already; nothing was written"
-                )
-            return False
-
-        return await self._database.write(insert)
-
-    async def find_plan(self, run: str) -> PlanRecord | None:
-        """Return a run's plan, or None."""
-        key = PLANS.encode(run=run)
-        plans = await self._database.read(lambda tx: PLANS.find(tx, "run = :run", **key))
-        return plans[0] if plans else None
-
-    async def find_plan_part(self, run: str, number: int) -> bytes | None:
-        """Return one part of a run's plan, counted from 0, or None."""
-        key = PLAN_PARTS.encode(run=run, number=number)
-        rows = await self._database.read(lambda tx: tx.query(SELECT_PLAN_PART, **key))
-        return rows[0][0] if rows else None
-
-    async def list_plans(self, *, limit: int = 100) -> list[PlanRecord]:
-        """Return the newest plans, by their runs' names."""
-        return await self._database.read(lambda tx: PLANS.find(tx, NEWEST_PLANS, limit=limit))
-
-    async def delete_plans(self, runs: Sequence[str]) -> int:
-        """Delete the plans of these runs with their parts; return how many there were."""
-        keys = sorted({PLANS.encode(run=run)["run"] for run in runs}, key=str)
-
-        def delete(tx: Transaction) -> int:
-            rows = [(tx.tenant, run) for run in keys]
-            tx.execute_many(DELETE_PLAN_PARTS, rows)
-            return tx.execute_many(DELETE_PLAN, rows)
-
-        return await self._database.write(delete) if keys else 0
 
     async def _delete_old(self, table: str, key: str, before: datetime, limit: int) -> int:
         query, end = DELETE_OLD.format(table=table, key=key), to_db_time(before)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 from urllib.parse import urlencode
 
 from stoker.base.errors import (
@@ -21,6 +22,7 @@ from stoker.base.errors import (
     TransientError,
     UncertainError,
 )
+from stoker.base.process_pool import Aborted, ProcessPool
 from stoker.base.retry import parse_retry_after
 from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
@@ -60,6 +62,8 @@ async def check_health(look: Callable[[], Awaitable[str]]) -> Health:
 
 
 MAX_ANSWER_BYTES = 5_000_000
+MAX_ANSWER_VALUES = 100_000  # in one answer; each takes far more memory than its bytes
+MAX_SMALL_ANSWER_BYTES = 50_000  # read at once; a larger answer in a process of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class VendorResponse:
     data: Json
 
 
+ParsedT = TypeVar("ParsedT")
 ErrorClassifier = Callable[[VendorResponse], StokerError | None]
 _COME_BACK_LATER = "asks us to slow down"
 
@@ -96,6 +101,10 @@ DEFAULT_STATUSES: Mapping[int, StatusMeaning] = {
     429: StatusMeaning(TransientError, _COME_BACK_LATER),
     503: StatusMeaning(TransientError, _COME_BACK_LATER),
 }
+
+
+def _parse_answer(body: bytes) -> Json:
+    return parse_json(body, max_values=MAX_ANSWER_VALUES)
 
 
 class VendorApi:
@@ -122,7 +131,7 @@ class VendorApi:
             base = parse_url(base_url)
         except PermanentError as error:
             raise ConfigError(f"{name}'s base address cannot be used: {error}") from error
-        if not base.is_private:
+        if not base.is_confidential:
             raise ConfigError(f"{name}'s base address must begin with https://: a key goes along")
         self.name = name
         self._http = http
@@ -132,6 +141,7 @@ class VendorApi:
         self._failures = {**DEFAULT_STATUSES, **(failures or {})}
         self._judge = judge
         self._most_bytes = most_bytes
+        self._pool = ProcessPool()
 
     def __repr__(self) -> str:
         return f"Vendor({self.name!r})"
@@ -149,7 +159,7 @@ class VendorApi:
         except (ValueError, TypeError, RecursionError) as error:
             raise PermanentError(f"a request to {self.name} cannot be written as JSON") from error
         sent = {"content-type": "application/json", "accept": "application/json", **(headers or {})}
-        return self.read(await self.send("POST", path, body=body, headers=sent))
+        return await self.read(await self.send("POST", path, body=body, headers=sent))
 
     async def get(
         self,
@@ -162,7 +172,7 @@ class VendorApi:
         if params:
             path = f"{path}?{urlencode(params)}"
         sent = {"accept": "application/json", **(headers or {})}
-        return self.read(await self.send("GET", path, headers=sent))
+        return await self.read(await self.send("GET", path, headers=sent))
 
     async def send(
         self,
@@ -181,6 +191,7 @@ class VendorApi:
             deadline=self._deadline,
             max_bytes=self._most_bytes,
             billable=True,
+            is_vendor=True,
         )
         try:
             reply = await self._http.send(call)
@@ -193,18 +204,31 @@ class VendorApi:
             raise UncertainError(f"{self.name} answered with more than {self._most_bytes} bytes")
         return reply
 
-    def read(self, reply: Response) -> VendorResponse:
+    async def read(self, reply: Response) -> VendorResponse:
         """Return a success as the JSON it holds. Raises UncertainError when it holds none."""
         try:
-            data = parse_json(reply.body) if reply.body else None
+            data = await self.parse_body(_parse_answer, reply.body) if reply.body else None
         except PermanentError as error:
             raise UncertainError(f"{self.name} gave an unreadable answer: {error}") from error
         return VendorResponse(status=reply.status, headers=reply.headers, data=data)
 
+    async def parse_body(self, parse: Callable[[bytes], ParsedT], body: bytes) -> ParsedT:
+        """Return what a function makes of a body; of a large one, in a process of its own.
+
+        Raises PermanentError as the function does, and when it takes too long.
+        """
+        if len(body) <= MAX_SMALL_ANSWER_BYTES:
+            return parse(body)
+        parsed = await self._pool.run(parse, body)
+        if isinstance(parsed, Aborted):
+            raise PermanentError(parsed.reason)
+        return parsed
+
     def _to_error(self, reply: Response) -> StokerError:
         if self._judge is not None:
             try:
-                data = parse_json(reply.body) if reply.body and not reply.truncated else None
+                is_small = 0 < len(reply.body) <= MAX_SMALL_ANSWER_BYTES
+                data = parse_json(reply.body) if is_small and not reply.truncated else None
             except PermanentError:
                 data = None
             answered = VendorResponse(status=reply.status, headers=reply.headers, data=data)

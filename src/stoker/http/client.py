@@ -47,6 +47,7 @@ class Request:
     max_bytes: int = 5_000_000
     max_redirects: int = 0  # at most MAX_REDIRECTS; with none, a redirect is the reply
     billable: bool = False  # it may cost something: an answer we cannot take is then uncertain
+    is_vendor: bool = False  # settings name the host, no page or list does
     body_sink: BodySink | None = None  # takes the body of a 200; the reply has none of it
 
 
@@ -169,7 +170,9 @@ class HttpClient:
         afresh: bool = False,
     ) -> tuple[ResponseParser, bool]:
         """Return the answer to one request, and whether its connection had been used before."""
-        connection = await self._connections.acquire(address, afresh=afresh)
+        connection = await self._connections.acquire(
+            address, afresh=afresh, is_vendor=call.is_vendor
+        )
         kept = connection.idle_since is not None
         answer = ResponseParser(method=call.method, most=call.max_bytes, into=call.body_sink)
         progress.sent = True

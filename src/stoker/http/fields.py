@@ -33,7 +33,7 @@ def _parse_base_url(given: Any, typed: bool) -> str:
         address = parse_url(require_type(str, given))
     except PermanentError as error:
         raise ConfigError(str(error)) from error
-    if "?" in address.target or "#" in given or not address.is_private:
+    if "?" in address.target or "#" in given or not address.is_confidential:
         raise ValueError(given)
     return str(address).rstrip("/")
 

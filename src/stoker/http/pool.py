@@ -107,7 +107,9 @@ class ConnectionPool:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def acquire(self, address: Url, *, afresh: bool = False) -> Connection:
+    async def acquire(
+        self, address: Url, *, afresh: bool = False, is_vendor: bool = False
+    ) -> Connection:
         """Return a connection to this origin, kept or new, or certainly new. Give it back, always.
 
         Raises as `SafeConnector.connect`; also PermanentError when the other side cannot prove who
@@ -117,7 +119,7 @@ class ConnectionPool:
         self._busy += 1
         try:
             kept = None if afresh else self._find_idle(address.origin)
-            return kept if kept is not None else await self._connect(address)
+            return kept if kept is not None else await self._connect(address, is_vendor)
         except BaseException:
             self._busy -= 1
             self._slots.release()
@@ -156,12 +158,12 @@ class ConnectionPool:
             connection.abort()
         return None
 
-    async def _connect(self, address: Url) -> Connection:
+    async def _connect(self, address: Url, is_vendor: bool) -> Connection:
         scheme, host, port = address.origin
         tls = self._get_tls_context() if scheme == "https" else None
         while self._idle and self._busy + len(self._idle) > self._most:
             self._drop_oldest()
-        opened = await self._connector.connect(host, port)
+        opened = await self._connector.connect(host, port, is_vendor=is_vendor)
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
                 lambda: Connection(address.origin),

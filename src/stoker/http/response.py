@@ -21,6 +21,8 @@ BodySink = Callable[[bytes], object]
 """Takes a body's pieces as they come, in order; raises UncertainError when it cannot."""
 
 _MAX_GZIP_MEMBERS = 1_000  # of one gzip body; each costs as much as a large piece
+_MAX_SMALL_PIECES = 10_000  # of one body, besides one for every so many bytes
+_SMALL_PIECE_BYTES = 64
 
 
 def build_decoder(encoding: str, *, most: int, into: BodySink | None = None) -> BodyDecoder | None:
@@ -41,8 +43,8 @@ class BodyDecoder:
 
     def __init__(self, most: int, into: BodySink | None = None) -> None:
         self._most = most
-        self._pieces: list[bytes] = []
-        self._sink: BodySink = into or self._pieces.append
+        self._body = bytearray()
+        self._sink: BodySink = into or self._body.extend
         self._size = 0
         self.full = False  # there is more than was asked for
 
@@ -57,7 +59,7 @@ class BodyDecoder:
 
     def get_body(self) -> bytes:
         """Return what came, at most as much as was asked for; nothing where it was handed on."""
-        return b"".join(self._pieces)
+        return bytes(self._body)
 
 
 class DeflateDecoder(BodyDecoder):
@@ -125,6 +127,7 @@ class DeflateDecoder(BodyDecoder):
 
 
 MAX_HEAD_BYTES = 128 * 1024  # bytes before the body; no honest server comes near it
+MAX_HEADERS = 500  # lines, those after the body included
 _MAX_FRAMING_BYTES = 1_000_000  # bytes that framing may take on top of twice the body
 _NO_BODY = {204, 304}
 
@@ -146,7 +149,8 @@ class ResponseParser:
     """
 
     __slots__ = (
-        "_by_closing", "_has_head", "_head_only", "_into", "_most", "_parser", "_wire",
+        "_by_closing", "_has_head", "_head_only", "_header_count", "_into", "_most", "_parser",
+        "_piece_count", "_wire",
         "body", "body_bytes", "headers", "outcome", "problem", "reusable", "status",
     )  # fmt: skip
 
@@ -163,7 +167,7 @@ class ResponseParser:
         self._by_closing = False
         self._most = most
         self._into = into
-        self._wire = 0
+        self._wire = self._header_count = self._piece_count = 0
         self._parser = httptools.HttpResponseParser(self)
         # Servers that are a little off are read as every browser reads them. What could make an
         # answer end in two places stays strict.
@@ -220,6 +224,9 @@ class ResponseParser:
             self.reusable = False  # more came than one answer: whose would the next one be?
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_count += 1
+        if self._header_count > MAX_HEADERS:
+            self._break("it has too many headers")
         if self._has_head or self.outcome is not None:
             return  # trailers say nothing we want to know
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -255,11 +262,15 @@ class ResponseParser:
         if self.outcome is not None or self.body is None:
             return
         self.body_bytes += len(piece)
+        self._piece_count += 1
         try:
             self.body.add(piece)
         except UncertainError as error:
             self._break(str(error))
             return
+        # Every piece costs time, however small it is.
+        if self._piece_count > _MAX_SMALL_PIECES + self.body_bytes // _SMALL_PIECE_BYTES:
+            self.body.full = True
         if self.body.full:
             self._end(Outcome.TRUNCATED)
 

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_address
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError
+from stoker.http.resolver import LookUp, Resolver, look_up
 from stoker.http.url import PORTS, is_public_text, is_sandbox_host
 
-RESOLVERS = 16  # names looked up at once; each lookup holds a thread
-RESOLVE_TIMEOUT = timedelta(seconds=5)
+# Names looked up at once, and past the time limit besides; each lookup holds a thread. The system
+# takes 30 to 40 seconds for a dead name, eight time limits: so many times as many may be late.
+SITE_LOOKUPS, LATE_SITE_LOOKUPS = 16, 256
+VENDOR_LOOKUPS, LATE_VENDOR_LOOKUPS = 8, 64
+REMEMBER_DEAD = timedelta(seconds=30)  # a site's name that is not answered for
 CONNECT_TIMEOUT = timedelta(seconds=10)  # all of a host's addresses together
 MAX_ADDRESSES = 4  # addresses of one host that are tried
-_NO_SUCH_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,18 @@ class SafeConnector:
     """Opens connections to public addresses at ports 80 and 443, and to nothing else.
 
     With a sandbox, names ending in `.test` lead there and only there; that is the one exception.
+    Vendors' names, which settings give, are looked up apart from those that pages and lists give.
     """
 
-    def __init__(self, *, sandbox: str | None = None) -> None:
+    def __init__(self, *, sandbox: str | None = None, look_up: LookUp = look_up) -> None:
         self._sandbox = parse_sandbox_address(sandbox) if sandbox else None
-        self._resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="stoker-resolve")
+        self._sites = Resolver(
+            most=SITE_LOOKUPS, late=LATE_SITE_LOOKUPS, remember=REMEMBER_DEAD, look_up=look_up
+        )
+        self._vendors = Resolver(most=VENDOR_LOOKUPS, late=LATE_VENDOR_LOOKUPS, look_up=look_up)
         _self_test()
 
-    async def connect(self, host: str, port: int) -> socket.socket:
+    async def connect(self, host: str, port: int, *, is_vendor: bool = False) -> socket.socket:
         """Return a socket connected to a host, whose every address must be public.
 
         Raises PermanentError when the host is refused or does not exist, TransientError when it
@@ -68,7 +74,9 @@ class SafeConnector:
             raise PermanentError(f"only ports 80 and 443 are visited, not {port}")
         if self._sandbox is not None and is_sandbox_host(host):
             return await _connect_first(host, [self._sandbox])
-        opened = await _connect_first(host, await self._resolve(host, port))
+        resolver = self._vendors if is_vendor else self._sites
+        found = [CheckedAddress(*each, port) for each in await resolver.resolve(host)]
+        opened = await _connect_first(host, require_public(host, found))
         try:
             # Once more at the other end: only what the kernel says counts.
             require_public(host, [CheckedAddress(opened.family, opened.getpeername()[0], port)])
@@ -82,23 +90,8 @@ class SafeConnector:
 
     def close(self) -> None:
         """Look no more names up; a lookup under way ends by itself."""
-        self._resolvers.shutdown(wait=False, cancel_futures=True)
-
-    async def _resolve(self, host: str, port: int) -> list[CheckedAddress]:
-        try:
-            async with asyncio.timeout(RESOLVE_TIMEOUT.total_seconds()):
-                found = await asyncio.get_running_loop().run_in_executor(
-                    self._resolvers, _look_up, host, port
-                )
-        except TimeoutError as error:
-            raise TransientError(f"the name {host} was not resolved in time") from error
-        except ValueError as error:
-            raise PermanentError("the host is not a name DNS knows") from error
-        except socket.gaierror as error:
-            if error.errno in _NO_SUCH_NAME:
-                raise PermanentError(f"there is no host {host}") from error
-            raise TransientError(f"the name {host} could not be looked up now") from error
-        return require_public(host, found)
+        self._sites.close()
+        self._vendors.close()
 
 
 def require_public(host: str, found: list[CheckedAddress]) -> list[CheckedAddress]:
@@ -108,12 +101,6 @@ def require_public(host: str, found: list[CheckedAddress]) -> list[CheckedAddres
     if not all(is_public_text(place.address) for place in found):
         raise PermanentError(f"{host} leads to an address that is not public; it is not visited")
     return found
-
-
-def _look_up(host: str, port: int) -> list[CheckedAddress]:
-    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-    # A scope of an IPv6 address is part of its text here, so that it is refused with it.
-    return [CheckedAddress(family, str(where[0]), port) for family, _, _, _, where in answers]
 
 
 async def _connect_first(host: str, places: list[CheckedAddress]) -> socket.socket:

@@ -1,7 +1,7 @@
 """What a web address is: parsed strictly, written one way, and refused when it could mean two.
 
-Only http and https, ports 80 and 443, no user names, no numbers in disguise. Whether a host's
-name leads somewhere public is found out where sockets are opened.
+Only http and https, ports 80 and 443, no user names, no numbers in disguise. Which IP
+addresses are public is decided here; `ssrf` asks it for every address that a name resolves to.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ def is_public_text(text: str) -> bool:
 MAX_URL_LENGTH = 8_000  # characters; servers refuse longer ones anyway
 PORTS = {"http": 80, "https": 443}
 SANDBOX_SUFFIX = ".test"  # of every host of the sandbox; reserved, so never on the internet
+_MAX_NAME_LENGTH = 253  # characters of a host, without its last dot
 _MAX_SHOWN = 200  # characters of an address in a sentence
 _PARTS = re.compile(r"(?i:(https?))://([^/?#\\]*)(/[^?#]*)?(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 
@@ -110,7 +111,7 @@ class Url:
         return (self.scheme, self.host, self.port)
 
     @property
-    def is_private(self) -> bool:
+    def is_confidential(self) -> bool:
         """Whether what is sent cannot be read or changed on the way: https, or the sandbox."""
         return self.scheme == "https" or is_sandbox_host(self.host)
 
@@ -193,6 +194,8 @@ def _parse_ipv6(text: str) -> str:
 def _parse_host(text: str) -> str:
     """Return a host's name as DNS knows it; numbers only in their one plain form."""
     name = text
+    if len(text) > _MAX_NAME_LENGTH + 1:  # before IDNA, which takes long
+        raise PermanentError("the host of this web address is not a public name")
     if not name.isascii():
         try:
             name = idna.encode(name, uts46=True).decode()
@@ -208,6 +211,10 @@ def _parse_host(text: str) -> str:
         if address is None or not is_public(address):
             raise PermanentError("the host of this web address is not a public address")
         return name
-    if len(labels) < 2 or len(name) > 253 or not all(_LABEL.fullmatch(one) for one in labels):
+    if (
+        len(labels) < 2
+        or len(name) > _MAX_NAME_LENGTH
+        or not all(_LABEL.fullmatch(one) for one in labels)
+    ):
         raise PermanentError("the host of this web address is not a public name")
     return name

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stoker.base.errors import ConfigError
+from stoker.base.errors import ConfigError, PermanentError
 from stoker.base.formats import format_count
 from stoker.cli.options import (
     DefaultGroup,
     choose_tenants,
     limit_option,
     min_score_option,
+    parse_account,
+    tenant_option,
     tenants_option,
 )
 from stoker.cli.output import (
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 @click.group("leads", cls=DefaultGroup)
 def leads_group() -> None:
-    """List the best leads with reasons, or write them to a file."""
+    """List the best leads with reasons, write them to a file, or say whose a website is."""
 
 
 @leads_group.command("list")
@@ -82,20 +84,21 @@ def _to_table_row(tenant: TenantId, record: CompanyRecord) -> tuple[object, ...]
     from stoker.accounts.contacts import choose_best_contact, get_usable_email
 
     contact, score = choose_best_contact(record), record.score
+    probable = "website only probable; " if record.is_site_probable else ""
     return (
         f"{score.value:.2f}" if score else "",
         tenant,
         record.company.id,
         record.company.name,
         (get_usable_email(contact) or contact.name) if contact else "",
-        score.rationale.partition(": ")[2].removesuffix(".") if score else "",
+        probable + (score.rationale.partition(": ")[2].removesuffix(".") if score else ""),
     )
 
 
 def _lead_to_json(tenant: TenantId, record: CompanyRecord) -> Json:
     from datetime import datetime
 
-    from stoker.leads.export import to_lead_row
+    from stoker.leads.service import to_lead_row
 
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
@@ -105,10 +108,58 @@ def _lead_to_json(tenant: TenantId, record: CompanyRecord) -> Json:
 
 def _print_csv(found: list[Lead]) -> None:
     from stoker.files.export import open_export
-    from stoker.leads.export import LEAD_COLUMNS, to_lead_row
+    from stoker.leads.service import LEAD_COLUMNS, to_lead_row
 
     with open_export("csv", LEAD_COLUMNS, out=None, replace=False) as file:
         file.add([to_lead_row(tenant, record) for tenant, record in found])
+
+
+@leads_group.command("website")
+@click.argument("company", metavar="[TENANT/]COMPANY")
+@click.argument("url", required=False)
+@tenant_option
+@json_option
+@pass_context
+@async_command
+async def give_website(
+    asked: CommandContext, company: str, url: str | None, tenant: str | None, as_json: bool
+) -> None:
+    """Give a company's website, or confirm the one that a search found.
+
+    COMPANY is its registry number. What a given website shows goes into the CRM with the next run;
+    without URL, the known website counts as given.
+    """
+    from stoker.accounts.model import SiteOwner
+    from stoker.http.url import parse_url
+
+    async with asked.open_app() as app:
+        tenant_id, number = parse_account(app.settings, company.strip(), tenant)
+        accounts = app.backend.tenant(tenant_id).accounts
+        record = await accounts.find_company_record(number)
+        if record is None:
+            raise ConfigError(f"{tenant_id} has no company {number[:40]}; see: stoker leads")
+        address = url or record.company.website
+        if not address:
+            raise ConfigError(f"{number} has no website yet; give its URL")
+        try:
+            parsed = parse_url(address if "://" in address[:12] else f"https://{address}")
+        except PermanentError as error:
+            raise ConfigError(f"{address[:80]!r} is no web address: {error}") from None
+        website = f"{parsed.scheme}://{parsed.netloc}/"
+        await accounts.give_website(record.company.id, website)
+    known = record.company
+    if as_json:
+        print_json(
+            {
+                "tenant": tenant_id,
+                "company": known.id,
+                "name": known.name,
+                "website": website,
+                "website_owner": SiteOwner.GIVEN.value,
+            }
+        )
+    else:
+        print_text(f"{known.name} ({known.id}) has the website {website}, given.")
 
 
 @click.group("export")
@@ -117,7 +168,7 @@ def export_files() -> None:
 
 
 @export_files.command("leads")
-@export_options(["json", "csv"], out="The file. Default: stdout.")
+@export_options(["json", "csv"], out="The file. Default, and -: stdout.")
 @click.option(
     "--min-score",
     "--least",
@@ -147,8 +198,7 @@ async def export_leads(
     characters are made visible.
     """
     from stoker.files.export import open_export
-    from stoker.leads.export import LEAD_COLUMNS
-    from stoker.leads.service import write_leads
+    from stoker.leads.service import LEAD_COLUMNS, write_leads
     from stoker.runs.model import format_run_name, parse_run_name
 
     if as_json and out is None:

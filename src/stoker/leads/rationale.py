@@ -22,7 +22,7 @@ from stoker.budgets.model import Health, Paid
 from stoker.context import TenantContext
 from stoker.http.api_client import VendorApi
 from stoker.leads.settings import ScoreRule
-from stoker.vendors.llm_facts import Prompt
+from stoker.vendors.extraction import Prompt
 from stoker.vendors.openai import (
     NAME,
     Completion,
@@ -31,10 +31,11 @@ from stoker.vendors.openai import (
     build_api,
     build_prices,
 )
+from stoker.vendors.table import OpenAiSettings
 
 MAX_LENGTH, MIN_LENGTH = 400, 20  # characters
 
-MAX_READ_LENGTH = 2_000
+MAX_READ_LENGTH, MAX_ANSWER_LENGTH = 2_000, 10_000
 
 MAX_SENTENCES = 2
 
@@ -60,6 +61,65 @@ _SPELLED = re.compile(
 _SENTENCE_ENDS = re.compile(r"[.!?]['\"’”)]*(?: |$)")
 
 _BUCKET_WORD = re.compile(r"(?i)\b(high|medium|low)[ -](?:lead|scor|bucket|priorit|prospect)")
+
+
+# All that a rationale may be made of, besides our own sentence and numbers: what links words, and
+# what speaks of fit, size, addresses, people who decide, sites and growth. No names, and no verbs
+# for what a reader might do.
+_OUR_WORDS = """
+    a about above account across activity address addresses adds against all almost already also
+    although altogether among an and another any anybody anyone anything appears are around as
+    at average away back based be became because become becomes been before being below besides
+    best better between both brings bucket business but buyer buyers by called can candidate
+    cannot category certain chance choice clear clearly close come comes common companies
+    company compared confirmed contacts content could count counted counts current currently
+    customer data decide decides deciding decision decisions describes description despite
+    detail details detected did didn do does doesn don done doubt doubts down due during each
+    either else email emails employee employees enough even ever every everything evidence
+    evident exact exactly excellent except expanding expansion explains fact factor factors
+    facts fails fair fairly falls far favour feature features few fewer first fit fits fitting
+    flat for found from full fully further gap gaps given gives good great grow growing grows
+    growth had hardly has hasn have haven having headcount held helps here high higher highest
+    hires hiring his holds how however icp ideal identified if in incomplete indeed indicate
+    indicates industry information informative instead interest into is isn it its itself job
+    jobs just keeps kept kind known lack lacking lacks large largely larger last lead leads
+    least less level light like likely limit limited limits line little long looks low lower
+    lowest made mail mailbox main mainly make maker makers makes management manager many match
+    matched matches matching may mean means medium middle might miss missing mixed moderate
+    momentum more most mostly much near nearly need needs neither neutral never nevertheless no
+    nobody none nor not nothing now number numbers of off offset often on once one online only
+    openings or other others otherwise our out outreach outside outweigh outweighs over overall
+    own page pages part partly people perhaps person phone plus point points poor positive
+    possible potential presence present priority probably profile promising prospect prospects
+    quite range ranked rather rating reachable reached really reason reasonable reasons recent
+    reduces reliable remain remains response right role roles rule sale sales same score scored
+    scores scoring sector seem seems seen senior seniority several shortcoming shown shows side
+    sign signal signals signs since single site sites size sized small smaller so solid some
+    somebody someone something somewhat source sparse speak speaks staff standing status still
+    strength strengths strong stronger strongest such suit suitable suits sum supported supports
+    taken target team text texts than that the their them then there therefore these they thin
+    thing things this those though through thus to together too total toward towards trend
+    unclear unconfirmed under unknown unless until unverified up upon usable valid value
+    verified very visible want wanted wants was wasn we weak weaker weakest weakness web website
+    websites weigh weighs weight weighted weights well were weren what when where whereas
+    whether which while who whole whom whose why will with within without won work worked
+    working works would written yet
+"""
+
+_VOCABULARY = frozenset(_OUR_WORDS.split())
+
+# As the feature texts of `scoring` and the names of buckets have them.
+_CAPITALIZED = frozenset(("High", "Medium", "Low", "ICP"))
+
+_WORD = re.compile(r"[A-Za-z]+")
+
+_CONTRACTION = re.compile(r"['’](?:s|t|re|ve|ll|d)\b")
+
+# With one of these before everything else, a sentence tells its reader what to do.
+_ORDER_VERBS = frozenset(
+    ("be", "come", "count", "do", "have", "like", "limit", "make", "match", "mean", "miss", "need",
+     "point", "score", "speak", "suit", "target", "total", "want", "weigh", "work")
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +215,25 @@ def _find_problem(wording: str, question: RationaleQuery) -> str:
         or not _has_only_given_numbers(wording, question)
     ):
         return "the model's rationale has a number that it was not given"
+    if not _has_only_our_words(wording, question):
+        return "the model's rationale has words that are not about the score"
     if any(name.lower() != question.bucket.lower() for name in _BUCKET_WORD.findall(wording)):
         return "the model's rationale calls the lead something else"
     return ""
+
+
+def _has_only_our_words(wording: str, question: RationaleQuery) -> bool:
+    """Return whether all words are ours, none a name's, and no sentence begins as an order."""
+    allowed = _VOCABULARY | {word.lower() for word in _WORD.findall(question.facts_text)}
+    plain = _CONTRACTION.sub("", wording)
+    for found in _WORD.finditer(plain):
+        word, before = found[0], plain[: found.start()].rstrip(" '\"“”’(")
+        begins = not before or before[-1] in ".!?;:"
+        if word.lower() not in allowed or (begins and word.lower() in _ORDER_VERBS):
+            return False
+        if not (word.islower() or word in _CAPITALIZED or (begins and word.istitle())):
+            return False
+    return True
 
 
 def _has_only_given_numbers(wording: str, question: RationaleQuery) -> bool:
@@ -192,7 +268,7 @@ SCHEMA_NAME = "lead_rationale"
 def parse_rationale(text: str, question: RationaleQuery) -> RationaleAnswer:
     """Return what is acceptable of a model's answer, or a note why not. Never raises."""
     try:
-        data = parse_json(text.encode("utf-8", "replace"))
+        data = parse_json(text[:MAX_ANSWER_LENGTH].encode("utf-8", "replace"))
     except PermanentError:
         return RationaleAnswer(note="the model's answer cannot be read")
     return validate_rewording(get_text(data, "rationale", longest=MAX_READ_LENGTH), question)
@@ -247,7 +323,7 @@ def build_rationales(tenant: TenantContext) -> OpenAiRationales | None:
 
     Raises ConfigError when OpenAI is off.
     """
-    api, section = tenant.get(build_api), tenant.settings.openai
+    api, section = tenant.get(build_api), tenant.settings.get_vendor(OpenAiSettings)
     if not tenant.settings.score.llm_rationale:
         return None
     prices = build_prices(tenant.settings)

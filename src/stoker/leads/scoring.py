@@ -15,6 +15,10 @@ from stoker.base.jsontools import compute_digest
 from stoker.base.types import Json
 from stoker.leads.settings import ScoreRule
 
+PROBABLE_SHARE = 0.5  # what a website that may be another's counts of its features
+
+_SITE_FEATURES = ("reachable", "decision_maker", "presence", "momentum")  # what a site shows
+
 _REACHABILITY = {
     EmailStatus.VALID: 1.0,
     EmailStatus.CATCH_ALL: 0.6,
@@ -41,7 +45,11 @@ _FEATURE_TEXTS = {  # the text for the lead, and the text against it
 def score_lead(record: CompanyRecord, icp: IcpRule, rule: ScoreRule | None = None) -> LeadScore:
     """Score a company record against a tenant's ideal customer profile."""
     rule = rule or ScoreRule()
-    features = {name: feature(record, icp) for name, feature in _FEATURES.items()}
+    share = PROBABLE_SHARE if record.is_site_probable else 1.0
+    features = {
+        name: feature(record, icp) * (share if name in _SITE_FEATURES else 1.0)
+        for name, feature in _FEATURES.items()
+    }
     weights = rule.weights
     total = sum(weights.values())
     parts = {name: weights[name] * value / total for name, value in features.items()}

@@ -24,6 +24,7 @@ from stoker.budgets.verify import (
     verify_operator_ledger,
 )
 from stoker.cli.options import (
+    COUNT,
     choose_tenant,
     choose_tenants,
     limit_option,
@@ -308,11 +309,13 @@ async def verify(
 
 
 @ledger.command("export")
-@export_options(list(FORMATS), out="The file. Default: stdout; required for parquet.")
+@export_options(list(FORMATS), out="The file. Default, and -: stdout, but not for parquet.")
 @tenants_option
 @shared_option
 @filter_options
-@click.option("--limit", type=click.IntRange(1), help="Write at most this many entries per tenant.")
+@click.option(
+    "--limit", type=COUNT, metavar="N", help="Write at most N entries per tenant; 0 writes all."
+)
 @export_json_option
 @pass_context
 @async_command
@@ -341,11 +344,11 @@ async def export_entries(
         )
     count = 0
     async with asked.open_app(only_to_read=True) as app:
-        place = out and asked.directory / out
         chosen = list_ledgers(app, tenants, shared=shared)
+        place = out and asked.directory / out
         with open_export(kind, EXPORT_COLUMNS, out=place, replace=force) as writing:
             for owner, book in chosen:
-                left = limit
+                left = limit or None
                 async for page in read_pages(book):
                     wanted = [entry for entry in page if selection.matches(entry)][:left]
                     writing.add([to_export_row(owner, entry) for entry in wanted])

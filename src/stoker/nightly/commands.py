@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError, StokerError
-from stoker.cli.options import choose_active_tenants, choose_tenants, tenants_option
+from stoker.cli.options import COUNT, choose_active_tenants, choose_tenants, tenants_option
 from stoker.cli.output import (
     Exit,
     choose_exit,
@@ -58,9 +58,7 @@ class NightlyWish:
 
 @click.command()
 @tenants_option
-@click.option(
-    "--limit", type=click.IntRange(0), metavar="N", help="At most N companies per tenant."
-)
+@click.option("--limit", type=COUNT, metavar="N", help="At most N companies per tenant.")
 @click.option(
     "--dry-run",
     is_flag=True,

@@ -7,7 +7,7 @@ can also be made only to be shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -18,10 +18,12 @@ from stoker.accounts.store import AccountStore
 from stoker.base.errors import ConfigError
 from stoker.base.types import Depth, Step
 from stoker.budgets.caps import Cap
+from stoker.budgets.charges import Totals
 from stoker.budgets.model import Stop, filter_stops
-from stoker.budgets.statements import CapBalance
+from stoker.budgets.service import build_reset_rule, list_caps
+from stoker.budgets.statements import CapBalance, compute_left, list_current_balances
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
-from stoker.context import TenantStores
+from stoker.context import TenantContext, TenantStores
 from stoker.crawl.settings import ExtractSettings
 from stoker.enrichment.forecast import (
     Quote,
@@ -29,13 +31,21 @@ from stoker.enrichment.forecast import (
     add_first_lookup_shares,
     add_refusals,
     close_vendors,
+    compute_capacity,
     compute_quote,
+    list_recent_lookups,
     list_vendor_needs,
+    measure_usage,
 )
-from stoker.enrichment.model import COMPANY_STEPS, KIND, WorkItem, has_lookup_step
-from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
+from stoker.enrichment.model import (
+    COMPANY_STEPS,
+    CRAWL,
+    KIND,
+    PULL_UNITS,
+    WorkItem,
+    has_lookup_step,
+)
 from stoker.leads.settings import ScoreRule
-from stoker.nightly.depth import DepthRule
 from stoker.nightly.resume import (
     ResumedWork,
     find_unfinished_work,
@@ -44,6 +54,7 @@ from stoker.nightly.resume import (
 )
 from stoker.nightly.targets import (
     UNLIMITED,
+    DepthRule,
     Selection,
     TargetPicker,
     compute_affordable,
@@ -51,10 +62,11 @@ from stoker.nightly.targets import (
     select_targets,
     update_candidates,
 )
-from stoker.registry.refresh import RefreshCount, refresh_companies
+from stoker.registry.service import RefreshCount, refresh_companies
 from stoker.registry.store import RegistryStore
 from stoker.runs.service import RunHandle
 from stoker.scheduling.settings import SchedulingSettings
+from stoker.vendors.table import list_paid_vendors
 
 CRM_CONNECTOR = "odoo"  # the CRM's connector, as stops name it
 
@@ -105,6 +117,39 @@ class Capacity:
     def pull_units(self) -> int:
         """How many pull units lookups may use."""
         return min(self.tenant_units, self.connector_units)
+
+
+async def read_capacity(tenant: TenantContext) -> Capacity:
+    """Return what is left of a tenant's caps now, and how fast its vendors may be called.
+
+    For shared caps it sees only what is left, never which tenants used them.
+    With it comes what its latest nights took of its vendors.
+    """
+    now, own, store = tenant.clock.now(), tenant.settings, tenant.store
+    caps, shared = await list_caps(tenant), tenant.process.backend.shared()
+    reset = build_reset_rule(own)
+    changes = {**await shared.list_cap_changes(), **await store.budgets.list_cap_changes()}
+    used: dict[tuple[str, str], Totals] = {
+        (each.cap, each.window): each.used
+        for each in (*await shared.list_usage(), *await store.budgets.list_usage())
+    }
+
+    def left(names: Sequence[str], among: Iterable[Cap]) -> dict[str, dict[str, int]]:
+        return compute_left(names, among, changes, used, reset=reset, now=now)
+
+    capacities, nights = {"crawl": VendorCapacity()}, await list_recent_lookups(store)
+    for name, free in left(list_paid_vendors(own), caps).items():
+        rate = own.get_connector(name).to_rate()
+        per_minute = rate.calls * rate.share / rate.per.total_seconds() * 60
+        took = measure_usage(nights, name)
+        capacities[name] = compute_capacity(name, free=free, per_minute=per_minute, took=took)
+    of_all, of_looks = left([""], caps)[""], left(["crawl"], (cap for cap in caps if cap.connector))
+    return Capacity(
+        tenant_units=of_all.get("pull_units", UNLIMITED),
+        connector_units=of_looks["crawl"].get("pull_units", UNLIMITED),
+        vendors=capacities,
+        balances=list_current_balances(caps, changes, used, reset=reset, now=now),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

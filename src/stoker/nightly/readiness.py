@@ -47,14 +47,14 @@ async def check_readiness(app: Context, tenant: TenantId) -> TenantReadiness:
         lacks.append(f"it has no ICP {own.icp.rule_name!r}: stoker icp set --tenant {tenant}")
     if connection is not None and connection.active:
         crm = f"{connection.url} {connection.database}"
-        if own.keys.odoo is None:
+        if own.get_value("keys.odoo") is None:
             lacks.append("the key of its CRM is not set: ODOO_API_KEY")
     elif connection is not None:
         lacks.append(f"its CRM is disconnected: stoker crm connect --tenant {tenant}")
     elif off := get_off_reason(own, "odoo"):
         lacks.append(f"it has no CRM: stoker crm connect --tenant {tenant} ({off})")
     else:
-        crm = f"{own.odoo.url} {own.odoo.database}"
+        crm = f"{own.get_value('odoo.url')} {own.get_value('odoo.database')}"
     return TenantReadiness(
         tenant=tenant,
         name=app.settings.get_tenant(tenant).name,

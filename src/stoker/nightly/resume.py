@@ -16,9 +16,8 @@ from stoker.accounts.store import AccountStore
 from stoker.base.errors import ConfigError
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.context import TenantStores
-from stoker.enrichment.history import FINISHED_RUN_STATES
-from stoker.enrichment.model import WorkItem, WorkState, is_lookup
-from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
+from stoker.enrichment.forecast import FINISHED_RUN_STATES
+from stoker.enrichment.model import CRAWL, PULL_UNITS, WorkItem, WorkState, is_lookup
 from stoker.nightly.targets import compute_open_capacity, limit_to_capacity
 from stoker.runs.model import Run, parse_run_name
 from stoker.runs.service import RunHandle

@@ -21,14 +21,20 @@ from stoker.base.heartbeat import send_heartbeats
 from stoker.base.types import Depth, PullJobId, Step
 from stoker.budgets.service import build_budget, expire_reservations
 from stoker.context import TenantContext, TenantStores
-from stoker.crm.export import CrmExport, CrmExporter, ExportQueue, ExportResult
-from stoker.enrichment.deadline import DeadlineMonitor, ReadBackoffs, RunTimes, find_late_items
+from stoker.crm.export import CrmExporter, ExportQueue, ExportResult
 from stoker.enrichment.enrich import CompanyEnricher
 from stoker.enrichment.model import COMPANY_STEPS, KIND, CompanyVendors, WorkItem
-from stoker.enrichment.pipeline import CompanyPipeline, EnrichmentRule
-from stoker.enrichment.pull_units import LookupPayments
-from stoker.enrichment.summary import RunSummary, format_lateness, summarize_run
-from stoker.enrichment.workers import HEARTBEAT_INTERVAL, WorkerPool, WorkQueue
+from stoker.enrichment.outcomes import RunSummary, format_lateness, summarize_run
+from stoker.enrichment.pipeline import CompanyPipeline, EnrichmentRule, LookupPayments
+from stoker.enrichment.workers import (
+    HEARTBEAT_INTERVAL,
+    DeadlineMonitor,
+    ReadBackoffs,
+    RunTimes,
+    WorkerPool,
+    WorkQueue,
+    find_late_items,
+)
 from stoker.heat.service import LookupFeedback
 from stoker.nightly.plan import NightlyOptions, NightlyPlan
 from stoker.runs.model import Run, RunKey, RunState, choose_run_time
@@ -68,7 +74,7 @@ class NightlyRun:
         *,
         planner: Planner,
         vendors: CompanyVendors,
-        exporter: CrmExport | None,
+        exporter: Callable[[RunHandle], CrmExporter] | None,
         after_lookup: LookupFeedback | None = None,
         pull_id: Callable[[CompanyId, Depth, datetime], PullJobId] | None = None,
         kind: str = KIND,
@@ -200,7 +206,7 @@ class NightlyRun:
     def _begin_export(self, run: RunHandle) -> CrmExporter | None:
         if self._exporter is None or Step.EXPORT not in self._options.steps:
             return None
-        return self._exporter.begin(run)
+        return self._exporter(run)
 
     async def _open_export_queue(
         self,

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from stoker.base.types import Step
-from stoker.budgets.caps import Cap
-from stoker.budgets.charges import Totals
-from stoker.budgets.service import build_reset_rule, list_caps
-from stoker.budgets.statements import compute_left, list_current_balances
+from stoker.budgets.service import build_reset_rule
 from stoker.context import TenantContext
-from stoker.crawl.extract import extract_facts
 from stoker.crawl.service import build_crawler
-from stoker.crm.export import CrmExport
+from stoker.crm.export import CrmExporter
 from stoker.crm.odoo import open_crm
-from stoker.enrichment.forecast import VendorCapacity, compute_capacity
-from stoker.enrichment.history import list_recent_lookups, measure_usage
 from stoker.enrichment.model import CompanyVendors
 from stoker.heat.service import LookupFeedback
 from stoker.leads.rationale import build_rationales
-from stoker.nightly.depth import DepthRule
-from stoker.nightly.plan import Capacity, NightlyOptions, NightlyPlanner
+from stoker.nightly.plan import NightlyOptions, NightlyPlanner, read_capacity
 from stoker.nightly.service import NightlyRun
-from stoker.nightly.targets import UNLIMITED
+from stoker.nightly.targets import DepthRule
+from stoker.runs.service import RunHandle
 from stoker.scheduling.service import Task, build_task
 from stoker.vendors.lusha import build_people, build_reveal
 from stoker.vendors.openai import build_extractor
-from stoker.vendors.table import get_off_reason, list_paid_vendors
+from stoker.vendors.table import ZeroBounceSettings, get_off_reason
 from stoker.vendors.tavily import build_search
 from stoker.vendors.zerobounce import build_verifier
 
@@ -52,7 +46,7 @@ def build_nightly_options(
     again: bool = False,
 ) -> NightlyOptions:
     """Return what a run does, by the tenant's settings and the command's options."""
-    scheduling, verifier = own.scheduling, own.zerobounce
+    scheduling, verifier = own.scheduling, own.get_vendor(ZeroBounceSettings)
     return NightlyOptions(
         rule_name=own.icp.rule_name,
         max_companies=scheduling.daily_cap_per_tenant,
@@ -84,9 +78,10 @@ def build_vendors(tenant: TenantContext) -> CompanyVendors:
     def if_on(name: str, build: Callable[[TenantContext], _VendorT]) -> _VendorT | None:
         return None if get_off_reason(tenant.settings, name) else tenant.get(build)
 
+    crawler = tenant.process.get(build_crawler)
     return CompanyVendors(
-        crawler=tenant.process.get(build_crawler),
-        extract_facts=extract_facts,
+        crawler=crawler,
+        extract_facts=crawler.extract_facts,
         search=if_on("tavily", build_search),
         llm=if_on("openai", build_extractor),
         rationales=if_on("openai", build_rationales),
@@ -96,9 +91,10 @@ def build_vendors(tenant: TenantContext) -> CompanyVendors:
     )
 
 
-def build_exporter(tenant: TenantContext) -> CrmExport:
+def build_exporter(tenant: TenantContext) -> Callable[[RunHandle], CrmExporter]:
     """Return what puts a tenant's results into its CRM."""
-    return CrmExport(partial(open_crm, tenant), least=tenant.settings.score.min_export)
+    least = tenant.settings.score.min_export
+    return partial(CrmExporter, opens=partial(open_crm, tenant), least=least)
 
 
 def build_nightly_run(
@@ -137,37 +133,4 @@ def build_nightly_task(
 
 def build_learning(own: Settings) -> LookupFeedback:
     """Return how lookups update a tenant's change rates."""
-    return LookupFeedback(heat=own.heat, tiers=own.heat, beliefs=own.pulls)
-
-
-async def read_capacity(tenant: TenantContext) -> Capacity:
-    """Return what is left of a tenant's caps now, and how fast its vendors may be called.
-
-    For shared caps it sees only what is left, never which tenants used them.
-    With it comes what its latest nights took of its vendors.
-    """
-    now, own, store = tenant.clock.now(), tenant.settings, tenant.store
-    caps, shared = await list_caps(tenant), tenant.process.backend.shared()
-    reset = build_reset_rule(own)
-    changes = {**await shared.list_cap_changes(), **await store.budgets.list_cap_changes()}
-    used: dict[tuple[str, str], Totals] = {
-        (each.cap, each.window): each.used
-        for each in (*await shared.list_usage(), *await store.budgets.list_usage())
-    }
-
-    def left(names: Sequence[str], among: Iterable[Cap]) -> dict[str, dict[str, int]]:
-        return compute_left(names, among, changes, used, reset=reset, now=now)
-
-    capacities, nights = {"crawl": VendorCapacity()}, await list_recent_lookups(store)
-    for name, free in left(list_paid_vendors(own), caps).items():
-        rate = own.get_connector(name).to_rate()
-        per_minute = rate.calls * rate.share / rate.per.total_seconds() * 60
-        took = measure_usage(nights, name)
-        capacities[name] = compute_capacity(name, free=free, per_minute=per_minute, took=took)
-    of_all, of_looks = left([""], caps)[""], left(["crawl"], (cap for cap in caps if cap.connector))
-    return Capacity(
-        tenant_units=of_all.get("pull_units", UNLIMITED),
-        connector_units=of_looks["crawl"].get("pull_units", UNLIMITED),
-        vendors=capacities,
-        balances=list_current_balances(caps, changes, used, reset=reset, now=now),
-    )
+    return LookupFeedback(heat=own.heat, beliefs=own.pulls)

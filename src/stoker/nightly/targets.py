@@ -10,15 +10,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from stoker.accounts.icp import IcpRule, match_icp
 from stoker.accounts.model import Candidate, CompanyId
 from stoker.accounts.store import AccountStore
 from stoker.base.errors import ConfigError
-from stoker.base.types import Depth
+from stoker.base.types import DEEP_AGAIN, DEEP_UNITS, SHALLOW_UNITS, Depth
 from stoker.enrichment.model import WorkItem
-from stoker.nightly.depth import DepthRule, choose_depth
 
 UNLIMITED = 10**15
 
@@ -264,3 +263,29 @@ async def select_targets(
     began_at = targets.day_began_at
     looked_at = await accounts.count_visited_since(began_at) if began_at else 0
     return targets.pick(now=now, rule=depths, pull_units=pull_units, looked_at=looked_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepthRule:
+    """When a lookup is deep, and how many pull units each depth costs."""
+
+    # Below `heat.hot_from` (0.7), where the HOT tier begins: a warm company deserves depth, too.
+    deep_from_heat: float = 0.5
+    deep_again_after: timedelta = DEEP_AGAIN
+    shallow_units: int = SHALLOW_UNITS
+    deep_units: int = DEEP_UNITS
+
+
+def choose_depth(standing: Candidate, *, now: datetime, rule: DepthRule) -> tuple[Depth, str]:
+    """Return how deep a lookup this company deserves, money aside, and because of what."""
+    if not standing.scored:
+        return Depth.DEEP, "deep, as nothing is known yet"
+    if standing.contacts == 0:
+        return Depth.DEEP, "deep, as no contact is known"
+    if standing.heat >= rule.deep_from_heat:
+        return Depth.DEEP, f"deep, as its heat is {standing.heat:.2f}"
+    looked_at = standing.last_looked_at
+    if looked_at is None or now - looked_at >= rule.deep_again_after:
+        days = f"{(now - looked_at).days} days ago" if looked_at else "never"
+        return Depth.DEEP, f"deep, as it was last researched {days}"
+    return Depth.SHALLOW, "shallow, as it is scored, has contacts and is not hot"

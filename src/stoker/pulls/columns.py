@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from stoker.base.errors import ConfigError
 from stoker.base.reasons import Reason
+from stoker.base.types import DEEP_UNITS, SHALLOW_UNITS
 from stoker.heat.beliefs import ChangeRates
 from stoker.heat.model import BY_RANK, to_ticks
-from stoker.nightly.depth import DEEP_UNITS, SHALLOW_UNITS
 
 Column = NDArray[Any]
 Flags = NDArray[np.bool_]

@@ -1,15 +1,33 @@
-"""`stoker pulls plan|run|quote`: select the accounts where research is worth most, with reasons."""
+"""`stoker pulls plan|run|quote|replay`: select accounts to research, with reasons.
+
+A replay writes nothing; its vendor calls are estimates, as in a quote.
+"""
 
 from __future__ import annotations
 
 import math
 import sys
+from dataclasses import asdict
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
-from stoker.base.formats import format_amount, format_duration
-from stoker.cli.options import choose_active_tenants, choose_tenants, tenants_option
+from stoker.base.errors import ConfigError
+from stoker.base.formats import (
+    format_amount,
+    format_count,
+    format_duration,
+    format_few,
+    format_time,
+)
+from stoker.cli.options import (
+    choose_active_tenants,
+    choose_tenant,
+    choose_tenants,
+    tenant_option,
+    tenants_option,
+)
 from stoker.cli.output import (
     Exit,
     async_command,
@@ -21,10 +39,13 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
     from stoker.context import Context
     from stoker.nightly.service import NightlyRun
+    from stoker.pulls.reports import PlanSide, ReplayReport
     from stoker.pulls.service import PlannedPulls
 
 _DECISION_TEXTS = {
@@ -32,6 +53,10 @@ _DECISION_TEXTS = {
     "FLOOR": "selected: past the maximum wait",
     "SIGNAL": "selected: worth it because of signals",
 }
+
+_MAX_DIFFERENCES = 20
+
+_DEPTH_NAMES = ("NOT", "SHALLOW", "DEEP")
 
 _policy_option = click.option(
     "--policy",
@@ -103,9 +128,9 @@ async def _print_plans(
 
 def _print_plan(planned: PlannedPulls) -> None:
     from stoker.nightly.commands_report import format_history
-    from stoker.pulls.saved_plans import list_active_constraints
     from stoker.pulls.service import NO_ACCOUNTS
     from stoker.pulls.settings import Policy
+    from stoker.pulls.store import list_active_constraints
 
     view, rule, quote = _to_plan_json(planned), planned.pulls.inputs.rule, planned.quote
     by = f"{rule.policy}, {rule.objective}" if rule.policy is Policy.OPTIMAL else rule.policy
@@ -163,7 +188,7 @@ def _print_plan(planned: PlannedPulls) -> None:
 
 def _to_plan_json(planned: PlannedPulls) -> dict[str, Json]:
     from stoker.pulls.planner import DEEP, SHALLOW
-    from stoker.pulls.saved_plans import list_active_constraints, summarize_plan
+    from stoker.pulls.store import list_active_constraints, summarize_plan
 
     pulls, quote = planned.pulls, planned.quote
     plan = pulls.plan
@@ -193,7 +218,7 @@ def _to_plan_json(planned: PlannedPulls) -> dict[str, Json]:
 def _count_reasons(planned: PlannedPulls) -> dict[str, int]:
     """Return how many accounts each reason has, the chosen first."""
     from stoker.pulls.columns import Decision
-    from stoker.pulls.saved_plans import count_decisions
+    from stoker.pulls.store import count_decisions
 
     counts = count_decisions(planned.pulls.plan)
     return {name: number for name, number in counts.items() if name in Decision.__members__}
@@ -231,3 +256,151 @@ async def run(
         with ProgressDisplay(sys.stderr, otherwise=app.observer) as live:
             done, failed = await run_nights(app, chosen, build, observer=live)
     return print_nights(done, failed, as_json=as_json)
+
+
+@click.command()
+@click.argument("run", metavar="RUN")
+@tenant_option
+@click.option(
+    "--cap",
+    "caps",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="With another cap for the day: pull_units of the tenant, crawl for its lookups, "
+    "or a vendor's calls, e.g. lusha=200. May be repeated.",
+)
+@click.option("--policy", type=click.Choice(["optimal", "tiers"]), help="Another policy.")
+@json_option
+@pass_context
+@async_command
+async def replay(
+    asked: CommandContext,
+    run: str,
+    tenant: str | None,
+    caps: tuple[str, ...],
+    policy: str | None,
+    as_json: bool,
+) -> Exit:
+    """Compute a stored plan again: unchanged, or with another cap or policy.
+
+    RUN is a run's name, or latest. Exit code 1 when a decision differs, or the ledger records
+    another one.
+    """
+    from stoker.pulls.reports import replay_run
+    from stoker.vendors.table import list_paid_vendors
+
+    changed_caps = _parse_caps(caps)
+    async with asked.open_app(only_to_read=True) as app:
+        whose = choose_tenant(app.settings, tenant)
+        vendors = list_paid_vendors(app.settings.for_tenant(whose))
+        store = app.backend.tenant(whose)
+        report = await replay_run(store, run, vendors=vendors, caps=changed_caps, policy=policy)
+    if as_json:
+        print_json(_to_replay_json(whose, report))
+    else:
+        _print_replay(whose, report)
+    return Exit.PROBLEMS if report.differences or not report.matches_ledger else Exit.OK
+
+
+def _parse_caps(caps: Iterable[str]) -> dict[str, int]:
+    parsed: dict[str, int] = {}
+    for each in caps:
+        name, equals, number = each.partition("=")
+        if not equals or not number.isascii() or not number.isdigit() or len(number) > 15:
+            raise ConfigError(f"unknown cap {each[:40]!r}; use NAME=NUMBER, e.g. lusha=200")
+        if name in parsed:
+            raise ConfigError(f"the cap of {name[:40]} is given twice; give it once")
+        parsed[name] = int(number)
+    return parsed
+
+
+def _print_replay(tenant: TenantId, report: ReplayReport) -> None:
+    record, differences = report.saved.record, report.differences
+    print_text(
+        f"{tenant}, run {record.run}: {len(report.saved.inputs.ids)} accounts planned again "
+        f"(policy {record.policy}, {format_time(record.at)}): "
+        + (f"{len(differences)} differ" if differences else "the same decisions, byte for byte")
+    )
+    if not report.matches_ledger:
+        recorded = "other decisions" if report.in_ledger else "no such plan"
+        print_text(f"  The ledger has {recorded}; see: stoker ledger list --kind plan")
+    if differences:
+        print_table(
+            ["account", "stored", "now", "depth stored", "depth now"],
+            [
+                (
+                    each.account,
+                    each.before.name,
+                    each.after.name,
+                    _DEPTH_NAMES[each.depth_before],
+                    _DEPTH_NAMES[each.depth_after],
+                )
+                for each in islice(differences, _MAX_DIFFERENCES)
+            ],
+        )
+    if report.after is None:
+        return
+    rows = _to_rows(report.before, report.after)
+    print_table(["measure", "stored plan", "changed", "difference"], rows)
+    for word, accounts in (("more", report.gained), ("fewer", report.lost)):
+        if accounts:
+            count = format_count(len(accounts), f"{word} account")
+            print_text(f"  {count}: {format_few(accounts)}")
+    print_text("  Preview only: nothing stored or reserved, no vendor called.")
+
+
+def _to_rows(before: PlanSide, after: PlanSide) -> list[tuple[str, str, str, str]]:
+    one, other = before.totals, after.totals
+    costs = sorted({*before.quote.cost, *after.quote.cost})
+    numbers = {
+        "accounts selected": (one.accounts, other.accounts),
+        "of them deep": (one.deep, other.deep),
+        "pull units": (one.units, other.units),
+        **{name: (before.quote.cost.get(name, 0), after.quote.cost.get(name, 0)) for name in costs},
+    }
+    return [
+        *(
+            (name, f"{was:,}", f"{would_be:,}", f"{would_be - was:+,}")
+            for name, (was, would_be) in numbers.items()
+        ),
+        ("cutoff, value per unit", f"{one.price:.3g}", f"{other.price:.3g}", ""),
+        (
+            "fresh, by value",
+            f"{one.freshness:.2%}",
+            f"{other.freshness:.2%}",
+            f"{other.freshness - one.freshness:+.2%}",
+        ),
+    ]
+
+
+def _to_replay_json(tenant: TenantId, report: ReplayReport) -> Json:
+    record = report.saved.record
+    return {
+        "tenant": tenant,
+        "run": record.run,
+        "at": record.at.isoformat(),
+        "policy": record.policy,
+        "accounts": len(report.saved.inputs.ids),
+        "digest": record.header["digest"],
+        "same": not report.differences,
+        "ledger_agrees": report.matches_ledger,
+        "differs": [
+            {
+                "account": each.account,
+                "kept": each.before.name,
+                "now": each.after.name,
+                "depth_kept": _DEPTH_NAMES[each.depth_before],
+                "depth_now": _DEPTH_NAMES[each.depth_after],
+            }
+            for each in report.differences
+        ],
+        "as_it_was": _to_side_json(report.before),
+        "changed": None if report.after is None else _to_side_json(report.after),
+        "gained": list(report.gained),
+        "lost": list(report.lost),
+    }
+
+
+def _to_side_json(side: PlanSide) -> Json:
+    quote = side.quote
+    return {**asdict(side.totals), "calls": dict(quote.calls), "cost": dict(quote.cost)}

@@ -1,8 +1,11 @@
-"""`stoker why`: explain what happened to one company, with the numbers."""
+"""`stoker why|price`: explain what happened to one company; show what other budgets would buy."""
 
 from __future__ import annotations
 
 import math
+import sys
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +13,7 @@ import click
 from stoker.base.errors import ConfigError
 from stoker.base.formats import format_time
 from stoker.base.jsontools import get_line, get_object
-from stoker.cli.options import choose_tenant, parse_tenant_argument
+from stoker.cli.options import choose_tenant, parse_tenant_argument, plot_option, tenant_option
 from stoker.cli.output import (
     async_command,
     json_option,
@@ -21,11 +24,17 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stoker.accounts.model import CompanyRecord
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
     from stoker.enrichment.model import WorkItem
-    from stoker.pulls.why import CompanyReport, PullReport, UnfinishedReport
+    from stoker.pulls.rates import BudgetPoint
+    from stoker.pulls.reports import CompanyReport, PullReport, UnfinishedReport
+    from stoker.pulls.store import PlanSnapshot
+
+_HALF_TIMES, _ONCE, _MORE_TIMES = 0.5, 1.0, 1.1
 
 _STATE_TEXTS = {
     "waiting": "waiting",
@@ -58,7 +67,7 @@ async def why(asked: CommandContext, which: str, flip: bool, as_json: bool) -> N
 
     COMPANY is its registry number or part of its name. TENANT can be left out if there is only one.
     """
-    from stoker.pulls.why import read_company_report
+    from stoker.pulls.reports import read_company_report
 
     named, slash, wanted = which.partition("/")
     if not slash:
@@ -83,9 +92,13 @@ async def why(asked: CommandContext, which: str, flip: bool, as_json: bool) -> N
 
 
 def _print_report(tenant: TenantId, report: CompanyReport, *, least: float) -> None:
+    from stoker.accounts.websites import format_site
+
     company, fit = report.record.company, report.fit
     print_text(f"{company.name} ({company.id}), for {tenant}")
     print_text(f"  {company.website or 'website unknown'}")
+    if report.record.site is not None:
+        print_text(f"  website {format_site(report.record.site)}")
     if fit is not None:
         print_text(f"\nMatches the ICP: {'yes' if fit.fits else 'no'}, {fit.reason}.")
     if report.item is not None:
@@ -239,7 +252,7 @@ def _print_facts(record: CompanyRecord, *, least: float) -> None:
 
 
 def _to_report_json(tenant: TenantId, report: CompanyReport) -> Json:
-    from stoker.leads.export import to_lead_row
+    from stoker.leads.service import to_lead_row
 
     looked_at, fit, pull = report.record.looked_at, report.fit, report.pull_report
     return {
@@ -315,3 +328,141 @@ def _format_flip(report: PullReport) -> str:
 
 def _format_days(number: float) -> str:
     return f"{number:.1f} days" if number < 3650 else "never"
+
+
+@click.command()
+@click.argument("named", metavar="[TENANT]", required=False)
+@tenant_option
+@plot_option("Draw the freshness of each budget", "--picture")
+@json_option
+@pass_context
+@async_command
+async def price(
+    asked: CommandContext,
+    named: str | None,
+    tenant: str | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what a pull unit is worth to a tenant, and what more or fewer units would buy.
+
+    The budget is the whole cap of the day, whatever is spent of it, and stops are ignored.
+    """
+    from stoker.simulation.chart import write_bar_chart
+
+    if tenant and named and tenant != named:
+        raise ConfigError(f"{named} and --tenant {tenant} name two tenants; give one")
+    whose, inputs, budget, points = await _compute_price(asked, tenant or named)
+    labels, fresh = [f"{each.times:g}" for each in points], [each.freshness for each in points]
+    if write_bar_chart(plot, "SHARE OF FRESH DATA BY BUDGET", labels, fresh, as_json=as_json):
+        return
+    by_times = {each.times: each for each in points}
+    now, more, half = by_times[_ONCE], by_times[_MORE_TIMES], by_times[_HALF_TIMES]
+    if as_json:
+        print_json(
+            {
+                "tenant": whose,
+                "accounts": len(inputs.ids),
+                "budget": budget,
+                "policy": inputs.rule.policy.value,
+                "price": _to_finite(now.price),
+                "a_tenth_more": {
+                    "looks": more.looks - now.looks,
+                    "freshness": more.freshness - now.freshness,
+                },
+                "half": {
+                    "every_days": _to_finite(half.every_days),
+                    "every_days_now": _to_finite(now.every_days),
+                    "freshness": half.freshness - now.freshness,
+                },
+                "curve": [
+                    {name: _to_finite(value) for name, value in asdict(each).items()}
+                    for each in points
+                ],
+            }
+        )
+        return
+    print_text(
+        f"{whose}: {len(inputs.ids):,} accounts, {budget:,} pull units a day, "
+        f"policy {inputs.rule.policy.value}"
+    )
+    print_text(f"  Cutoff: {_format_price(now.price)} value per unit")
+    print_text(
+        f"  10 % more budget: {more.looks - now.looks:+,} accounts today, "
+        f"{_format_points(more.freshness - now.freshness)} fresher"
+    )
+    print_text(
+        f"  Half the budget: research every {_format_interval(half.every_days)} instead of every "
+        f"{_format_interval(now.every_days)}, "
+        f"{_format_points(half.freshness - now.freshness)} fresher"
+    )
+    _print_points(points)
+
+
+async def _compute_price(
+    asked: CommandContext, named: str | None
+) -> tuple[TenantId, PlanSnapshot, int, list[BudgetPoint]]:
+    from stoker.pulls.rates import TIMES, iterate_budget_points
+    from stoker.pulls.service import PullPlanner
+
+    async with asked.open_app(only_to_read=True) as app:
+        tenant, now = choose_tenant(app.settings, named), app.clock.now()
+        planner = PullPlanner(app.for_tenant(tenant))
+        inputs, budget = await planner.read_price_inputs(now=now)
+    if not inputs.ids:
+        raise ConfigError(
+            f"no account of {tenant} has a heat yet; compute it with: stoker heat sweep"
+        )
+    points: list[BudgetPoint] = []
+    for point in iterate_budget_points(inputs.accounts, budget, now=now, rule=inputs.rule):
+        points.append(point)
+        if sys.stderr.isatty():
+            ending = "\n" if len(points) == len(TIMES) else ""
+            click.echo(f"\r{len(points)} of {len(TIMES)} budgets{ending}", nl=False, err=True)
+    return tenant, inputs, budget, points
+
+
+def _print_points(points: Sequence[BudgetPoint]) -> None:
+    print_table(
+        [
+            "budget",
+            "units a day",
+            "accounts today",
+            "fresh",
+            "cutoff",
+            "median interval",
+        ],
+        [
+            (
+                f"{each.times:g} ×",
+                f"{each.units:,}",
+                f"{each.looks:,}",
+                f"{each.freshness:.2%}",
+                _format_price(each.price),
+                _format_interval(each.every_days),
+            )
+            for each in points
+        ],
+    )
+    print_text(
+        "  FRESH: share of time, weighted by value, that data is up to date under the best plan "
+        "of this budget, if the estimated change rates are right"
+    )
+
+
+def _format_price(number: float) -> str:
+    if number == 0:
+        return "0 (more budget than demand)"
+    return f"{number:.3g}" if math.isfinite(number) else "none (nothing may be spent)"
+
+
+def _format_points(change: float) -> str:
+    return f"{100 * change:+.2f} points"
+
+
+def _format_interval(number: float) -> str:
+    return f"{number:.1f} days" if number < 3650 else "10 years or more"
+
+
+def _to_finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

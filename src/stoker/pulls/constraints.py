@@ -23,13 +23,13 @@ from stoker.budgets.operator import format_cap, format_cap_amount
 from stoker.budgets.statements import CapBalance
 from stoker.budgets.windows import WindowKind
 from stoker.context import TenantStores
-from stoker.enrichment.forecast import VendorNeed
-from stoker.enrichment.pull_units import CRAWL, PULL_UNITS
+from stoker.enrichment.model import CRAWL, PULL_UNITS
 from stoker.pulls.columns import NO_CAP, Decision, PullLimits
 from stoker.pulls.settings import PullRule
 from stoker.rate_limits.limiter import VendorLimits
 from stoker.rate_limits.rate_limit import Rate
 from stoker.vendors.client import MAX_RETRY_WAIT
+from stoker.vendors.table import VendorNeed
 
 _EPSILON = 1e-9  # parts of a call that floats lose
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from stoker.base.types import Json
 from stoker.heat.beliefs import Floats, compute_missed_changes, compute_stale_chance
+from stoker.heat.heat import compute_intervals
 from stoker.heat.model import BY_RANK
-from stoker.heat.tiers import compute_intervals
 from stoker.pulls.columns import (
     CHOSEN_BECAUSE,
     REASONS,

@@ -334,9 +334,9 @@ class BudgetPoint:
     times: float
     units: int  # a day
     looks: int  # of one plan now that may spend them all
-    price: float  # of a unit, in the long run; 0: there is more money than lookups
     freshness: float  # share of time up to date, by value
-    every: float  # days between lookups of half of all accounts, or fewer; infinite for never
+    price: float  # of a unit, in the long run; 0: there is more money than lookups
+    every_days: float  # days between lookups of half of all accounts, or fewer; infinite for never
     gap: float  # no rates of lookups leave this share less
 
 
@@ -367,7 +367,7 @@ def iterate_budget_points(
             looks=len(today.chosen),
             price=steady.price,
             freshness=fresh,
-            every=1.0 / middle if middle > _MIN_RATE else np.inf,
+            every_days=1.0 / middle if middle > _MIN_RATE else np.inf,
             gap=steady.gap,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -22,18 +22,18 @@ from stoker.base.errors import ConfigError, PermanentError, StokerError
 from stoker.base.types import Depth, PullJobId, Step, TenantId, to_utc
 from stoker.budgets.service import build_reset_rule
 from stoker.budgets.windows import WindowKind, compute_window
-from stoker.context import TenantContext, TenantStores
+from stoker.context import TenantContext
 from stoker.enrichment.forecast import (
     Quote,
     add_first_lookup_shares,
     compute_quote,
     list_vendor_needs,
 )
-from stoker.enrichment.model import COMPANY_STEPS, WorkItem
-from stoker.enrichment.pull_units import CRAWL, PULL_UNITS, find_paid
+from stoker.enrichment.model import COMPANY_STEPS, CRAWL, PULL_UNITS, WorkItem
+from stoker.enrichment.pipeline import find_paid
 from stoker.heat.model import AccountColumns
 from stoker.heat.store import HeatStore
-from stoker.nightly.plan import Capacity, NightlyPlan
+from stoker.nightly.plan import Capacity, NightlyPlan, read_capacity
 from stoker.nightly.resume import find_unfinished_work
 from stoker.nightly.service import NightlyRun
 from stoker.nightly.setup import (
@@ -41,7 +41,6 @@ from stoker.nightly.setup import (
     build_learning,
     build_nightly_options,
     build_vendors,
-    read_capacity,
 )
 from stoker.nightly.targets import UNLIMITED
 from stoker.pulls.columns import (
@@ -59,30 +58,17 @@ from stoker.pulls.constraints import (
     read_constraints,
 )
 from stoker.pulls.planner import DEEP, PullPlan, list_in_order, plan_pulls
-from stoker.pulls.saved_plans import (
-    DecisionDiff,
+from stoker.pulls.settings import Policy, PullRule
+from stoker.pulls.store import (
     PlanningResult,
     PlanSnapshot,
-    PlanTotals,
-    SavedPlan,
-    WhatIf,
-    apply_what_if,
-    compute_totals,
-    find_gained_and_lost,
-    find_ledger_digest,
-    iterate_differences,
-    load_plan,
-    replay_plan,
     save_plan,
-    to_decisions,
 )
-from stoker.pulls.settings import Policy, PullRule
 from stoker.pulls.worth import build_accounts
 from stoker.rate_limits.limiter import build_vendor_limits
 from stoker.runs.model import Run, RunState
 from stoker.runs.service import RunHandle, RunResult
 from stoker.scheduling.service import Task, build_task
-from stoker.vendors.table import PAID_VENDORS
 
 if TYPE_CHECKING:
     pass
@@ -413,78 +399,3 @@ def build_pull_task(tenant: TenantContext) -> Task:
     """Return a tenant's pulls as a task, due once a period; a run whose process died is resumed."""
     reset, period = build_reset_rule(tenant.settings), tenant.settings.pulls.tick
     return build_task(tenant, build_pull_run(tenant), every=period, resume_window=reset)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSide:
-    """What one of two plans comes to."""
-
-    totals: PlanTotals
-    quote: Quote
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ReplayReport:
-    """A saved plan, made again."""
-
-    saved: SavedPlan
-    differences: tuple[DecisionDiff, ...]  # from what was saved, with nothing changed
-    in_ledger: str | None  # the digest there; None: the ledger has no such plan
-    before: PlanSide
-    after: PlanSide | None = None  # None: nothing was changed
-    gained: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
-
-    @property
-    def matches_ledger(self) -> bool:
-        """Return whether the ledger has the digest of the saved decisions."""
-        return self.in_ledger == self.saved.record.header["digest"]
-
-
-async def replay_run(
-    store: TenantStores,
-    run: str,
-    *,
-    vendors: Collection[str],
-    caps: Mapping[str, int],
-    policy: str | None,
-) -> ReplayReport:
-    """Make a saved plan again, as it was and with other caps or policy; nothing is written.
-
-    `vendors` are those the tenant may call; `caps` are the units of a day under `pull_units` and
-    `crawl`, and calls by vendor. Raises ConfigError for a cap that there is not.
-    """
-    for name in caps:
-        if name in PAID_VENDORS and name not in vendors:
-            raise ConfigError(f"{name} is off for {store.tenant}, so no lookup calls it; remove it")
-        if name not in (PULL_UNITS, CRAWL, *PAID_VENDORS):
-            known = ", ".join((PULL_UNITS, CRAWL, *PAID_VENDORS))
-            raise ConfigError(f"unknown cap {name[:40]!r}; use one of {known}")
-    saved = await load_plan(store, run)
-    needs = list_vendor_needs(set(vendors), steps=STEPS)
-
-    def to_side(pulls: PlanningResult) -> PlanSide:
-        totals = compute_totals(pulls)
-        counts = {Depth.SHALLOW: totals.looks - totals.deep, Depth.DEEP: totals.deep}
-        return PlanSide(totals=totals, quote=compute_quote(counts, needs, {}, at_once=1))
-
-    same = replay_plan(saved.inputs, now=saved.record.at)
-    decisions = to_decisions(same)
-    report = ReplayReport(
-        saved=saved,
-        differences=tuple(iterate_differences(saved.decisions, decisions)),
-        in_ledger=await find_ledger_digest(store, saved.record.run),
-        before=to_side(same),
-    )
-    if not caps and policy is None:
-        return report
-    what_if = WhatIf(
-        units=caps.get(PULL_UNITS),
-        connector_units=caps.get(CRAWL),
-        policy=Policy(policy) if policy else None,
-        calls={name: calls for name, calls in caps.items() if name in PAID_VENDORS},
-    )
-    inputs = apply_what_if(saved.inputs, what_if, needs=needs[Depth.DEEP])
-    changed = replay_plan(inputs, now=saved.record.at)
-    gained, lost = find_gained_and_lost(decisions, to_decisions(changed))
-    return replace(report, after=to_side(changed), gained=tuple(gained), lost=tuple(lost))

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from stoker.base.errors import ConfigError
 from stoker.base.formats import format_duration
+from stoker.base.types import DEEP_AGAIN, DEEP_UNITS, SHALLOW_UNITS
 from stoker.config.fields import (
     BOOLEAN,
     Section,
@@ -23,7 +24,6 @@ from stoker.config.fields import (
     zero_as_none,
 )
 from stoker.heat.settings import ChangeRateRule, TierRule
-from stoker.nightly.depth import DEEP_UNITS, SHALLOW_UNITS
 
 
 class Policy(StrEnum):
@@ -86,7 +86,7 @@ class PullRule(Section):
     )
     deep_again: timedelta = tenant_setting(
         days(0.02, 36_600),
-        timedelta(days=30),
+        DEEP_AGAIN,
         "Days between deep lookups of accounts that are not HOT.",
         key="deep_again_days",
     )

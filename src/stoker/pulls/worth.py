@@ -24,9 +24,9 @@ from numpy.typing import ArrayLike
 
 from stoker.base.errors import ConfigError
 from stoker.heat.beliefs import ChangeRates, Floats, build_prior, estimate_rates, to_ages
+from stoker.heat.heat import compute_intervals
 from stoker.heat.model import AccountColumns, Tier
 from stoker.heat.settings import ChangeRateRule
-from stoker.heat.tiers import compute_intervals
 from stoker.pulls.columns import (
     Column,
     Decision,

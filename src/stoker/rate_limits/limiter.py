@@ -25,9 +25,9 @@ from stoker.base.clock import Clock, SystemClock
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId
 from stoker.context import Context, TenantContext
-from stoker.rate_limits.fairness import DeficitRoundRobin
 from stoker.rate_limits.rate_limit import (
     ConcurrencyLimiter,
+    DeficitRoundRobin,
     LocalRateLimiter,
     Rate,
     RateLimiter,

@@ -1,9 +1,13 @@
-"""The tables of rates and concurrency slots, which all tenants share."""
+"""The tables of rates and concurrency slots, which all tenants share.
+
+Their keys name sites and machines, so no tenant's transaction sees them.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from stoker.db.policies import PROCESS_AND_OPERATORS, PROCESS_ONLY
 from stoker.db.table import ORDERED_TEXT, TIME, Column, Table
 
 RATES: Table[Any] = Table(
@@ -15,6 +19,8 @@ RATES: Table[Any] = Table(
     since=4,
     grants="SELECT, INSERT, UPDATE, DELETE",
     tenant=False,
+    policies=PROCESS_ONLY,
+    guarded_since=15,
     fill=50,
 )
 
@@ -28,6 +34,8 @@ SLOTS: Table[Any] = Table(
     since=4,
     grants="SELECT, INSERT, UPDATE, DELETE",
     tenant=False,
+    policies=PROCESS_AND_OPERATORS,
+    guarded_since=15,
 )
 
 TABLES = (RATES, SLOTS)

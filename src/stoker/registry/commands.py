@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stoker.base.errors import ConfigError
 from stoker.base.formats import format_count
-from stoker.cli.options import aliased_option, hide_command, sandbox_option
+from stoker.cli.options import COUNT, aliased_option, hide_command, sandbox_option
 from stoker.cli.output import (
     Exit,
     async_command,
@@ -201,8 +203,11 @@ async def _import_all(
 
 @contextmanager
 def _show_progress(file: CheckedFile) -> Iterator[Callable[[int], None]]:
+    from stoker.base.telemetry import escape_invisible
+
+    label = escape_invisible(file.name)
     with click.progressbar(
-        length=file.lines, label=file.name, file=sys.stderr, hidden=not sys.stderr.isatty()
+        length=file.lines, label=label, file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
         yield lambda rows: bar.update(rows - bar.pos)
 
@@ -267,7 +272,7 @@ def _print_sandbox_note(asked: CommandContext) -> None:
 
 def _to_import_json(each: LoadResult) -> Json:
     return {
-        **to_load_json(each.load),
+        **_to_load_json(each.load),
         "before": each.is_repeat,
         "seconds": each.duration.total_seconds(),
         "doubts": dict(each.doubts),
@@ -306,7 +311,7 @@ async def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> N
         counts = await store.count_entities(by=by)
     if as_json:
         print_json(
-            {"by": by, "counts": dict(counts), "loads": [to_load_json(each) for each in newest]}
+            {"by": by, "counts": dict(counts), "loads": [_to_load_json(each) for each in newest]}
         )
         return
     if not counts and not newest:
@@ -348,7 +353,7 @@ async def status(asked: CommandContext, by: str, loads: int, as_json: bool) -> N
 
 
 @registry.command()
-@click.option("--after", type=click.IntRange(0), default=0, help="Start after this number.")
+@click.option("--after", type=COUNT, default=0, metavar="N", help="Start after this number.")
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=50, help="Show at most this many rows."
 )
@@ -360,18 +365,7 @@ async def rejects(asked: CommandContext, after: int, limit: int, as_json: bool) 
     async with asked.open_app(only_to_read=True) as app:
         found = await app.backend.registry().list_rejects(after=after, limit=limit)
     if as_json:
-        print_json(
-            [
-                {
-                    "number": each.number,
-                    "load": each.load,
-                    "line": each.line,
-                    "reason": each.reason,
-                    "text": each.text,
-                }
-                for each in found
-            ]
-        )
+        print_json([asdict(each) for each in found])
         return
     print_table(
         ("number", "load", "line", "reason", "row"),
@@ -392,7 +386,7 @@ async def show(asked: CommandContext, uen: str, as_json: bool) -> Exit:
     async with asked.open_app(only_to_read=True) as app:
         entity, title = await _find_entity(app.backend.registry(), uen.strip().upper())
     if as_json:
-        print_json(None if entity is None else to_entity_json(entity, title))
+        print_json(None if entity is None else _to_entity_json(entity, title))
     elif entity is None:
         print_text(f"The imported register has no company {uen[:40]}; see: stoker registry status")
     else:
@@ -410,48 +404,18 @@ async def _find_entity(store: RegistryStore, uen: str) -> tuple[Entity | None, s
     return entity, ""
 
 
-def to_load_json(load: Load) -> dict[str, Json]:
-    """Return a load as programs read it."""
-    count = load.count
-    return {
-        "id": load.id,
-        "release": load.release,
-        "part": load.part,
-        "source": load.source,
-        "began_at": load.began_at.isoformat(),
-        "ended_at": None if load.ended_at is None else load.ended_at.isoformat(),
-        "rows": count.rows_read,
-        "new": count.new,
-        "changed": count.changed,
-        "same": count.same,
-        "rejected": count.rejected,
-        "gone": count.gone,
-    }
+def _to_load_json(load: Load) -> dict[str, Json]:
+    told = {name: _to_text(value) for name, value in asdict(load).items() if name != "count"}
+    return {**told, "rows": load.count.rows_read, **asdict(load.count)}
 
 
-def to_entity_json(entity: Entity, title: str) -> Json:
-    """Return an entity as programs read it."""
-    day, changed, gone = entity.registered_on, entity.changed_at, entity.gone_at
-    return {
-        "uen": entity.uen,
-        "name": entity.name,
-        "kind": entity.kind,
-        "company_type": entity.company_type,
-        "status": entity.status,
-        "live": entity.live,
-        "registered_on": None if day is None else day.isoformat(),
-        "ssic": entity.ssic,
-        "ssic_title": title,
-        "ssic_secondary": entity.ssic_secondary,
-        "activity": entity.activity,
-        "street": entity.street,
-        "postal_code": entity.postal_code,
-        "officers": entity.officers,
-        "former_names": list(entity.former_names),
-        "changed_at": None if changed is None else changed.isoformat(),
-        "gone_at": None if gone is None else gone.isoformat(),
-        "raw": dict(entity.raw),
-    }
+def _to_entity_json(entity: Entity, title: str) -> Json:
+    told = {name: _to_text(value) for name, value in asdict(entity).items() if name != "digest"}
+    return {**told, "ssic_title": title}
+
+
+def _to_text(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def _print_entity(entity: Entity, title: str) -> None:

@@ -27,6 +27,7 @@ from stoker.base.errors import (
 from stoker.base.jsontools import get_count, get_line, get_list, get_object
 from stoker.base.types import Json
 from stoker.budgets.model import Health
+from stoker.config.fields import Secret
 from stoker.context import Context, TenantContext
 from stoker.http.api_client import (
     StatusMeaning,
@@ -242,7 +243,7 @@ async def _stream_to_file(http: HttpClient, url: str, file: BinaryIO, *, most: i
 def _require_https(url: str) -> Url:
     """Return an address whose files cannot be changed on the way."""
     address = parse_url(url)
-    if not address.is_private:
+    if not address.is_confidential:
         raise PermanentError(
             f"{address.netloc} offers the file without https; it is not downloaded"
         )
@@ -274,13 +275,13 @@ def get_portal(tenant: TenantContext) -> DataGov:
 def build_portal(context: Context) -> DataGov:
     """Build where the register is published, at the rate it allows."""
     settings, limits = context.settings, context.get(build_vendor_limits)
-    key = settings.keys.datagov
+    key: Secret | None = settings.get_value("keys.datagov")
     return DataGov(
         context.get(build_http_client),
         clock=context.clock,
         lists=limits.get_limiter("datagov").rate,
         downloads=limits.get_limiter("datagov_downloads").rate,
-        list_url=settings.datagov.base_url,
-        download_url=settings.datagov_downloads.base_url,
+        list_url=settings.get_value("datagov.base_url"),
+        download_url=settings.get_value("datagov_downloads.base_url"),
         key=None if key is None else key.reveal(),
     )

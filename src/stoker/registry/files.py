@@ -167,7 +167,10 @@ class _HashingReader:
         self._sha.update(piece)
         self.lines += piece.count(b"\n")
         after = piece.rfind(b"\n") + 1
-        self.unended = piece[after:] if after else (self.unended + piece)[:MAX_LINE_BYTES]
+        if after:
+            self.unended = piece[after:]
+        elif len(self.unended) < MAX_LINE_BYTES:
+            self.unended += piece[:MAX_LINE_BYTES]
         return piece
 
 

@@ -2,7 +2,8 @@
 
 A file is checked before any of it is stored, and a refused one does not stop the others. A file
 is known by its digest: one that was read to its end is not read again; one that was left half-way
-is read from its start, and what is stored already counts as the same.
+is read from its start, and what is stored already counts as the same. What is new is then
+taken over into each tenant's companies, in the register's own order of changes.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stoker.accounts.model import Company, CompanyId
+from stoker.accounts.store import AccountStore
 from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.events import Observer, RegisterRead
@@ -27,7 +30,7 @@ from stoker.http.client import build_http_client
 from stoker.registry.acra import ParsedRow, RegisterRow, RejectedRow
 from stoker.registry.download import build_portal, fetch_file
 from stoker.registry.files import CheckedFile, open_register_files
-from stoker.registry.model import Load, LoadCount, Reject
+from stoker.registry.model import Entity, Load, LoadCount, Reject
 from stoker.registry.releases import (
     LoadRefusal,
     RegistryFile,
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from stoker.context import Context
 
 BATCH_SIZE = 2_000  # rows in one transaction
+PAGE_SIZE = 1000  # changes taken over into a tenant's companies in one transaction
 MAX_REJECTS = 10_000  # stored of one file; the rest is counted
 _MAX_LOADS = 10_000  # that a file is compared with
 Progress = Callable[[int], None]
@@ -295,3 +299,53 @@ def _copy_stdin(to: Path) -> None:
 def _shorten_name(name: str) -> str:
     """Return a file's name as it may be stored: no folders, and no query, which can hold a key."""
     return "stdin" if name == "-" else Path(name.partition("?")[0]).name[:200] or "file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshCount:
+    """How the register's changes compared with what the tenant knew."""
+
+    read: int = 0
+    new: int = 0
+    changed: int = 0
+
+
+async def refresh_companies(
+    registry: RegistryStore, accounts: AccountStore, *, clock: Clock, page: int = PAGE_SIZE
+) -> RefreshCount:
+    """Take over every change since last time, page by page."""
+    since, after = await accounts.find_registry_cursor(), ""
+    read = new = changed = 0
+    while rows := await registry.list_changed_entities(since=since, after=after, limit=page):
+        count = await accounts.upsert_companies(
+            [build_company(entity) for entity in rows], now=clock.now()
+        )
+        read, new, changed = read + len(rows), new + count.new, changed + count.changed
+        through = _compute_safe_cursor(rows, since)
+        since, after = rows[-1].changed_at, rows[-1].uen
+        if through is not None:
+            await accounts.set_registry_cursor(through)
+    if read and since is not None:
+        await accounts.set_registry_cursor(since)
+    return RefreshCount(read=read, new=new, changed=changed)
+
+
+def build_company(entity: Entity) -> Company:
+    """Return a registered entity as a tenant's company, knowing what the register knows."""
+    return Company(
+        id=CompanyId(entity.uen),
+        name=entity.name,
+        live=entity.live and entity.gone_at is None,
+        ssic=entity.ssic,
+        year=entity.registered_on.year if entity.registered_on else None,
+        postal_code=entity.postal_code,
+    )
+
+
+def _compute_safe_cursor(rows: list[Entity], before: datetime | None) -> datetime | None:
+    """Return the latest date that a page is surely through with: more may share its last one."""
+    last = rows[-1].changed_at
+    earlier = [row.changed_at for row in rows if row.changed_at and row.changed_at != last]
+    if earlier:
+        return earlier[-1]
+    return before if before != last else None

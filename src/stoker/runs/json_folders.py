@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from stoker.base.errors import ConfigError, StokerError, TransientError
-from stoker.base.types import Json, to_utc
+from stoker.base.types import Json, clean_text, to_utc
 from stoker.files.durable import TMP, Disk, FileLock, translate_os_error
 from stoker.runs.json_lines import ChecksummedLines
 from stoker.runs.model import (
@@ -97,7 +97,8 @@ def read_request(path: Path) -> CancelRequest | None:
         return None
     check_format(found, path)
     try:
-        return CancelRequest(by=str(found["by"]), at=to_utc(datetime.fromisoformat(found["at"])))
+        by = clean_text(str(found["by"]))
+        return CancelRequest(by=by, at=to_utc(datetime.fromisoformat(found["at"])))
     except (StokerError, KeyError, TypeError, ValueError) as error:
         raise build_damage_error(path, str(error)) from error
 

@@ -2,8 +2,8 @@
 
 A lease is taken by compare-and-swap, so it has one holder whatever the clocks show. It ends at
 `until`, or sooner for a process that watches its heartbeat stop. Taking a live holder for dead is
-safe: the fencing token rises, and the store refuses the old holder's writes. Losing a lease cancels
-the work.
+safe: the fencing token (column `epoch`) rises, and the stores of runs and scheduling refuse the old
+holder's writes. Losing a lease cancels the work.
 """
 
 from __future__ import annotations

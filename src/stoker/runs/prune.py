@@ -71,11 +71,11 @@ async def delete_old_runs(store: TenantStores, ats: Sequence[datetime]) -> Stora
     Returns the size of the runs. What an interruption leaves is deleted by the next call.
     """
     # Read before the runs are: a run is there before its plan and items, so none is a new run's.
-    planned = [plan.run for plan in await store.heat.list_plans(limit=ALL_PLANS)]
+    planned = [plan.run for plan in await store.plans.list_plans(limit=ALL_PLANS)]
     worked = await store.work_items.list_item_runs()
     size = await store.runs.delete_runs(ats)
     there = {run.name for run in await store.runs.list_runs()} if planned or worked else set()
-    await store.heat.delete_plans([run for run in planned if run not in there])
+    await store.plans.delete_plans([run for run in planned if run not in there])
     for run in worked:
         if run not in there:
             await delete_in_batches(partial(store.work_items.delete_items, run))

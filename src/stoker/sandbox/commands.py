@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
+from stoker.cli.options import SEED
 from stoker.cli.output import Exit, json_option, on_stop_signal, print_text
 
 if TYPE_CHECKING:
@@ -36,12 +37,19 @@ def sandbox() -> None:
 )
 @click.option(
     "--companies",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 1_000_000_000),
     default=1000,
     show_default=True,
     help="How many companies there are.",
 )
-@click.option("--seed", default=1, show_default=True, help="The same seed gives the same world.")
+@click.option(
+    "--seed",
+    type=SEED,
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="The same seed gives the same world.",
+)
 @click.option(
     "--dial",
     "dials",
@@ -51,7 +59,7 @@ def sandbox() -> None:
 )
 @click.option(
     "--every",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 1_000_000_000),
     default=1000,
     show_default=True,
     metavar="N",

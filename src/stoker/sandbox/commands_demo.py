@@ -30,6 +30,8 @@ from stoker.cli.output import (
     print_text,
     run_async,
 )
+from stoker.files.durable import open_output
+from stoker.vendors.table import VENDOR_SECTIONS
 
 if TYPE_CHECKING:
     from stoker.accounts.model import CompanyRecord
@@ -70,7 +72,7 @@ concurrency = 120
 timeout_s = 3                 # some sites hang on purpose
 
 [caps]                        # small enough that the run reaches some of them
-openai_daily_tokens = 200000
+openai_daily_tokens = 600000
 tavily_queries = 90
 lusha_contact_lookups = 3
 {paces}
@@ -87,8 +89,7 @@ timezone = "America/New_York"
 
 # Faster than real vendors allow, so that the demo takes less than a minute.
 _RATE_SETTINGS = "".join(
-    f"\n[{vendor}]\ncalls = 100000\nburst = 1000\nconcurrency = 100\n"
-    for vendor in ("tavily", "openai", "lusha", "zerobounce", "odoo", "boards")
+    f"\n[{vendor}]\ncalls = 100000\nburst = 1000\nconcurrency = 100\n" for vendor in VENDOR_SECTIONS
 )
 
 _FAULT_SETTINGS = {
@@ -130,7 +131,8 @@ def _run_in_directory(directory: Path, *, kept: bool, as_json: bool) -> Exit:
         text = SETTINGS.format(
             address=address, each=COMPANIES_PER_TENANT, paces=_RATE_SETTINGS, sources=sources
         )
-        (directory / wiring.CONFIG_FILE).write_text(text, encoding="utf-8")
+        with open_output(directory / wiring.CONFIG_FILE, private=True) as stream:
+            stream.write(text.encode())
         # Only the demo's own file counts: the environment is for real work.
         settings = wiring.read_settings(directory=directory, config=None, flags={}, environment={})
         return run_async(_run_demo(settings, directory if kept else None, as_json=as_json))

@@ -53,7 +53,8 @@ class FaultSettings:
     status: int = 0  # what every call is refused with, in the vendor's words; 0 is not at all
     races: float = 0  # how often a write to the CRM meets another one and loses
     refuses: float = 0  # how often the model declines to answer
-    obeys: int = 0  # 1: the model does whatever a text it reads tells it to
+    # 1: the model does what a text it reads tells it to; 2: it files any words in any field
+    obeys: int = 0
     faults: Mapping[Fault, float] = field(default_factory=dict)  # how often, 0 to 1
 
 
@@ -155,20 +156,16 @@ def _parse_fault(kind: str) -> Fault:
         raise ConfigError(f"{kind!r} is no fault; there are {', '.join(Fault)}") from error
 
 
-_READERS = {
-    "latency_low": _parse_duration,
-    "latency_high": _parse_duration,
-    "calls": _parse_int,
-    "window": _parse_duration,
-    "retry_after": _parse_text,
-    "credits": _parse_int,
-    "price_percent": _parse_int,
-    "night": _parse_int,
-    "status": _parse_int,
-    "races": _parse_share,
-    "refuses": _parse_share,
-    "obeys": _parse_int,
+_PARSERS = {
+    "timedelta": _parse_duration,
+    "int": _parse_int,
+    "str": _parse_text,
+    "float": _parse_share,
 }
+_READERS = {
+    each.name: _PARSERS[each.type] for each in fields(FaultSettings) if each.type in _PARSERS
+}
+"""How a typed value of each dial is read: by what the dial is."""
 
 
 def _to_typed_values(dial: FaultSettings) -> dict[str, str]:

@@ -18,7 +18,6 @@ from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from http import HTTPStatus
-from itertools import islice
 from urllib.parse import parse_qs
 
 import httptools
@@ -159,12 +158,6 @@ _LINGER_RESET = struct.pack("ii", 1, 0)  # linger on, for no time at all: closin
 
 
 class HttpConnection(asyncio.Protocol):
-    __slots__ = (
-        "_answering", "_body", "_body_size", "_connections", "_ended", "_fields", "_handler",
-        "_head_size", "_keep_alive", "_loop", "_parser", "_reading", "_stream", "_timer",
-        "_transport", "_url", "_waiting", "_writable", "_writing",
-    )  # fmt: skip
-
     def __init__(self, handler: Handler, lines: set[HttpConnection]) -> None:
         self._handler, self._connections = handler, lines
         self._loop = asyncio.get_running_loop()
@@ -397,7 +390,3 @@ async def open_server(handler: Handler, *, port: int) -> tuple[asyncio.Server, s
         lambda: HttpConnection(handler, lines), "127.0.0.1", port, backlog=1024
     )
     return server, lines
-
-
-def get_port(server: asyncio.Server) -> int:
-    return int(next(islice(server.sockets, 1)).getsockname()[1])

@@ -7,9 +7,10 @@ clock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 
 from stoker.sandbox.control import build_control_handler
 from stoker.sandbox.faults import SITES, FaultSettingsTable, wrap_with_faults
@@ -18,41 +19,21 @@ from stoker.sandbox.http import (
     HttpConnection,
     Request,
     Response,
-    get_port,
     open_server,
     to_text_response,
 )
 from stoker.sandbox.meter import LoggedRequest, Meter
 from stoker.sandbox.sites.site import build_sites_handler
-from stoker.sandbox.vendors.boards import (
-    build_ashby_handler,
-    build_feeds_handler,
-    build_greenhouse_handler,
-    build_lever_handler,
-)
-from stoker.sandbox.vendors.data_gov import build_data_gov_handler
-from stoker.sandbox.vendors.lusha import build_lusha_handler
-from stoker.sandbox.vendors.odoo.server import build_odoo_handler
-from stoker.sandbox.vendors.openai import build_openai_handler
-from stoker.sandbox.vendors.tavily import build_directory_handler, build_tavily_handler
-from stoker.sandbox.vendors.zerobounce import build_zerobounce_handler
 from stoker.sandbox.world.companies import World
+from stoker.vendors.table import VENDORS
 
 HandlerFactory = Callable[[World, FaultSettingsTable, Meter], Handler]
 
 VENDOR_HANDLERS: Mapping[str, HandlerFactory] = {
-    "tavily.test": build_tavily_handler,
-    "lusha.test": build_lusha_handler,
-    "zerobounce.test": build_zerobounce_handler,
-    "openai.test": build_openai_handler,
-    "odoo.test": build_odoo_handler,
-    "greenhouse.test": build_greenhouse_handler,
-    "lever.test": build_lever_handler,
-    "ashby.test": build_ashby_handler,
-    "feeds.test": build_feeds_handler,
-    "data-gov.test": build_data_gov_handler,
-    "directory.test": build_directory_handler,
-    "news.test": build_directory_handler,
+    host: build
+    for vendor in VENDORS.values()
+    if vendor.sandbox
+    for host, build in import_module(vendor.sandbox).HOSTS.items()
 }
 
 _OWN_DIALS = VENDOR_HANDLERS.keys() - {"news.test"}  # from the same house as the directory
@@ -76,8 +57,9 @@ class Sandbox:
         dials: Mapping[str, str | float | timedelta] | None = None,
         port: int = 0,
         vendors: Mapping[str, HandlerFactory] = HANDLERS,
+        squatted: Collection[int] = (),
     ) -> None:
-        self.world = World(seed=seed, size=companies)
+        self.world = World(seed=seed, size=companies, squatted=squatted)
         others = {host.removesuffix(".test") for host in vendors.keys() - HANDLERS.keys()}
         self.faults = FaultSettingsTable(dials, vendors=(*FAULT_TARGETS, *others))
         self.meter = Meter()
@@ -103,7 +85,7 @@ class Sandbox:
 
     async def __aenter__(self) -> Sandbox:
         self._server, self._connections = await open_server(self.answer, port=self._port)
-        self._port = get_port(self._server)
+        self._port = int(self._server.sockets[0].getsockname()[1])
         return self
 
     async def __aexit__(self, *_: object) -> None:

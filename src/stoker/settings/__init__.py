@@ -6,11 +6,11 @@ and error messages are made from the fields listed here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from stoker.accounts.settings import IcpSettings
 from stoker.base.errors import ConfigError
@@ -18,7 +18,7 @@ from stoker.base.types import Json, TenantId
 from stoker.budgets.settings import CapSettings
 from stoker.calendar.recurrence import Schedule
 from stoker.config.fields import FieldInfo, Secret, Section, list_settings
-from stoker.config.settings import LoggingSettings, TenancySettings, TenantTable
+from stoker.config.settings import KeySettings, LoggingSettings, TenancySettings, TenantTable
 from stoker.crawl.settings import CrawlSettings, ExtractSettings
 from stoker.db.settings import StorageSettings
 from stoker.discovery.settings import DiscoverySettings
@@ -30,18 +30,9 @@ from stoker.rate_limits.settings import PacingSettings
 from stoker.runs.settings import RetentionRule
 from stoker.scheduling.settings import SchedulingSettings
 from stoker.touches.settings import TouchSettings
-from stoker.vendors.settings import (
-    BoardsSettings,
-    DataGovDownloadsSettings,
-    DataGovSettings,
-    KeySettings,
-    LushaSettings,
-    OdooSettings,
-    OpenAiSettings,
-    TavilySettings,
-    VendorSettings,
-    ZeroBounceSettings,
-)
+from stoker.vendors.table import VENDOR_SECTIONS, VENDORS, VendorSettings
+
+SectionT = TypeVar("SectionT", bound=VendorSettings)
 
 DEFAULT_TENANT = TenantId("default")
 
@@ -77,14 +68,9 @@ class Settings:
     pulls: PullSettings = field(default_factory=PullSettings)
     pacing: PacingSettings = field(default_factory=PacingSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
-    tavily: TavilySettings = field(default_factory=TavilySettings)
-    openai: OpenAiSettings = field(default_factory=OpenAiSettings)
-    lusha: LushaSettings = field(default_factory=LushaSettings)
-    zerobounce: ZeroBounceSettings = field(default_factory=ZeroBounceSettings)
-    odoo: OdooSettings = field(default_factory=OdooSettings)
-    datagov: DataGovSettings = field(default_factory=DataGovSettings)
-    datagov_downloads: DataGovDownloadsSettings = field(default_factory=DataGovDownloadsSettings)
-    boards: BoardsSettings = field(default_factory=BoardsSettings)
+    vendors: Mapping[str, VendorSettings] = field(  # by name
+        default_factory=lambda: {name: kind() for name, kind in VENDOR_SECTIONS.items()}
+    )
     crawl: CrawlSettings = field(default_factory=CrawlSettings)
     extract: ExtractSettings = field(default_factory=ExtractSettings)
     score: ScoreRule = field(default_factory=ScoreRule)
@@ -99,8 +85,16 @@ class Settings:
 
     def get_value(self, key: str) -> Any:
         """Return the value of a dotted key."""
-        section, _, _ = key.partition(".")
-        return getattr(getattr(self, section), FIELDS[key].attribute)
+        about = FIELDS[key]
+        return getattr(self._get_section(about.section), about.attribute)
+
+    def get_vendor(self, kind: type[SectionT]) -> SectionT:
+        """Return the section of a vendor, by its class."""
+        return next(each for each in self.vendors.values() if isinstance(each, kind))
+
+    def _get_section(self, name: str) -> Section:
+        section: Section = self.vendors[name] if name in self.vendors else getattr(self, name)
+        return section
 
     def get_origin(self, key: str) -> str:
         """Return where a dotted key's value came from."""
@@ -113,20 +107,21 @@ class Settings:
         """
         changed: dict[str, dict[str, Any]] = {}
         for key, value in values.items():
-            section, _, _ = key.partition(".")
-            changed.setdefault(section, {})[FIELDS[key].attribute] = value
-        sections, problems = {}, []
+            changed.setdefault(FIELDS[key].section, {})[FIELDS[key].attribute] = value
+        sections: dict[str, Any] = {}
+        problems = []
         for section, new in changed.items():
             try:
-                sections[section] = replace(getattr(self, section), **new)
+                sections[section] = replace(self._get_section(section), **new)
             except ConfigError as error:
-                own = (key for key in values if key.startswith(f"{section}."))
+                own = (key for key in values if FIELDS[key].section == section)
                 where = next((origins[key] for key in own if key in origins), "default")
                 problems.append(f"{where}: {section}: {error}")
         if problems:
-            raise ConfigError("\n".join(problems))
+            raise ConfigError(*problems)
         merged = MappingProxyType({**self.origins, **origins})
-        return replace(self, **sections, origins=merged)
+        vendors = {name: sections.pop(name, own) for name, own in self.vendors.items()}
+        return replace(self, **sections, vendors=vendors, origins=merged)
 
     def with_directory(self, directory: Path) -> Settings:
         """Return these settings with relative paths taken from a directory."""
@@ -194,11 +189,20 @@ class Settings:
 
     def get_connector(self, name: str) -> VendorSettings | CrawlSettings:
         """Return how a connector is called, or raise ConfigError naming those there are."""
-        if name not in (*CONNECTORS, "crawl"):
-            known = ", ".join(CONNECTORS)
+        if name == "crawl":
+            return self.crawl
+        if name not in self.vendors:
+            known = ", ".join(self.vendors)
             raise ConfigError(f"there are no settings for connector {name!r}; there are: {known}")
-        section: VendorSettings | CrawlSettings = getattr(self, name)
-        return section
+        return self.vendors[name]
+
+    def list_vendor_caps(self) -> list[tuple[str, str, int]]:
+        """Return what may be used of each vendor in a day: its name, the unit, the limit."""
+        return [
+            (name, unit, self.get_value(key))
+            for name, vendor in VENDORS.items()
+            for unit, key in vendor.caps.items()
+        ]
 
     def get_pull_units(self, connector: str, *, deep: bool) -> int:
         """Return the pull units of one lookup; for a tenant, ask its own settings."""
@@ -243,12 +247,12 @@ class Settings:
             own = {"name": tenant.name, "enabled": tenant.enabled, **tenant.overrides}
             values |= {f"tenants.{tenant.id}.{key}": value for key, value in own.items()}
         return [
-            ShownSetting(key, _get_field(key).format(value), self.get_origin(key))
+            ShownSetting(key, get_field(key).format(value), self.get_origin(key))
             for key, value in values.items()
         ]
 
 
-def _get_field(key: str) -> FieldInfo:
+def get_field(key: str) -> FieldInfo:
     """Return what is known about a setting, also about a tenant's own: `tenants.ID.…`."""
     if key in FIELDS:
         return FIELDS[key]
@@ -260,27 +264,34 @@ _DEFAULTS = Settings()
 
 SECTIONS: Mapping[str, type[Section]] = MappingProxyType(
     {
-        each.name: type(section)
+        name: kind
         for each in fields(Settings)
-        if isinstance(section := getattr(_DEFAULTS, each.name), Section)
+        for name, kind in (
+            VENDOR_SECTIONS
+            if each.name == "vendors"
+            else {each.name: type(getattr(_DEFAULTS, each.name))}
+        ).items()
+        if issubclass(kind, Section)
     }
 )
 """The sections by name, in the order people read about them."""
 
-CONNECTORS = tuple(
-    name for name, section in SECTIONS.items() if issubclass(section, VendorSettings)
-)
-"""The connectors that have a rate of their own, by the names of their sections."""
 
-FIELDS: Mapping[str, FieldInfo] = MappingProxyType(
-    {
-        f"{name}.{about.key}": replace(
-            about, env=about.env or (f"STOKER_{name}_{about.key}".upper(),)
-        )
-        for name, section in SECTIONS.items()
-        for about in list_settings(section)
+def _list_fields() -> Iterator[tuple[str, FieldInfo]]:
+    """Yield each setting with its dotted key; a vendor's key and caps before those of no vendor."""
+    known = {
+        about.key if "." in about.key else f"{name}.{about.key}": replace(about, section=name)
+        for name in sorted(SECTIONS, key=lambda name: name not in VENDOR_SECTIONS)
+        for about in list_settings(SECTIONS[name])
     }
-)
+    for table in SECTIONS:
+        for key, about in known.items():
+            if key.partition(".")[0] == table:
+                env = about.env or (f"STOKER_{key.replace('.', '_')}".upper(),)
+                yield key, replace(about, env=env)
+
+
+FIELDS: Mapping[str, FieldInfo] = MappingProxyType(dict(_list_fields()))
 """Every setting by its dotted key."""
 
 TENANT_KEYS: Mapping[str, FieldInfo] = MappingProxyType(

@@ -10,8 +10,7 @@ import click
 
 from stoker.cli.options import DefaultGroup
 from stoker.cli.output import json_option, pass_context, print_json, print_table, print_text
-from stoker.config.fields import list_settings
-from stoker.files.durable import create_file
+from stoker.files.durable import STDOUT, open_output
 from stoker.settings import FIELDS, SECTIONS, Settings
 
 if TYPE_CHECKING:
@@ -47,11 +46,13 @@ _TENANTS_EXAMPLE = """
 def init(asked: CommandContext, *, force: bool, as_json: bool) -> None:
     """Write a commented stoker.toml with small caps switched on.
 
-    An existing file is kept unless --force is given.
+    An existing file is kept unless --force is given; `stoker --config - init` prints it.
     """
     path = asked.config or asked.directory / "stoker.toml"
-    with create_file(path, replace=force) as stream:
+    with open_output(path, replace=force, private=True) as stream:
         stream.write(build_first_file().encode())
+    if path == STDOUT:
+        return
     if as_json:
         print_json({"wrote": str(path)})
         return
@@ -95,9 +96,7 @@ def build_first_file() -> str:
 def _format_section(section: str) -> str:
     lines = [f"[{section}]  # {SECTIONS[section].__doc__}"]
     lines += [
-        line
-        for about in list_settings(SECTIONS[section])
-        for line in _format_setting(f"{section}.{about.key}")
+        line for key in FIELDS if key.partition(".")[0] == section for line in _format_setting(key)
     ]
     return "\n" + "\n".join(lines) + "\n"
 

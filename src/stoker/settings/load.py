@@ -2,7 +2,8 @@
 
 Each value is matched to its setting and read; a stronger source replaces a weaker one. Every
 problem becomes one line: where it is, what was given, what is allowed. The caller passes the
-environment.
+environment, and the tenants that the store has: what a tenant sets for itself is in settings alone;
+the store has its name and whether it is active. One switched off in either is switched off.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stoker.base.errors import ConfigError
 from stoker.base.types import TenantId, parse_tenant_id
@@ -26,7 +27,6 @@ from stoker.config.sources import (
     read_toml,
 )
 from stoker.settings import (
-    CONNECTORS,
     DEFAULT_TENANT,
     FIELDS,
     SECTIONS,
@@ -34,7 +34,10 @@ from stoker.settings import (
     Settings,
     Tenant,
 )
-from stoker.settings.sandbox import apply_sandbox, find_sandbox_contradictions
+from stoker.settings.sandbox import ORIGIN, apply_sandbox, find_sandbox_contradictions
+
+if TYPE_CHECKING:
+    from stoker.tenants import model
 
 MAX_PROBLEMS = 20  # lines of problems a person will read
 
@@ -68,6 +71,40 @@ def load_settings(
     settings = replace(settings, tenants=merged.build_tenants(settings))
     _raise_problems(list(_find_contradictions(settings)))
     return apply_sandbox(settings)
+
+
+def add_stored_tenants(settings: Settings, stored: Sequence[model.Tenant]) -> Settings:
+    """Return the settings with every stored tenant among theirs.
+
+    The tenant "default", there only because settings name none, is removed if the store has any.
+    """
+    if not stored:
+        return settings
+    tenants = {
+        each.id: Tenant(id=each.id, name=each.name or each.id, enabled=each.active)
+        for each in stored
+    }
+    for tenant in settings.tenants:
+        if _is_placeholder(settings, tenant):
+            continue
+        if (other := tenants.get(tenant.id)) is not None:
+            name = tenant.name if tenant.name != tenant.id else other.name
+            tenant = replace(tenant, name=name, enabled=tenant.enabled and other.enabled)
+        tenants[tenant.id] = tenant
+    return apply_sandbox(replace(settings, tenants=tuple(tenants[id_] for id_ in sorted(tenants))))
+
+
+def _is_placeholder(settings: Settings, tenant: Tenant) -> bool:
+    own = f"tenants.{tenant.id}."
+    return (
+        tenant.id == DEFAULT_TENANT
+        and settings.tenancy.default_tenant_id is None
+        and all(
+            origin.startswith(ORIGIN)
+            for key, origin in settings.origins.items()
+            if key.startswith(own)
+        )
+    )
 
 
 class _MergedValues:
@@ -187,7 +224,7 @@ def _raise_problems(problems: Sequence[str]) -> None:
     if problems:
         more = len(problems) - MAX_PROBLEMS
         rest = [f"… and {more} more"] if more > 0 else []
-        raise ConfigError("\n".join([*problems[:MAX_PROBLEMS], *rest]))
+        raise ConfigError(*problems[:MAX_PROBLEMS], *rest)
 
 
 def _find_contradictions(settings: Settings) -> Iterator[str]:
@@ -211,7 +248,7 @@ def _find_contradictions(settings: Settings) -> Iterator[str]:
                     f"{settings.get_origin(key)}: {key} names {tenant}, which is not configured; "
                     f"configured: {', '.join(known)}"
                 )
-    for name in CONNECTORS:
+    for name in settings.vendors:
         try:
             settings.get_connector(name).to_rate()
         except ConfigError as error:
@@ -226,7 +263,7 @@ def _check_tenant(settings: Settings, tenant: TenantId) -> list[str]:
     try:
         own = settings.for_tenant(tenant)
     except ConfigError as error:
-        return str(error).splitlines()
+        return list(error.args)
     try:
         own.scheduling.build_schedule()
     except ConfigError as error:
@@ -237,7 +274,11 @@ def _check_tenant(settings: Settings, tenant: TenantId) -> list[str]:
 def _format_given(value: object, about: FieldInfo) -> str:
     if about.kind.secret:
         return MASK
-    text = _to_one_line(about.kind.format(json.dumps(value, ensure_ascii=False, default=str)))
+    try:
+        shown = json.dumps(value, ensure_ascii=False, default=str)
+    except ValueError:  # Python writes no number of so many digits
+        return "a number of thousands of digits"
+    text = _to_one_line(about.kind.format(shown))
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
 
 

@@ -17,7 +17,7 @@ from stoker.base.types import TenantId
 from stoker.config.fields import Secret
 from stoker.http.fields import is_sandbox_key, is_sandbox_url
 from stoker.settings import FIELDS, Settings
-from stoker.vendors.table import VENDORS
+from stoker.vendors.table import VENDORS, OdooSettings
 
 ORIGIN = "sandbox.address"
 
@@ -93,12 +93,13 @@ def _choose_sandbox_keys(
 def _choose_sandbox_odoo(settings: Settings, tenant: TenantId) -> dict[str, Any]:
     """Return a tenant's Odoo in the sandbox: a database of its own, opened by its own key."""
     own = settings.for_tenant(tenant)
-    if not is_sandbox_url(own.odoo.url):
+    odoo = own.get_vendor(OdooSettings)
+    if not is_sandbox_url(odoo.url):
         return {}
-    database = own.odoo.database or tenant
-    values: dict[str, Any] = {} if own.odoo.database else {"odoo.database": database}
-    values |= {} if own.odoo.login else {"odoo.login": "stoker"}
-    if not is_sandbox_key(own.keys.odoo):
+    database = odoo.database or tenant
+    values: dict[str, Any] = {} if odoo.database else {"odoo.database": database}
+    values |= {} if odoo.login else {"odoo.login": "stoker"}
+    if not is_sandbox_key(odoo.key):
         values["keys.odoo"] = Secret(f"odoo-{database}-sandbox")
     return values
 

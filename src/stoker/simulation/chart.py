@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoker.files.durable import create_file
+from stoker.base.errors import ConfigError
+from stoker.files.durable import STDOUT, open_output
 
 _WIDTH, _HEIGHT, _EDGE, _SCALE = 960, 480, 48, 2
 
@@ -29,10 +31,27 @@ _GLYPH_ROWS_BY_LETTER = {
 }
 
 
-def write_bar_chart(path: Path, title: str, labels: Sequence[str], values: Sequence[float]) -> None:
-    """Write the chart to a file; one of that name is replaced."""
-    with create_file(path, replace=True) as stream:
+def write_bar_chart(
+    path: Path | None,
+    title: str,
+    labels: Sequence[str],
+    values: Sequence[float],
+    *,
+    as_json: bool = False,
+) -> bool:
+    """Write the chart to a file, if one is named; one that is there is replaced.
+
+    Returns whether it went to stdout, where nothing may follow it; raises ConfigError when JSON
+    was to follow, or a terminal would get it.
+    """
+    if path is None:
+        return False
+    if path == STDOUT and (as_json or sys.stdout.isatty()):
+        other = "--json also wants stdout" if as_json else "a terminal does not show pictures"
+        raise ConfigError(f"{other}; name a file with --plot FILE.png")
+    with open_output(path) as stream:
         stream.write(draw_bar_chart(title, labels, values))
+    return path == STDOUT
 
 
 def draw_bar_chart(title: str, labels: Sequence[str], values: Sequence[float]) -> bytes:

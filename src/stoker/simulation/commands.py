@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from stoker.cli.options import plot_option, seed_option
 from stoker.cli.output import Exit, json_option, print_json, print_table, print_text
+from stoker.simulation.chart import write_bar_chart
 from stoker.simulation.commands_pulls import nights, pulls
 
 if TYPE_CHECKING:
@@ -40,15 +42,8 @@ simulate.add_command(nights)
 def _plot_options(command: _Command) -> _Command:
     """Give a command `--plot`, `--seed` and `--json`."""
     for option in (
-        click.option(
-            "--plot",
-            type=click.Path(dir_okay=False, path_type=Path),
-            metavar="FILE.png",
-            help="Draw the histogram; replaces the file.",
-        ),
-        click.option(
-            "--seed", type=int, default=0, show_default=True, help="Seed of the random numbers."
-        ),
+        plot_option("Draw the histogram"),
+        seed_option,
         json_option,
     ):
         command = option(command)
@@ -100,7 +95,7 @@ def coverage(
     as_json: bool,
 ) -> Exit:
     """Compare waiting times: replanned daily, planned weekly, and the best possible."""
-    from stoker.simulation.touch_coverage import compare_coverage
+    from stoker.simulation.touches import compare_coverage
     from stoker.touches.settings import PlanRule
 
     rule = PlanRule()
@@ -113,7 +108,9 @@ def coverage(
         seed=seed,
     )
     ours = found[0]
-    _write_plot(plot, "GAPS IN DAYS, REPAIRED DAILY", _format_gaps(ours.gaps), ours.gaps)
+    labels = _format_gaps(ours.gaps)
+    if write_bar_chart(plot, "GAPS IN DAYS, REPAIRED DAILY", labels, ours.gaps, as_json=as_json):
+        return Exit.OK
     if as_json:
         print_json(
             {
@@ -140,7 +137,7 @@ def coverage(
         ),
     )
     print_text("\ngaps in days, repaired daily")
-    _print_bars(_format_gaps(ours.gaps), ours.gaps)
+    _print_bars(labels, ours.gaps)
     return Exit.OK
 
 
@@ -161,7 +158,7 @@ def scores(
     as_json: bool,
 ) -> Exit:
     """Show who is picked after how many days, by today's score and by the one before it."""
-    from stoker.simulation.touch_scores import WaitBucket, compare_formulas
+    from stoker.simulation.touches import WaitBucket, compare_formulas
     from stoker.touches.settings import PlanRule
 
     found = compare_formulas(
@@ -182,7 +179,9 @@ def scores(
     new = found[0]
     labels = [named(bucket) for bucket in new.buckets]
     frequencies = [bucket.frequency for bucket in new.buckets]
-    _write_plot(plot, "SHARE PICKED A DAY, BY DAYS SINCE", labels, frequencies)
+    title = "SHARE PICKED A DAY, BY DAYS SINCE"
+    if write_bar_chart(plot, title, labels, frequencies, as_json=as_json):
+        return Exit.OK
     if as_json:
         print_json(
             [
@@ -247,13 +246,14 @@ def timing(
     days: int, per_day: int, timezone: str, plot: Path | None, seed: int, as_json: bool
 ) -> Exit:
     """Show when touches are made: by hour, and from one to the next."""
-    from stoker.simulation.touch_timing import simulate_timing
+    from stoker.simulation.touches import simulate_timing
     from stoker.touches.settings import PlanRule
 
     found = simulate_timing(days=days, per_day=per_day, rule=PlanRule(), seed=seed, zone=timezone)
     labels = [f"{hour:02d}" for hour in found.hours]
-    _write_plot(plot, "TOUCHES BY HOUR", labels, found.planned)
     ending = Exit.PROBLEMS if found.gap_violations or found.outside_hours else Exit.OK
+    if write_bar_chart(plot, "TOUCHES BY HOUR", labels, found.planned, as_json=as_json):
+        return ending
     if as_json:
         print_json(asdict(found))
         return ending
@@ -291,16 +291,6 @@ def _print_bars(labels: Sequence[str], values: Sequence[float]) -> None:
     for label, value in zip(labels, values, strict=True):
         shown = f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
         print_text(f"{label.rjust(width)} {'█' * round(_MAX_BAR_WIDTH * value / most)} {shown}")
-
-
-def _write_plot(
-    plot: Path | None, title: str, labels: Sequence[str], values: Sequence[float]
-) -> None:
-    if plot is None:
-        return
-    from stoker.simulation.chart import write_bar_chart
-
-    write_bar_chart(plot, title, labels, values)
 
 
 def _format_gaps(gaps: Sequence[int]) -> list[str]:

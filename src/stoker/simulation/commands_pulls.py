@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
+from stoker.cli.options import plot_option, seed_option
 from stoker.cli.output import Exit, json_option, print_json, print_table, print_text
+from stoker.simulation.chart import write_bar_chart
 
 if TYPE_CHECKING:
     from stoker.base.types import Json
     from stoker.simulation.faults import InjectedFault
     from stoker.simulation.nights import NightTally
-    from stoker.simulation.pull_run import PolicyComparison
+    from stoker.simulation.policies import PolicyComparison
     from stoker.simulation.world import SimWorld
 
 _FILE_TYPE = click.Path(dir_okay=False, path_type=Path)
@@ -61,7 +63,7 @@ _SHORT_NAMES = {  # what a picture has room for
     show_default=True,
     help="How many days; the second half is measured.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random numbers.")
+@seed_option
 @click.option(
     "--trace",
     type=_FILE_TYPE,
@@ -74,14 +76,7 @@ _SHORT_NAMES = {  # what a picture has room for
     metavar="FILE",
     help="Value of the trace's items: CSV of item and number.",
 )
-@click.option(
-    "--plot",
-    "--picture",
-    "picture",
-    type=_FILE_TYPE,
-    metavar="FILE.png",
-    help="Draw how long data is out of date; replaces the file.",
-)
+@plot_option("Draw how long data is out of date", "--picture")
 @json_option
 def pulls(
     accounts: int | None,
@@ -90,22 +85,21 @@ def pulls(
     seed: int,
     trace: Path | None,
     importance: Path | None,
-    picture: Path | None,
+    plot: Path | None,
     as_json: bool,
 ) -> Exit:
     """Compare how fresh each policy keeps accounts at the same budget."""
-    from stoker.simulation.pull_run import compare_policies
+    from stoker.simulation.policies import compare_policies
 
     world = _build_world(accounts, days, seed, trace, importance)
     found = compare_policies(world, budget=budget, days=days, seed=seed)
-    if picture is not None:
-        from stoker.simulation.chart import write_bar_chart
-
-        labels = [_SHORT_NAMES[each.policy] for each in found.policies]
-        stale = [1 - each.tally.freshness for each in found.policies]
-        if found.bounds is not None:
-            labels, stale = [*labels, "bound"], [*stale, 1 - found.bounds.freshness]
-        write_bar_chart(picture, "SHARE OF TIME OUT OF DATE, BY POLICY", labels, stale)
+    labels = [_SHORT_NAMES[each.policy] for each in found.policies]
+    stale = [1 - each.tally.freshness for each in found.policies]
+    if found.bounds is not None:
+        labels, stale = [*labels, "bound"], [*stale, 1 - found.bounds.freshness]
+    title = "SHARE OF TIME OUT OF DATE, BY POLICY"
+    if write_bar_chart(plot, title, labels, stale, as_json=as_json):
+        return Exit.OK
     if as_json:
         print_json(
             {
@@ -234,13 +228,7 @@ _COUNT_TEXTS = {
     show_default=True,
     help="Accounts per tenant; half as many pull units a day.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Seed of the random numbers.",
-)
+@seed_option
 @json_option
 def nights(nights: int, inject: str, accounts: int, seed: int, as_json: bool) -> Exit:
     """Simulate nightly runs and pulls with failures; list the guarantees that broke, and when.
@@ -281,7 +269,7 @@ def nights(nights: int, inject: str, accounts: int, seed: int, as_json: bool) ->
 def _print_nights(
     found: NightTally, *, nights: int, injected: frozenset[InjectedFault], tenants: int
 ) -> None:
-    from stoker.simulation.invariants import Invariant
+    from stoker.simulation.faults import Invariant
 
     wrong = ", ".join(sorted(injected)) or "none"
     print_text(f"{nights} nights of {tenants} tenants; failures: {wrong}\n")
@@ -308,7 +296,7 @@ def _print_nights(
 def _to_nights_json(
     found: NightTally, *, nights: int, injected: frozenset[InjectedFault], tenants: int
 ) -> Json:
-    from stoker.simulation.invariants import Invariant
+    from stoker.simulation.faults import Invariant
 
     broken = Counter(each.invariant for each in found.violations)
     return {

@@ -27,13 +27,11 @@ from stoker.budgets.charges import (
 )
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window, parse_window
 from stoker.calendar.recurrence import Cron, DueOccurrences, Schedule, compute_due
-from stoker.enrichment.deadline import choose_items_to_drop
-from stoker.enrichment.forecast import project_finish
 from stoker.enrichment.model import WorkItem
+from stoker.enrichment.workers import choose_items_to_drop, project_finish
 from stoker.heat.beliefs import ChangeRates, Floats, build_prior, decay_to_prior, update_rates
 from stoker.heat.settings import ChangeRateRule, TierRule
-from stoker.nightly.depth import DepthRule
-from stoker.nightly.targets import choose_targets
+from stoker.nightly.targets import DepthRule, choose_targets
 from stoker.pulls.columns import PlanAccounts, PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import DEEP, PullPlan, list_in_order, plan_pulls
 from stoker.pulls.settings import PullRule
@@ -47,12 +45,13 @@ from stoker.rate_limits.rate_limit import (
 from stoker.simulation.faults import (
     FaultPlan,
     InjectedFault,
+    InvariantChecker,
     SimTenant,
+    Violation,
     build_fault_plan,
     choose_first_day,
     list_sim_tenants,
 )
-from stoker.simulation.invariants import InvariantChecker, Violation
 from stoker.simulation.world import SimWorld, build_population
 
 _TICK = timedelta(minutes=10)  # between two checks of the schedule

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from stoker.nightly.readiness import TenantReadiness
 
 
+_MAX_NAME_LENGTH = 200  # characters
+
+
 @click.group()
 def tenant() -> None:
     """Add, list, show, disable and enable tenants."""
@@ -45,7 +48,15 @@ async def add_tenant(asked: CommandContext, name: str, called: str, as_json: boo
     from stoker.tenants.model import Tenant
 
     id_ = parse_tenant_argument(name)
+    if len(called) > _MAX_NAME_LENGTH:
+        raise ConfigError(f"--name has more than {_MAX_NAME_LENGTH} characters; give a shorter one")
     async with asked.open_app() as app:
+        key = f"tenants.{id_}.name"
+        if called and key in app.settings.origins:
+            raise ConfigError(
+                f"{app.settings.get_origin(key)} sets the name of {id_}, and --name would be "
+                "ignored; change it there"
+            )
         directory, store, now = app.backend.directory(), app.backend.tenant(id_), app.clock.now()
         known = {each.id: each for each in await directory.list_tenants()}
         before = known.get(id_, Tenant(id=id_))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stoker.base.types import parse_tenant_id
+from stoker.db.policies import OWN_ROW
 from stoker.db.table import FLAG, KEY, ORDERED_TEXT, TEXT, TIME, Column, Table
 from stoker.tenants.model import CrmConnection, Tenant
 
@@ -20,6 +21,8 @@ TENANTS = Table(
     what="the tenant",
     grants="SELECT, INSERT, UPDATE",
     tenant=False,
+    policies=OWN_ROW,
+    guarded_since=15,
 )
 
 # Nothing uses it any more.

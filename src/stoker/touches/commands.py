@@ -11,13 +11,14 @@ import click
 
 from stoker.base.errors import ConfigError
 from stoker.base.formats import format_count
-from stoker.cli.options import choose_active_tenant, choose_tenant, tenant_option
+from stoker.cli.options import COUNT, SEED, choose_active_tenant, choose_tenant, tenant_option
 from stoker.cli.output import (
     Exit,
     async_command,
     json_option,
     pass_context,
     print_error,
+    print_file,
     print_json,
     print_table,
     print_text,
@@ -136,7 +137,7 @@ def _print_more(values: Sequence[Any], shown: int) -> None:
 
 @touches.command()
 @_week_option
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Seed of the random numbers.")
+@click.option("--seed", type=SEED, metavar="N", help="Seed of the random numbers.")
 @click.option("--profiles", metavar="FILE.csv", help="Import these profiles first.")
 @click.option("--dry-run", is_flag=True, help="Show what would change; store nothing.")
 @tenant_option
@@ -248,8 +249,7 @@ async def show(
     if found is None:
         raise ConfigError("that week has no plan yet; make one with: stoker touches plan")
     if kind is not None:
-        text = plan_to_ics(found) if kind == "ics" else plan_to_csv(found)
-        click.echo(text.encode(), nl=False)
+        print_file(plan_to_ics(found) if kind == "ics" else plan_to_csv(found))
     elif as_json:
         print_json(_week_to_json(opened, found))
     else:
@@ -287,7 +287,7 @@ async def today(ctx: CommandContext, tenant: str | None, as_json: bool) -> None:
 
 @touches.command()
 @click.option("--dry-run", is_flag=True, help="Show what is due; deliver nothing.")
-@click.option("--limit", type=click.IntRange(0), metavar="N", help="Deliver at most N.")
+@click.option("--limit", type=COUNT, metavar="N", help="Deliver at most N.")
 @tenant_option
 @json_option
 @pass_context

@@ -13,6 +13,7 @@ import asyncio
 import hmac
 import json
 import os
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -100,7 +101,7 @@ class FileChannel:
     def _append_line(self, delivery: str, line: bytes) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ConfigError(
                 f"{self._path} cannot be written ({error.strerror}); change touches.file"
@@ -109,20 +110,25 @@ class FileChannel:
             end = os.fstat(file).st_size
             size = min(end, self._tail_bytes)
             if size and delivery in _parse_delivery_ids(os.pread(file, size, end - size)):
-                os.fsync(file)  # the writer may have died before it was on the disk
+                _sync(file)  # the writer may have died before it was on the disk
                 return
             # What a crash left of a line must not swallow this one.
             torn = end and os.pread(file, 1, end - 1) != b"\n"
             whole = b"\n" + line if torn else line
             if os.write(file, whole) < len(whole):
                 raise OSError(None, "no room for a whole line")
-            os.fsync(file)
+            _sync(file)
         except OSError as error:
             raise TransientError(
                 f"{self._path} did not take a line ({error.strerror}); free some room"
             ) from error
         finally:
             os.close(file)
+
+
+def _sync(file: int) -> None:
+    if stat.S_ISREG(os.fstat(file).st_mode):  # a pipe or a device has no disk to reach
+        os.fsync(file)
 
 
 def _parse_delivery_ids(tail: bytes) -> set[str]:

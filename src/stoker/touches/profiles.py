@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from stoker.accounts.model import CompanyId, CompanyRecord
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.retry import parse_retry_after
-from stoker.base.types import clean_text, to_utc
+from stoker.base.types import Json, clean_text, to_utc
 from stoker.files.tables import Readable, TableRow, read_table
 from stoker.http.client import MAX_REDIRECTS, HttpClient, Request, is_temporary
 from stoker.http.url import parse_url
@@ -73,49 +73,61 @@ def parse_profiles(rows: Iterable[TableRow], *, zone: ZoneInfo, now: datetime) -
     A date without a time is that day's beginning in `zone`. Of rows with the same address the
     first counts.
     """
-    found: dict[str, Profile] = {}
-    bad: list[BadRow] = []
-    for row in rows:
-        cells = {name: str(cell) for name, cell in row.cells.items()}
-        parsed = row.wrong or _parse_profile(cells, zone=zone, now=now)
-        if isinstance(parsed, Profile) and parsed.url in found:
-            parsed = "its url stands in an earlier row"
-        if isinstance(parsed, Profile):
-            found[parsed.url] = parsed
-        else:
-            bad.append(BadRow(where=f"line {row.line}", reason=parsed))
-    return ParsedProfiles(profiles=tuple(found.values()), bad_rows=tuple(bad))
+    return _sort_out(
+        (
+            (f"line {row.line}", row.wrong or _parse_profile(row.cells, zone=zone, now=now))
+            for row in rows
+        ),
+        repeated="its url stands in an earlier row",
+    )
 
 
-def leads_to_profiles(dossiers: Iterable[CompanyRecord]) -> ParsedProfiles:
-    """Return companies as profiles, each by the address of its website."""
-    found: dict[str, Profile] = {}
+def leads_to_profiles(records: Iterable[CompanyRecord]) -> ParsedProfiles:
+    """Return companies as profiles, each by the address of its website.
+
+    Not one whose website may be a stranger's: touches end in a CRM, too.
+    """
+    return _sort_out(
+        ((str(record.company.id), _lead_to_profile(record)) for record in records),
+        repeated="another company has the same website",
+    )
+
+
+def _lead_to_profile(record: CompanyRecord) -> Profile | str:
+    company = record.company
+    if not company.website:
+        return "no website of it is known"
+    if record.is_site_probable:
+        return f"its website is only probable; accept it with: stoker leads website {company.id}"
+    return _build_profile(company.website, company.name)
+
+
+def _sort_out(found: Iterable[tuple[str, Profile | str]], *, repeated: str) -> ParsedProfiles:
+    """Return the profiles among what was found in places, and why the others are none."""
+    profiles: dict[str, Profile] = {}
     bad: list[BadRow] = []
-    for record in dossiers:
-        company = record.company
-        parsed: Profile | str = "no website of it is known"
-        if company.website:
-            parsed = _build_profile(company.website, company.name, status=ProfileStatus.ACTIVE)
-        if isinstance(parsed, Profile) and parsed.url not in found:
-            found[parsed.url] = parsed
+    for where, parsed in found:
+        if isinstance(parsed, str):
+            bad.append(BadRow(where=where, reason=parsed))
+        elif parsed.url in profiles:
+            bad.append(BadRow(where=where, reason=repeated))
         else:
-            why = parsed if isinstance(parsed, str) else "another company has the same website"
-            bad.append(BadRow(where=str(company.id), reason=why))
-    return ParsedProfiles(profiles=tuple(found.values()), bad_rows=tuple(bad))
+            profiles[parsed.url] = parsed
+    return ParsedProfiles(profiles=tuple(profiles.values()), bad_rows=tuple(bad))
 
 
 def compute_appeals(
-    dossiers: Iterable[CompanyRecord], heats: Mapping[CompanyId, float]
+    records: Iterable[CompanyRecord], heats: Mapping[CompanyId, float]
 ) -> dict[str, float]:
     """Return the appeal of leads, 0 to 1, by the addresses their profiles go by.
 
     A lead's appeal is its score or its heat, whichever is more.
     """
     appeals: dict[str, float] = {}
-    for record in dossiers:
+    for record in records:
         score = record.score.value if record.score is not None else 0.0
         appeal = min(max(score, heats.get(record.company.id, 0.0)), 1.0)
-        parsed = _build_profile(record.company.website, "", status=ProfileStatus.ACTIVE)
+        parsed = _build_profile(record.company.website, "")
         if isinstance(parsed, Profile) and appeal > appeals.get(parsed.url, 0.0):
             appeals[parsed.url] = appeal
     return appeals
@@ -156,7 +168,8 @@ def to_csv_export_url(url: str) -> str:
     return f"https://docs.google.com/spreadsheets/d/{sheet[1]}/export?format=csv&gid={page}"
 
 
-def _parse_profile(cells: Mapping[str, str], *, zone: ZoneInfo, now: datetime) -> Profile | str:
+def _parse_profile(row: Mapping[str, Json], *, zone: ZoneInfo, now: datetime) -> Profile | str:
+    cells = {name: str(cell) for name, cell in row.items()}
     try:
         status = ProfileStatus(cells.get("status", "").strip().lower() or ProfileStatus.ACTIVE)
     except ValueError:
@@ -173,7 +186,11 @@ def _parse_profile(cells: Mapping[str, str], *, zone: ZoneInfo, now: datetime) -
 
 
 def _build_profile(
-    url: str, name: str, *, status: ProfileStatus, last_done_at: datetime | None = None
+    url: str,
+    name: str,
+    *,
+    status: ProfileStatus = ProfileStatus.ACTIVE,
+    last_done_at: datetime | None = None,
 ) -> Profile | str:
     try:
         url = normalize_profile_url(url)

@@ -29,6 +29,7 @@ from stoker.db.table import (
     TEXT,
     TIME,
     Column,
+    Script,
     Table,
     enum,
     key,
@@ -161,7 +162,25 @@ COUNTERS = Table(
     fill=50,
 )
 
-TABLES: tuple[Table[Any], ...] = (PROFILES, PLANS, TOUCHES, OUTCOMES, DELIVERIES, COUNTERS)
+# An erased person's rows are deleted.
+_ERASABLE = Script(
+    since=16,
+    grants={
+        PROFILES.name: "SELECT, INSERT, UPDATE, DELETE",
+        OUTCOMES.name: "SELECT, INSERT, UPDATE, DELETE",
+        DELIVERIES.name: "SELECT, INSERT, DELETE",
+    },
+)
+
+TABLES: tuple[Table[Any] | Script, ...] = (
+    PROFILES,
+    PLANS,
+    TOUCHES,
+    OUTCOMES,
+    DELIVERIES,
+    COUNTERS,
+    _ERASABLE,
+)
 
 
 def check_plan(plan: WeeklyPlan) -> None:

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -42,7 +43,7 @@ from stoker.touches.profiles import (
 from stoker.touches.queue import get_local_day, get_monday
 from stoker.touches.service import ReadAppeals, TouchService, TouchStatus
 from stoker.touches.settings import PlanRule
-from stoker.touches.state_file import TouchStateFile
+from stoker.touches.state_file import StateFile
 from stoker.touches.store import TouchStore
 
 if TYPE_CHECKING:
@@ -56,16 +57,10 @@ _ResultT = TypeVar("_ResultT")
 def build_touch_service(tenant: TenantContext, *, report: Callable[[str], None]) -> TouchService:
     """Return a tenant's touches: in its store, or in the one file its settings name."""
     own, store, section = tenant.settings, tenant.store, tenant.settings.touches
-    touches: TouchStore
     appeals: ReadAppeals | None
-    if section.state == "file":
+    if (file := find_state_file(tenant, report=report)) is not None:
         appeals = None  # there is no store that would know leads
-        touches = TouchStateFile(
-            own.directory / section.state_file,
-            tenant=tenant.id,
-            now=tenant.clock.now,
-            report=report,
-        )
+        touches = TouchStore(file)
     else:
         appeals = partial(read_lead_appeals, store, min_score=own.score.min_export)
         touches = store.touches
@@ -77,6 +72,15 @@ def build_touch_service(tenant: TenantContext, *, report: Callable[[str], None])
         tenant=tenant.id,
         appeals=appeals,
     )
+
+
+def find_state_file(tenant: TenantContext, *, report: Callable[[str], None]) -> StateFile | None:
+    """Return the file a tenant's touches are in, None if they are in its store."""
+    section = tenant.settings.touches
+    if section.state != "file":
+        return None
+    path = tenant.settings.directory / section.state_file
+    return StateFile(path, tenant=tenant.id, now=tenant.clock.now, report=report)
 
 
 class Scheduler:
@@ -140,9 +144,9 @@ def scheduler_in_file(
 ) -> Scheduler:
     """Return touches for a script that has no store: everything is in this one file."""
     used_clock, name = clock or SystemClock(), parse_tenant_id(tenant)
-    file = TouchStateFile(path, tenant=name, now=used_clock.now, report=report)
+    store = TouchStore(StateFile(path, tenant=name, now=used_clock.now, report=report))
     return Scheduler(
-        TouchService(file, rule=rule or PlanRule(), zone=zone, clock=used_clock, tenant=name)
+        TouchService(store, rule=rule or PlanRule(), zone=zone, clock=used_clock, tenant=name)
     )
 
 
@@ -156,7 +160,7 @@ def find_missing_settings(own: Settings) -> str:
         needs = {"touches.webhook_url": section.webhook_url, "keys.webhook": own.keys.webhook}
         missing = [name for name, value in needs.items() if value is None]
         return f"touches.way is webhook; set {' and '.join(missing)} too" if missing else ""
-    if section.way == "odoo" and own.keys.odoo is None:
+    if section.way == "odoo" and own.get_value("keys.odoo") is None:
         return "touches.way is odoo; set keys.odoo too"
     return ""
 
@@ -219,7 +223,19 @@ def _build_busy_error(what: str) -> TransientError:
 
 
 async def read_profiles(tenant: TenantContext, source: str | None) -> ParsedProfiles:
-    """Return the profiles in a file, a sheet or (None) the tenant's leads."""
+    """Return the profiles in a file, a sheet or (None) the tenant's leads.
+
+    Without those of erased persons, which the store knows; with touches in a file there is none.
+    """
+    parsed = await _read_profiles(tenant, source)
+    if tenant.settings.touches.state == "file":
+        return parsed
+    suppressed = await tenant.store.accounts.read_suppressions()
+    kept = tuple(each for each in parsed.profiles if not suppressed.has_profile(each.url))
+    return replace(parsed, profiles=kept)
+
+
+async def _read_profiles(tenant: TenantContext, source: str | None) -> ParsedProfiles:
     own, now = tenant.settings, tenant.clock.now()
     if source is None:
         return leads_to_profiles(await _list_leads(tenant.store, min_score=own.score.min_export))

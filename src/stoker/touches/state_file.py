@@ -36,7 +36,7 @@ from stoker.touches.schema import (
     PlanRow,
     build_plan,
 )
-from stoker.touches.store import PROFILES_COUNTER, TouchStore, build_head
+from stoker.touches.store import PROFILES_COUNTER, build_head
 
 FORMAT = 2  # the first, of an earlier product, had no profiles in it
 
@@ -50,8 +50,11 @@ _SCHEMA = Schema([""] * max(table.since for table in TABLES), lambda: [*TABLES])
 _OUTCOME_KEYS = {"at": "marked_at"}
 
 
-class TouchStateFile(TouchStore):
-    """A store in a file, `schedule_state.json`. `report` gets a message when one is moved aside."""
+class StateFile:
+    """A `Database` that is one JSON file, `schedule_state.json`, for a `TouchStore`.
+
+    `report` gets a message when a file is moved aside.
+    """
 
     def __init__(
         self,
@@ -63,26 +66,11 @@ class TouchStateFile(TouchStore):
         patience: timedelta = LOCK_TIMEOUT,
         disk: Disk | None = None,
     ) -> None:
-        super().__init__(_FileDatabase(path, tenant, now, report, patience, disk or Disk()))
-
-
-class _FileDatabase:
-    """A `Database` that is one JSON file."""
-
-    def __init__(
-        self,
-        path: Path,
-        tenant: TenantId,
-        now: Callable[[], datetime],
-        report: Callable[[str], None],
-        patience: timedelta,
-        disk: Disk,
-    ) -> None:
         self._path = path
         self._tenant = parse_tenant_id(tenant)
         self._now = now
         self._report = report
-        self._disk = disk
+        self._disk = disk or Disk()
         self._lock = FileLock(path.with_name(f".{path.name}.lock"), patience=patience)
 
     async def read(self, work: Callable[[Transaction], Result]) -> Result:
@@ -93,7 +81,7 @@ class _FileDatabase:
 
     def _run(self, work: Callable[[Transaction], Result], *, write: bool) -> Result:
         if not write and not self._path.exists():
-            return self._start().run(self._bind(work))  # reading makes no file
+            return SqliteMemoryDatabase(_SCHEMA).run(self._bind(work))  # reading makes no file
         self._disk.make_folder(self._path.parent)
         with self._lock.acquire():
             database = self._load()
@@ -103,9 +91,6 @@ class _FileDatabase:
                 self._disk.replace(self._path, self._serialize(state))
         return result
 
-    def _start(self) -> SqliteMemoryDatabase:
-        return SqliteMemoryDatabase(_SCHEMA)
-
     def _bind(self, work: Callable[[Transaction], Result]) -> Callable[[Transaction], Result]:
         def bound(tx: Transaction) -> Result:
             tx.tenant = self._tenant
@@ -114,7 +99,7 @@ class _FileDatabase:
         return bound
 
     def _load(self) -> SqliteMemoryDatabase:
-        database = self._start()
+        database = SqliteMemoryDatabase(_SCHEMA)
         try:
             raw = self._path.read_bytes()
         except FileNotFoundError:
@@ -151,7 +136,7 @@ class _FileDatabase:
                     f"{self._path} is {why} and was moved to {aside.name}; touches start empty: "
                     "import the profiles again, counters stand at 0"
                 )
-                return self._start()
+                return SqliteMemoryDatabase(_SCHEMA)
         raise ConfigError(f"{self._path} is {why}, like {MAX_SET_ASIDE} before it; look at them")
 
     def _serialize(self, state: Mapping[str, Json]) -> bytes:

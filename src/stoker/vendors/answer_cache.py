@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TypeVar
 
+from stoker.accounts.store import read_suppressions
 from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError, StokerError
 from stoker.base.events import Observer
@@ -21,7 +22,7 @@ from stoker.base.types import Json
 from stoker.budgets.reservations import Reservation, ReservationStatus, find_alert
 from stoker.budgets.windows import ResetRule, WindowKind, compute_window
 from stoker.context import TenantStores
-from stoker.db.database import Database, to_db_time
+from stoker.db.database import Database, Transaction, to_db_time
 from stoker.vendors.model import CachedAnswer, VendorAnswer, VendorQuery
 from stoker.vendors.schema import ANSWERS
 
@@ -88,6 +89,7 @@ def build_cached_answer(
     cost: Mapping[str, int] = MappingProxyType({}),
     share: Mapping[str, int] | None = None,
     answer: Json = None,
+    account: str = "",
 ) -> CachedAnswer:
     """Return an answer as it is cached; without one it is a mark.
 
@@ -101,6 +103,7 @@ def build_cached_answer(
         cost=cost if share is None else share,
         at=at,
         expires_at=at + ttl,
+        account=account,
     )
 
 
@@ -130,10 +133,26 @@ class AnswerStore:
         self._database = database
 
     async def save_answers(self, answers: Sequence[CachedAnswer]) -> None:
-        """Save answers, each in place of an older one under its key. Atomic."""
-        latest = {answer.key: answer for answer in map(ANSWERS.store, answers)}
+        """Save answers, each in place of an older one under its key. Atomic.
+
+        What they say of erased persons is taken out.
+        """
+        latest = {answer.key: answer for answer in answers}
+        for answer in latest.values():
+            ANSWERS.to_row(answer)  # refused before anything is written
+
+        def save(tx: Transaction) -> None:
+            suppressed = read_suppressions(tx)
+            ANSWERS.save(
+                tx,
+                [
+                    replace(each, answer=suppressed.redact_json(each.answer, each.account))
+                    for each in latest.values()
+                ],
+            )
+
         if latest:
-            await self._database.write(lambda tx: ANSWERS.save(tx, latest.values()))
+            await self._database.write(save)
 
     async def find_answers(self, keys: Sequence[str]) -> dict[str, CachedAnswer]:
         """Return the answers under these keys by key, expired or not."""

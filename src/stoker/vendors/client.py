@@ -154,6 +154,7 @@ class VendorClient:
                     ttl=paid.answer.ttl,
                     cost=paid.cost,
                     answer=paid.answer.as_json(),
+                    account=account,
                 )
             ]
 

@@ -6,8 +6,8 @@ say what is on and where it goes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,30 +26,8 @@ if TYPE_CHECKING:
     from stoker.base.types import Json, TenantId
     from stoker.budgets.model import Health
     from stoker.budgets.operator import BudgetPosition
-    from stoker.budgets.statements import CapBalance
     from stoker.cli.output import CommandContext
     from stoker.context import Context
-    from stoker.rate_limits.limiter import VendorLimit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _VendorRow:
-    """One connector as it stands for a tenant."""
-
-    name: str
-    off_reason: str  # why; empty when it is on
-    stop_reason: str  # why it is stopped
-    addresses: list[str]
-    is_sandbox: bool
-    limit: VendorLimit
-    pace: str
-    caps: list[CapBalance]
-
-    @property
-    def state(self) -> str:
-        if self.off_reason:
-            return "off"
-        return "stopped" if self.stop_reason else "on"
 
 
 @click.group()
@@ -70,22 +48,22 @@ async def list_connectors(asked: CommandContext, tenant: str | None, as_json: bo
     async with asked.open_app(only_to_read=True) as app:
         whose = choose_tenant(app.settings, tenant)
         stands = await read_position(app, whose, now=app.clock.now())
-        lines = [_build_row(app, name, whose, stands) for name in VENDORS]
+        lines = [_build_view(app, name, whose, stands) for name in VENDORS]
         sandbox = app.settings.sandbox.address
     if as_json:
-        print_json({"sandbox": sandbox, "connectors": [_row_to_json(line) for line in lines]})
+        print_json({"sandbox": sandbox, "connectors": lines})
         return
     _print_sandbox(sandbox)
     print_table(
         ("connector", "state", "address", "rate", "caps", "reason"),
         [
             (
-                line.name,
-                line.state,
-                ", ".join(line.addresses) or ("none" if line.off_reason else "any site"),
-                line.pace,
-                ", ".join(_format_usage(each) for each in line.caps) or "none",
-                line.off_reason or line.stop_reason,
+                line["name"],
+                line["state"],
+                ", ".join(line["addresses"]) or ("none" if line["state"] == "off" else "any site"),
+                line["pace"],
+                ", ".join(map(_format_usage, line["caps"])) or "none",
+                line["because"],
             )
             for line in lines
         ],
@@ -144,28 +122,46 @@ async def check_connectors(
     return Exit.PROBLEMS if wrong else Exit.OK
 
 
-def _build_row(app: Context, name: str, tenant: TenantId, stands: BudgetPosition) -> _VendorRow:
+def _build_view(
+    app: Context, name: str, tenant: TenantId, stands: BudgetPosition
+) -> dict[str, Any]:
+    """Return one connector as it stands for a tenant, as `--json` prints it."""
     from stoker.http.fields import is_sandbox_url
     from stoker.rate_limits.limiter import build_vendor_limits
     from stoker.vendors.table import get_off_reason, list_addresses
 
     own, way = app.settings.for_tenant(tenant), app.get(build_vendor_limits).get_limit(name)
-    addresses = list_addresses(own, name)
-    pace = f"{way.rate.calls} in {way.rate.per.total_seconds():g} s"
+    rate, addresses = way.rate, list_addresses(own, name)
+    pace = f"{rate.calls} in {rate.per.total_seconds():g} s"
     if name == "crawl":
         pace = f"{app.settings.crawl.gap_s:g} s apart at a host"
     stops = {stop.connector: stop.reason or "no reason given" for stop in stands.stops}
-    stop = stops.get(name) or stops.get("")
-    return _VendorRow(
-        name=name,
-        off_reason=get_off_reason(own, name),
-        stop_reason=f"stopped: {stop}" if stop else "",
-        addresses=addresses,
-        is_sandbox=any(map(is_sandbox_url, addresses)),
-        limit=way,
-        pace=f"{pace}, {way.concurrency} at once",
-        caps=[each for each in stands.balances if each.cap.split("/")[1] == name],
-    )
+    off, stop = get_off_reason(own, name), stops.get(name) or stops.get("")
+    return {
+        "name": name,
+        "state": "off" if off else "stopped" if stop else "on",
+        "because": off or (f"stopped: {stop}" if stop else ""),
+        "addresses": addresses,
+        "make_believe": any(map(is_sandbox_url, addresses)),
+        "pace": f"{pace}, {way.concurrency} at once",
+        "calls": rate.calls,
+        "per_s": rate.per.total_seconds(),
+        "burst": rate.burst,
+        "share": rate.share,
+        "concurrency": way.concurrency,
+        "caps": [
+            {
+                "cap": each.cap,
+                "used": each.used.settled,
+                "reserved": each.used.reserved,
+                "free": each.free,
+                "limit": each.limit,
+            }
+            for each in stands.balances
+            if each.cap.split("/")[1] == name
+        ],
+        "health": "unknown",
+    }
 
 
 def _print_sandbox(address: str | None) -> None:
@@ -179,34 +175,5 @@ def _format_health(health: Health | None) -> str:
     return "ok" if health.ok else "WRONG"
 
 
-def _format_usage(line: CapBalance) -> str:
-    unit = line.cap.split("/")[2]
-    return f"{line.used.total} of {line.limit} {unit}"
-
-
-def _row_to_json(line: _VendorRow) -> Json:
-    rate = line.limit.rate
-    return {
-        "name": line.name,
-        "state": line.state,
-        "because": line.off_reason or line.stop_reason,
-        "addresses": list(line.addresses),
-        "make_believe": line.is_sandbox,
-        "pace": line.pace,
-        "calls": rate.calls,
-        "per_s": rate.per.total_seconds(),
-        "burst": rate.burst,
-        "share": rate.share,
-        "concurrency": line.limit.concurrency,
-        "caps": [
-            {
-                "cap": each.cap,
-                "used": each.used.settled,
-                "reserved": each.used.reserved,
-                "free": each.free,
-                "limit": each.limit,
-            }
-            for each in line.caps
-        ],
-        "health": "unknown",
-    }
+def _format_usage(cap: Mapping[str, Any]) -> str:
+    return f"{cap['used'] + cap['reserved']} of {cap['limit']} {cap['cap'].split('/')[2]}"

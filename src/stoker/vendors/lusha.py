@@ -7,7 +7,7 @@ party's data is bought, so that a price is known before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 from stoker.accounts.contacts import normalize_email
@@ -41,8 +41,7 @@ from stoker.http.api_client import (
 )
 from stoker.http.client import HttpClient, build_http_client
 from stoker.http.url import parse_url
-from stoker.vendors.settings import LushaSettings
-from stoker.vendors.table import get_key
+from stoker.vendors.table import LushaSettings, get_key
 
 MAX_PEOPLE = 100
 
@@ -79,18 +78,7 @@ class People:
 
     def as_json(self) -> Json:
         """Return the answer as it is cached."""
-        return {
-            "people": [
-                {
-                    "id": person.id,
-                    "name": person.name,
-                    "title": person.title,
-                    "seniority": person.seniority,
-                    "has_email": person.has_email,
-                }
-                for person in self.people
-            ]
-        }
+        return {"people": [asdict(person) for person in self.people]}
 
     def choose_most_senior(self, most: int) -> tuple[Person, ...]:
         """Return the people whose addresses to buy: with an address, most senior first."""
@@ -103,7 +91,6 @@ class PeopleQuery:
     """Who works at a company, found by its domain."""
 
     domain: str
-    titles: tuple[str, ...] = ()  # empty: any
     most: int = 25
 
     def __post_init__(self) -> None:
@@ -113,7 +100,7 @@ class PeopleQuery:
 
     def as_json(self) -> Json:
         """Return the query as JSON."""
-        return {"people_at": self.domain, "titles": sorted(self.titles), "most": self.most}
+        return {"people_at": self.domain, "titles": [], "most": self.most}
 
     def decode_answer(self, cached: Json) -> People:
         """Decode a cached answer."""
@@ -277,16 +264,13 @@ class LushaPeople(_LushaConnector):
         return {"calls": 1, "credits": -(-question.most // RESULTS_PER_CREDIT)}
 
     async def ask(self, question: PeopleQuery, *, key: str) -> Paid[People]:
-        wanted: dict[str, Json] = {"existingDataPoints": ["work_email"]}
-        if question.titles:
-            wanted["jobTitles"] = list(question.titles)
         data, left = await _post_query(
             self._vendor,
             "/v3/contacts/prospecting",
             {
                 "pagination": {"page": 0, "size": question.most},
                 "filters": {
-                    "contacts": {"include": wanted},
+                    "contacts": {"include": {"existingDataPoints": ["work_email"]}},
                     "companies": {"include": {"domains": [question.domain]}},
                 },
             },
@@ -416,5 +400,5 @@ def _build_api(tenant: TenantContext) -> VendorApi:
     return build_lusha_api(
         tenant.process.get(build_http_client),
         key=get_key(tenant, NAME),
-        base_url=tenant.settings.lusha.base_url,
+        base_url=tenant.settings.get_vendor(LushaSettings).base_url,
     )

@@ -80,3 +80,4 @@ class CachedAnswer:
     cost: Mapping[str, int]
     at: datetime
     expires_at: datetime
+    account: str = ""  # whom it is about, as far as known while it is saved; not stored

@@ -25,6 +25,7 @@ from stoker.base.errors import (
     UncertainError,
 )
 from stoker.base.jsontools import get_count, get_line, get_list, get_object, get_text
+from stoker.base.process_pool import Aborted, ProcessPool
 from stoker.base.retry import MAX_WAIT, Quota, parse_duration, parse_quota, parse_retry_after
 from stoker.base.types import Json
 from stoker.budgets.model import Health, Paid
@@ -37,10 +38,14 @@ from stoker.http.api_client import (
     check_health,
 )
 from stoker.http.client import HttpClient, build_http_client
-from stoker.vendors.extraction import ExtractionQuery
-from stoker.vendors.llm_facts import Prompt, build_extraction_prompt, parse_model_answer
-from stoker.vendors.settings import EFFORTS, OpenAiSettings
-from stoker.vendors.table import get_key
+from stoker.vendors.extraction import (
+    MAX_ANSWER_LENGTH,
+    ExtractionQuery,
+    Prompt,
+    build_extraction_prompt,
+    parse_model_answer,
+)
+from stoker.vendors.table import EFFORTS, OpenAiSettings, get_key
 
 if TYPE_CHECKING:
     from stoker.settings import Settings
@@ -48,7 +53,7 @@ if TYPE_CHECKING:
 BYTES_PER_TOKEN = 3
 
 # Words as people write them, with the one space before them that belongs to their first token.
-_PLAIN_WORD = re.compile(r" ?(?:[A-Z]?[a-z]{1,24}|[A-Z]{1,24})(?![A-Za-z])")
+_PLAIN_WORD = re.compile(r" ?(?:[A-Z]?[a-z]{1,24}+|[A-Z]{1,24}+)(?![A-Za-z])")
 
 _MESSAGE_OVERHEAD = 50  # tokens for what the vendor puts around each of our texts
 
@@ -290,24 +295,37 @@ class OpenAiExtraction:
 
     name = NAME
 
-    def __init__(self, model: OpenAiModel) -> None:
+    def __init__(self, model: OpenAiModel, *, pool: ProcessPool | None = None) -> None:
         self._model = model
+        self._pool = pool or ProcessPool()
 
     def price(self, question: ExtractionQuery) -> Mapping[str, int]:
         return self._model.price(build_extraction_prompt(question))
 
     async def ask(self, question: ExtractionQuery, *, key: str) -> Paid[ExtractedFacts]:
         done = await self._model.ask(build_extraction_prompt(question))
-        return Paid(answer=_to_facts(done.answer, question), cost=done.cost, quota=done.quota)
+        return Paid(
+            answer=await self._check_answer(done.answer, question), cost=done.cost, quota=done.quota
+        )
 
     async def check(self) -> Health:
         return await self._model.check()
 
-
-def _to_facts(completion: Completion, question: ExtractionQuery) -> ExtractedFacts:
-    if completion.empty_reason:
-        return ExtractedFacts(facts=(), note=completion.empty_reason)
-    return parse_model_answer(completion.text, question, cut=completion.is_truncated)
+    async def _check_answer(
+        self, completion: Completion, question: ExtractionQuery
+    ) -> ExtractedFacts:
+        """Check claims in a worker: strangers wrote the pages, and so perhaps the claims."""
+        if completion.empty_reason:
+            return ExtractedFacts(facts=(), note=completion.empty_reason)
+        facts = await self._pool.run(
+            parse_model_answer,
+            completion.text[:MAX_ANSWER_LENGTH],
+            question,
+            cut=completion.is_truncated,
+        )
+        if isinstance(facts, Aborted):
+            return ExtractedFacts(facts=(), note=f"the model's answer is left out: {facts.reason}")
+        return facts
 
 
 def _classify_error(answered: VendorResponse) -> StokerError | None:
@@ -338,7 +356,7 @@ def _parse_retry_after(headers: Mapping[str, str]) -> timedelta | None:
 
 def build_extractor(tenant: TenantContext) -> OpenAiExtraction:
     """Build the model that extracts facts. Raises ConfigError when OpenAI is off."""
-    section = tenant.settings.openai
+    section = tenant.settings.get_vendor(OpenAiSettings)
     model = OpenAiModel(
         tenant.get(build_api),
         model=section.model,
@@ -354,7 +372,7 @@ def build_api(tenant: TenantContext) -> VendorApi:
     return build_openai_api(
         tenant.process.get(build_http_client),
         key=get_key(tenant, NAME),
-        base_url=tenant.settings.openai.base_url,
+        base_url=tenant.settings.get_vendor(OpenAiSettings).base_url,
     )
 
 
@@ -362,6 +380,7 @@ def build_prices(own: Settings) -> Prices | None:
     """Return what tokens cost; None where the cap on money is in another currency."""
     if own.caps.currency != "USD":
         return None
-    prices = (own.openai.input_price, own.openai.cached_price, own.openai.output_price)
+    section = own.get_vendor(OpenAiSettings)
+    prices = (section.input_price, section.cached_price, section.output_price)
     read, cached, written = (Decimal(str(price)) for price in prices)
     return Prices(input=read, cached=cached, output=written)

@@ -27,8 +27,7 @@ from stoker.http.api_client import (
 )
 from stoker.http.client import HttpClient, build_http_client
 from stoker.http.url import parse_url
-from stoker.vendors.settings import TavilySettings
-from stoker.vendors.table import get_key
+from stoker.vendors.table import TavilySettings, get_key
 
 MAX_QUERY_LENGTH = 399  # characters
 
@@ -317,5 +316,5 @@ def _build_api(tenant: TenantContext) -> VendorApi:
     return build_tavily_api(
         tenant.process.get(build_http_client),
         key=get_key(tenant, NAME),
-        base_url=tenant.settings.tavily.base_url,
+        base_url=tenant.settings.get_vendor(TavilySettings).base_url,
     )

@@ -33,8 +33,7 @@ from stoker.http.api_client import (
     check_health,
 )
 from stoker.http.client import HttpClient, build_http_client
-from stoker.vendors.settings import ZeroBounceSettings
-from stoker.vendors.table import get_key
+from stoker.vendors.table import ZeroBounceSettings, get_key
 
 MAX_ADDRESSES = 100  # in one batch
 
@@ -283,5 +282,5 @@ def build_verifier(tenant: TenantContext) -> ZeroBounce:
     return ZeroBounce(
         tenant.process.get(build_http_client),
         key=get_key(tenant, NAME),
-        base_url=tenant.settings.zerobounce.base_url,
+        base_url=tenant.settings.get_vendor(ZeroBounceSettings).base_url,
     )

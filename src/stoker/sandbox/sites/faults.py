@@ -122,19 +122,12 @@ def _redirect_to_www(world: World, company: Company, request: Request) -> Respon
 
 
 def _redirect_in_loop(world: World, company: Company, request: Request) -> Response | None:
-    if request.path == "/robots.txt":
-        return None
     return redirect("/here" if request.path != "/here" else "/there")
 
 
 def _redirect_in_chain(world: World, company: Company, request: Request) -> Response | None:
     if request.path == "/" and request.get_argument("hop") != str(_MAX_HOPS):
-        nth = (
-            int(request.get_argument("hop", "0"))
-            if request.get_argument("hop", "0").isdigit()
-            else 0
-        )
-        return redirect(f"/?hop={min(nth, _MAX_HOPS) + 1}")
+        return redirect(f"/?hop={min(request.get_number('hop', 0), _MAX_HOPS) + 1}")
     return None
 
 
@@ -144,8 +137,6 @@ def _redirect_off_site(world: World, company: Company, request: Request) -> Resp
 
 
 def _redirect_to_private(world: World, company: Company, request: Request) -> Response | None:
-    if request.path == "/robots.txt":
-        return None
     return redirect(world.build_draws("inward", company.index, request.path).pick(_PRIVATE_URLS))
 
 
@@ -162,8 +153,6 @@ def _serve_challenge(world: World, company: Company, request: Request) -> Respon
 
 
 def _serve_login(world: World, company: Company, request: Request) -> Response | None:
-    if request.path == "/robots.txt":
-        return None
     if request.path != "/login":
         return redirect(f"/login?next={request.path}")
     return to_page_response(
@@ -176,7 +165,7 @@ def _serve_login(world: World, company: Company, request: Request) -> Response |
 
 
 def _serve_cookie_wall(world: World, company: Company, request: Request) -> Response | None:
-    if "consent=yes" in request.headers.get("cookie", "") or request.path == "/robots.txt":
+    if "consent=yes" in request.headers.get("cookie", ""):
         return None
     page = to_page_response(
         _build_page(
@@ -193,29 +182,23 @@ def _serve_soft_404(world: World, company: Company, request: Request) -> Respons
     return to_page_response(_build_page("Not found", "<h1>Oops! We cannot find that page.</h1>"))
 
 
-def _serve_error(world: World, company: Company, request: Request) -> Response | None:
-    if request.path == "/robots.txt":  # failing there is a trouble of its own
-        return None
-    return to_page_response("<h1>Internal Server Error</h1>", status=500)
-
-
 def _serve_unavailable(world: World, company: Company, request: Request) -> Response | None:
     response = to_text_response("Down for maintenance\n", status=503)
     return response.replace_fields(headers={**response.headers, "retry-after": "120"})
 
 
-def _drop_connection(**how: bool) -> FaultHandler:
-    def answer_fault(world: World, company: Company, request: Request) -> Response | None:
-        return None if request.path == "/robots.txt" else Response().replace_fields(**how)
-
-    return answer_fault
+def _but_robots(answer: FaultHandler) -> FaultHandler:
+    """Leave robots.txt as it is: failing there is a trouble of its own."""
+    return lambda world, company, request: (
+        None if request.path == "/robots.txt" else answer(world, company, request)
+    )
 
 
 FAULT_HANDLERS: dict[SiteFault, FaultHandler] = {
     SiteFault.THIN: _answer_with("<p>Welcome.</p>"),
     SiteFault.EMPTY: _answer_with(""),
-    SiteFault.HANGING: _drop_connection(hang=True),
-    SiteFault.RESETTING: _drop_connection(reset=True),
+    SiteFault.HANGING: _but_robots(lambda *_: Response(hang=True)),
+    SiteFault.RESETTING: _but_robots(lambda *_: Response(reset=True)),
     SiteFault.HUGE: _for_home_only(lambda company: _stream(company, lambda: repeat(_FILLER, 330))),
     SiteFault.ENDLESS: _for_home_only(lambda company: _stream(company, lambda: repeat(_FILLER))),
     SiteFault.BOMB: _for_home_only(_build_gzip_bomb),
@@ -226,19 +209,19 @@ FAULT_HANDLERS: dict[SiteFault, FaultHandler] = {
     SiteFault.TO_SECURE: lambda world, company, request: redirect(
         f"https://{company.domain}{request.path}", status=301
     ),
-    SiteFault.LOOPING: _redirect_in_loop,
+    SiteFault.LOOPING: _but_robots(_redirect_in_loop),
     SiteFault.CHAIN: _redirect_in_chain,
     SiteFault.OFF_SITE: _redirect_off_site,
-    SiteFault.INWARD: _redirect_to_private,
+    SiteFault.INWARD: _but_robots(_redirect_to_private),
     SiteFault.NO_HOME: _for_home_only(
         lambda company: to_page_response("<h1>Not found</h1>", status=404)
     ),
     SiteFault.GONE: _answer_page("<h1>Not found</h1>", status=404),
-    SiteFault.FAILING: _serve_error,
+    SiteFault.FAILING: _but_robots(_answer_page("<h1>Internal Server Error</h1>", status=500)),
     SiteFault.UNAVAILABLE: _serve_unavailable,
     SiteFault.CHALLENGE: _serve_challenge,
-    SiteFault.LOGIN: _serve_login,
-    SiteFault.COOKIE_WALL: _serve_cookie_wall,
+    SiteFault.LOGIN: _but_robots(_serve_login),
+    SiteFault.COOKIE_WALL: _but_robots(_serve_cookie_wall),
     SiteFault.SCRIPT_ONLY: _answer_page(
         _build_page(
             "App",

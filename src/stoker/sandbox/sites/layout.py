@@ -123,7 +123,8 @@ def build_layout(world: World, company: Company) -> SiteLayout:
     kinds = {"/": "home"}
     for kind, paths in _PATHS.items():
         path = draws.pick(paths)
-        if kind in _REQUIRED_KINDS or draws.draw_bool(0.7):
+        drawn = kind in _REQUIRED_KINDS or draws.draw_bool(0.7)
+        if drawn or (kind == "team" and company.trouble is SiteFault.SQUATTED):
             kinds[path] = kind
             if kind == "blog":
                 kinds |= {

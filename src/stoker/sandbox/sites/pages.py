@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import html
 import json
+from typing import NamedTuple
 
+from stoker.sandbox.random import Draws
 from stoker.sandbox.sites.layout import SiteLayout, SitePage, Style
 from stoker.sandbox.world.companies import Company, World
 from stoker.sandbox.world.names import split_words
@@ -80,9 +82,21 @@ def escape_html(text: str) -> str:
     return text
 
 
-def build_page(
-    world: World, company: Company, layout: SiteLayout, place: SitePage, version: int
-) -> str:
+class PageSource(NamedTuple):
+    """What a page is made from."""
+
+    world: World
+    company: Company
+    layout: SiteLayout
+    place: SitePage
+    version: int
+
+    def build_draws(self, name: str) -> Draws:
+        return self.world.build_draws(name, self.company.index, self.version)
+
+
+def build_page(source: PageSource) -> str:
+    world, company, layout, place, version = source
     draws = world.build_draws("page", company.index, place.path, version)
     words, title = _to_template_values(company), escape_html(_format_title(company, place))
     pitch = escape_html(PITCHES[draws.draw_below(5)].format_map(words))
@@ -105,7 +119,8 @@ def build_page(
     prose += [draws.pick(DETAILS) for _ in range(draws.draw_between(4, 9))]
     body = [f"<h1>{title}</h1>"]
     body += [f"<p>{escape_html(sentence.format_map(words))}</p>" for sentence in prose]
-    body += _SECTIONS.get(place.kind, _build_nothing)(world, company, layout, place, version)
+    if section := _SECTIONS.get(place.kind):
+        body += section(source)
     if company.trouble is SiteFault.INJECTION:
         body += _build_injection(place, version)
     return _join_page(head, body, company, layout)
@@ -186,21 +201,12 @@ def _format_phone(phone: str) -> str:
     return f"{phone[:3]} {phone[3:7]} {phone[7:]}"
 
 
-def _build_nothing(*_: object) -> list[str]:
-    return []
-
-
-def _build_home(
-    world: World, company: Company, layout: SiteLayout, place: SitePage, version: int
-) -> list[str]:
-    draws = world.build_draws("home", company.index, version)
-    words = {
-        **_to_template_values(company),
-        "nth": version + 3,
-        "openings": draws.draw_between(2, 9),
-    }
+def _build_home(source: PageSource) -> list[str]:
+    company, draws = source.company, source.build_draws("home")
+    words = _to_template_values(company)
+    words |= {"nth": source.version + 3, "openings": draws.draw_between(2, 9)}
     news = [f"<li>{escape_html(draws.pick(NEWS).format_map(words))}</li>" for _ in range(3)]
-    if layout.style is not Style.MICRODATA:
+    if source.layout.style is not Style.MICRODATA:
         return ["<h2>Latest</h2><ul>", *news, "</ul>"]
     return [
         '<div itemscope itemtype="https://schema.org/Organization">',
@@ -214,9 +220,8 @@ def _build_home(
     ]
 
 
-def _build_contact(
-    world: World, company: Company, layout: SiteLayout, place: SitePage, version: int
-) -> list[str]:
+def _build_contact(source: PageSource) -> list[str]:
+    company = source.company
     if company.trouble is SiteFault.HIDDEN_CONTACTS:
         return build_hidden_contacts(company)
     return [
@@ -253,9 +258,8 @@ def build_hidden_contacts(company: Company) -> list[str]:
     return lines
 
 
-def _build_team(
-    world: World, company: Company, layout: SiteLayout, place: SitePage, version: int
-) -> list[str]:
+def _build_team(source: PageSource) -> list[str]:
+    company = source.company
     shown = company.trouble is not SiteFault.HIDDEN_CONTACTS
     cards = [
         f'<div class="person"><h3>{escape_html(each.name)}</h3><p>{escape_html(each.title)}</p>'
@@ -266,10 +270,8 @@ def _build_team(
     return ["<h2>People</h2>", *cards]
 
 
-def _build_careers(
-    world: World, company: Company, layout: SiteLayout, place: SitePage, version: int
-) -> list[str]:
-    draws = world.build_draws("careers", company.index, version)
+def _build_careers(source: PageSource) -> list[str]:
+    company, draws = source.company, source.build_draws("careers")
     openings = [
         f"<li>{draws.pick(OPENINGS)}, Singapore</li>" for _ in range(draws.draw_between(0, 6))
     ]
@@ -279,21 +281,18 @@ def _build_careers(
     return lines
 
 
-def _build_pricing(
-    world: World, company: Company, layout: SiteLayout, place: SitePage, version: int
-) -> list[str]:
-    draws = world.build_draws("pricing", company.index, version)
-    plans = ("Starter", "Team", "Company")
+def _build_pricing(source: PageSource) -> list[str]:
+    draws = source.build_draws("pricing")
     rows = [
-        f"<tr><td>{plan}</td><td>S${draws.draw_between(2, 90) * 10}</td></tr>" for plan in plans
+        f"<tr><td>{plan}</td><td>S${draws.draw_between(2, 90) * 10}</td></tr>"
+        for plan in ("Starter", "Team", "Company")
     ]
     return ["<table>", *rows, "</table>"]
 
 
-def _build_blog(
-    world: World, company: Company, layout: SiteLayout, place: SitePage, version: int
-) -> list[str]:
-    words = {**_to_template_values(company), "openings": 3}
+def _build_blog(source: PageSource) -> list[str]:
+    layout = source.layout
+    words = {**_to_template_values(source.company), "openings": 3}
     news = [NEWS[nth % 6].format_map({**words, "nth": nth}) for nth in range(len(layout.pages))]
     posts = [
         f'<li><a href="{each.path}">{escape_html(headline)}</a></li>'

@@ -19,7 +19,7 @@ from stoker.sandbox.http import (
 )
 from stoker.sandbox.sites.faults import FAULT_HANDLERS, apply_page_fault
 from stoker.sandbox.sites.layout import SiteLayout, SitemapStyle, SitePage, Validators, build_layout
-from stoker.sandbox.sites.pages import CHARSET_SAMPLES, build_page
+from stoker.sandbox.sites.pages import CHARSET_SAMPLES, PageSource, build_page
 from stoker.sandbox.world.companies import Company, World
 from stoker.sandbox.world.site_faults import SiteFault
 
@@ -155,9 +155,9 @@ def build_sites_handler(world: World, dials: FaultSettingsTable) -> SiteHandler:
 
     @lru_cache(maxsize=_MAX_CACHED_PAGES)
     def page(index: int, path: str, version: int, packed: bool) -> tuple[Response, dict[str, str]]:
-        company, laid_out = world.get_company(index), layout(index)
+        company, laid_out = world.get_site_owner(world.get_company(index)), layout(index)
         place = laid_out.pages[path]
-        markup = build_page(world, company, laid_out, place, version)
+        markup = build_page(PageSource(world, company, laid_out, place, version))
         response = _encode_page(markup, company.trouble)
         validators = _list_validators(response, laid_out, place, version)
         return (_compress(response) if packed else response), validators

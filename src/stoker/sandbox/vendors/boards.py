@@ -306,3 +306,11 @@ def _build_board_handler(
         return answer_unless_known(request, response, {"etag": f"W/{hash_body(response)}"})
 
     return wrap_with_faults(name, answer, seed=world.seed, dials=dials, meter=meter)
+
+
+HOSTS = {
+    "greenhouse.test": build_greenhouse_handler,
+    "lever.test": build_lever_handler,
+    "ashby.test": build_ashby_handler,
+    "feeds.test": build_feeds_handler,
+}

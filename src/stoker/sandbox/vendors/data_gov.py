@@ -130,3 +130,6 @@ class _Portal:
 
     def _compute_signature(self, name: str) -> str:
         return sha256(f"{self._world.seed} signed {name}".encode()).hexdigest()
+
+
+HOSTS = {"data-gov.test": build_data_gov_handler}

@@ -23,6 +23,7 @@ from stoker.sandbox.vendors.openai_model import (
     add_unasked,
     apply_orders,
     extract_facts,
+    file_anything,
     fill_schema,
     reword_rationale,
 )
@@ -332,11 +333,11 @@ class _OpenAi:
     def _write_text(self, request: ModelRequest) -> str:
         facts = {**extract_facts(request.data), **reword_rationale(request.data)}
         obeys = self._dials.get_settings(NAME).obeys
+        if obeys == 2:
+            draws = self._world.build_draws("anything", request.prompt)
+            return json.dumps(file_anything(request.schema or {}, request.data, draws))
         believed = apply_orders(facts, request.data, request.prompt) if obeys else facts
-        if request.schema is None:
-            about = next(iter(believed.get("about", ())), None)
-            return about.value if about else "There is little to say about this text."
-        answer = fill_schema(request.schema, believed)
+        answer = fill_schema(request.schema or {}, believed)
         if obeys:
             answer = add_unasked(answer, request.data, request.prompt)
         return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
@@ -387,3 +388,6 @@ class _OpenAi:
 
 def count_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // 4)
+
+
+HOSTS = {"openai.test": build_openai_handler}

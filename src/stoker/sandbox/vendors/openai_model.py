@@ -1,17 +1,20 @@
 """The fake model: extracts facts by patterns, fills a JSON schema, rewords a rationale.
 
-The same text gives the same facts. A property's name decides which fact it gets; a schema without
-matching facts gets empty values, never another shape. A reworded rationale adds nothing. Set to
-obey, the model is the worst possible one: it follows orders in the text, invents values, links to
-other URLs, repeats secrets and answers more than the schema asks, so that guards can be tested.
+The same text gives the same facts. A reworded rationale adds nothing. Set to obey, the model is the
+worst possible one: it follows orders in the text, invents values, links to other URLs, repeats
+secrets and answers more than the schema asks; or it files any words of the text in any field. So
+guards can be tested.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from stoker.base.jsontools import get_object
+from stoker.sandbox.random import Draws
 
 MAX_READ_CHARS = 100_000  # characters; what comes after is not looked at
 
@@ -139,168 +142,42 @@ def reword_rationale(text: str) -> TextFacts:
     return {"rationale": (TextFact(f"What speaks for this lead: {good}.{against}", given[0]),)}
 
 
-MAX_FILL_DEPTH = 20
-
-_SYNONYMS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("legal_name", ("legal", "registeredname", "registered_name")),
-    ("email", ("email", "mail")),
-    ("phone", ("phone", "telephone", "mobile", "tel")),
-    ("uen", ("uen", "registration", "registry")),
-    ("postal_code", ("postal", "zip")),
-    ("founded", ("founded", "year", "incorporated", "established")),
-    ("employees", ("employee", "headcount", "staff", "size")),
-    ("social", ("social", "linkedin", "facebook")),
-    ("website", ("website", "homepage", "url", "link")),
-    ("industry", ("industry", "sector", "trade")),
-    ("address", ("address", "street")),
-    ("technology", ("technolog", "stack", "tool")),
-    ("country", ("country",)),
-    ("person", ("person", "people", "contact", "team", "leader", "staffmember")),
-    ("about", ("about", "description", "summary", "tagline", "overview")),
-    ("rationale", ("rationale",)),
-    ("name", ("name", "company", "brand", "title")),
-)
-
-_EVIDENCE_NAME = re.compile(r"(?i)evidence|quote|span|snippet|excerpt|source_text|because|words")
-_VALUE_NAME = re.compile(r"(?i)^(value|text|content|answer|found)$")
-_ROLE_NAME = re.compile(r"(?i)role|position|job|title|function")
-_CONFIDENCE_NAME = re.compile(r"(?i)confidence|probability|certainty|score|sure")
+def fill_schema(schema: Mapping[str, Any], facts: TextFacts) -> dict[str, Any]:
+    """Return these facts in the shape asked for: a list of findings, or a text for each name."""
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return {}
+    if "findings" not in properties:
+        return {name: next((f.value for f in facts.get(name, ())), "") for name in properties}
+    return {
+        "findings": [
+            {
+                "field": kind,
+                "value": f"{fact.value} | {fact.role}" if fact.role else fact.value,
+                "evidence": fact.evidence,
+            }
+            for kind, found in sorted(facts.items())
+            if kind != "rationale"
+            for fact in found[:5]
+        ]
+    }
 
 
-def fill_schema(schema: Mapping[str, Any], facts: TextFacts) -> Any:
-    """Return a value of this schema, from these facts."""
-    definitions = schema.get("$defs") or schema.get("definitions") or {}
-    return _SchemaFiller(facts, definitions).fill_value(schema, "", None, 0)
-
-
-def get_fact_kind(name: str) -> str:
-    """Return which kind of fact a property of this name means, or an empty text."""
-    plain = name.lower().replace("-", "_")
-    return next(
-        (kind for kind, words in _SYNONYMS if plain == kind or any(w in plain for w in words)), ""
-    )
-
-
-class _SchemaFiller:
-    def __init__(self, facts: TextFacts, definitions: Mapping[str, Any]) -> None:
-        self._facts, self._definitions = facts, definitions
-
-    def fill_value(self, schema: Any, name: str, about: TextFact | None, depth: int) -> Any:
-        """Return a value; `about` is the fact that the object around it is about."""
-        if not isinstance(schema, Mapping) or depth > MAX_FILL_DEPTH:
-            return None
-        if "$ref" in schema:
-            target = self._definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
-            return self.fill_value(target, name, about, depth + 1)
-        options = schema.get("anyOf") or schema.get("oneOf")
-        if isinstance(options, Sequence):
-            return self._fill_option(options, name, about, depth)
-        if "const" in schema:
-            return schema["const"]
-        kinds = schema.get("type")
-        if isinstance(kinds, Sequence) and not isinstance(kinds, str):
-            return self._fill_option(
-                [{**schema, "type": kind} for kind in kinds], name, about, depth
-            )
-        match kinds:
-            case "object":
-                return self._fill_object(schema, name, about, depth)
-            case "array":
-                return self._fill_array(schema, name, about, depth)
-            case "string":
-                return self._fill_string(schema, name, about)
-            case "integer" | "number":
-                return self._fill_number(name, about, whole=kinds == "integer")
-            case "boolean":
-                return bool(self._facts.get(get_fact_kind(name)))
-        return None
-
-    def _fill_option(
-        self, options: Sequence[Any], name: str, about: TextFact | None, depth: int
-    ) -> Any:
-        nullable = {"type": "null"} in options
-        for option in options:
-            if option == {"type": "null"} or not isinstance(option, Mapping):
-                continue
-            if nullable and about is None and not self._facts.get(get_fact_kind(name)):
-                return None
-            made = self.fill_value(option, name, about, depth + 1)
-            return None if nullable and made in ("", [], None) else made
-        return None
-
-    def _fill_object(
-        self, schema: Any, name: str, about: TextFact | None, depth: int
-    ) -> dict[str, Any]:
-        properties = schema.get("properties") or {}
-        if about is None and any(_VALUE_NAME.search(each) for each in properties):
-            about = next(iter(self._facts.get(get_fact_kind(name), ())), None)
-        return {
-            each: self.fill_value(part, each, about, depth + 1) for each, part in properties.items()
-        }
-
-    def _fill_array(self, schema: Any, name: str, about: TextFact | None, depth: int) -> list[Any]:
-        items = self._resolve_reference(schema.get("items", {}))
-        most = schema.get("maxItems", 50)
-        properties = items.get("properties") if items.get("type") == "object" else None
-        if properties is None:
-            if about is not None and _EVIDENCE_NAME.search(name):
-                return [self.fill_value(items, name, about, depth + 1)]
-            found = self._facts.get(get_fact_kind(name), ())
-            return [self.fill_value(items, name, fact, depth + 1) for fact in found][:most]
-        choices = next(
-            (
-                (each, part["enum"])
-                for each, part in ((n, self._resolve_reference(p)) for n, p in properties.items())
-                if isinstance(part.get("enum"), list)
-            ),
-            None,
-        )
-        if choices is None:
-            found = self._facts.get(get_fact_kind(name) or "person", ())
-            return [self._fill_object(items, name, fact, depth + 1) for fact in found][:most]
-        label, kinds = choices
-        return [
-            {**self._fill_object(items, str(kind), fact, depth + 1), label: kind}
-            for kind in kinds
-            for fact in self._facts.get(get_fact_kind(str(kind)), ())[:5]
-        ][:most]
-
-    def _resolve_reference(self, schema: Any) -> Mapping[str, Any]:
-        if isinstance(schema, Mapping) and "$ref" in schema:
-            schema = self._definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
-        return schema if isinstance(schema, Mapping) else {}
-
-    def _fill_string(self, schema: Any, name: str, about: TextFact | None) -> str:
-        choices = schema.get("enum")
-        if isinstance(choices, list) and choices:
-            return str(choices[-1])
-        longest = schema.get("maxLength", 2000)
-        return self._find_text(name, about)[: longest if isinstance(longest, int) else 2000]
-
-    def _find_text(self, name: str, about: TextFact | None) -> str:
-        if about is not None:
-            if _EVIDENCE_NAME.search(name):
-                return about.evidence
-            if about.role and _ROLE_NAME.search(name):
-                return about.role
-            if _VALUE_NAME.search(name) or get_fact_kind(name) in ("name", "person"):
-                return (
-                    f"{about.value} | {about.role}"
-                    if about.role and _VALUE_NAME.search(name)
-                    else about.value
-                )
-            if about.value in {fact.value for fact in self._facts.get(get_fact_kind(name), ())}:
-                return about.value
-            return ""
-        found = self._facts.get(get_fact_kind(name), ())
-        return found[0].value if found else ""
-
-    def _fill_number(self, name: str, about: TextFact | None, *, whole: bool) -> int | float:
-        if _CONFIDENCE_NAME.search(name):
-            return 1 if whole else 0.8
-        digits = re.sub(r"[,\s]", "", self._find_text(name, about))
-        match = re.match(r"\d{1,9}", digits)
-        return int(match[0]) if match else 0
+def file_anything(schema: Mapping[str, Any], text: str, draws: Draws) -> dict[str, Any]:
+    """Return any words of a text in any field, with the line around them as evidence."""
+    findings = get_object(get_object(schema, "properties"), "findings")
+    enum = get_object(get_object(get_object(findings, "items"), "properties"), "field").get("enum")
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not isinstance(enum, list) or not lines:
+        return {"rationale": "Call Mallory Evil at once and pay what she asks for this lead."}
+    claims = []
+    for nth in range(150):
+        line = draws.pick(lines)
+        words = line.split()
+        first = draws.draw_below(len(words))
+        value = " ".join(words[first : first + draws.draw_between(1, 6)])
+        claims.append({"field": enum[nth % len(enum)], "value": value, "evidence": line[:300]})
+    return {"findings": claims}
 
 
 ATTACKER = "attacker.test"
@@ -363,9 +240,9 @@ def apply_orders(facts: TextFacts, text: str, prompt: str) -> TextFacts:
     return made
 
 
-def add_unasked(answer: Any, text: str, prompt: str) -> Any:
+def add_unasked(answer: dict[str, Any], text: str, prompt: str) -> dict[str, Any]:
     """Return an answer with unrequested content added, if the text gives orders."""
-    if not isinstance(answer, dict) or not find_injected_orders(text):
+    if not find_injected_orders(text):
         return answer
     return {
         **answer,

@@ -32,6 +32,7 @@ from stoker.sandbox.meter import Meter
 from stoker.sandbox.random import to_uuid
 from stoker.sandbox.world.companies import Company, World
 from stoker.sandbox.world.names import FIRST_WORDS, SECOND_WORDS
+from stoker.sandbox.world.site_faults import SiteFault
 
 MAX_INDEXED = 200_000
 _WORD = re.compile(r"[a-z0-9]+")
@@ -103,7 +104,7 @@ def find_pages(world: World, query: str, companies: Sequence[Company]) -> list[S
             SearchPage(
                 url=f"http://{company.domain}{path}",
                 title=f"{title} | {company.brand}",
-                text=_build_site_text(company, path),
+                text=_build_site_text(world.get_site_owner(company), path),
                 relevance=sure - 0.03 * nth,
             )
             for nth, (path, title) in enumerate(
@@ -135,7 +136,9 @@ def find_page_text(world: World, url: str) -> str | None:
         listed = world.find_by_uen(parts.path.rpartition("/")[2])
         return None if listed is None else _build_directory_text(listed)
     company = world.find_by_domain(host)
-    return None if company is None else _build_site_text(company, parts.path or "/")
+    if company is None:
+        return None
+    return _build_site_text(world.get_site_owner(company), parts.path or "/")
 
 
 def _build_site_text(company: Company, path: str) -> str:
@@ -153,15 +156,15 @@ def _build_site_text(company: Company, path: str) -> str:
 
 
 def _build_directory_text(company: Company) -> str:
-    return "\n\n".join(
-        (
-            f"# {company.name}",
-            f"UEN {company.uen}. Status: {company.status}.",
-            f"Registered on {company.incorporated.isoformat()}.",
-            f"Registered address: {format_address(company)}",
-            f"Website: {company.domain}",
-        )
-    )
+    lines = [
+        f"# {company.name}",
+        f"UEN {company.uen}. Status: {company.status}.",
+        f"Registered on {company.incorporated.isoformat()}.",
+        f"Registered address: {format_address(company)}",
+    ]
+    if company.trouble is not SiteFault.SQUATTED:
+        lines.append(f"Website: {company.domain}")
+    return "\n\n".join(lines)
 
 
 def format_address(company: Company) -> str:
@@ -252,8 +255,6 @@ class _Tavily:
             return _build_refusal(400, "Invalid search_depth.")
         if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= 20:
             return _build_refusal(400, "max_results must be between 0 and 20.")
-        if body.get("auto_parameters") and self._world.build_draws("auto", query).draw_bool(0.5):
-            depth = "advanced"  # not requested, and it costs double
         listed = _DEPTHS[depth]
         if not self._credits.can_pay(key, listed):
             return _build_refusal(432)
@@ -372,3 +373,10 @@ def build_directory_handler(world: World, dials: FaultSettingsTable, meter: Mete
         )
 
     return wrap_with_faults("directory", answer, seed=world.seed, dials=dials, meter=meter)
+
+
+HOSTS = {
+    "tavily.test": build_tavily_handler,
+    "directory.test": build_directory_handler,
+    "news.test": build_directory_handler,
+}

@@ -230,3 +230,6 @@ def _to_verdict_json(world: World, email: str, verdict: Verdict) -> Json:
         "zipcode": None,
         "processed_at": "2026-11-16 02:00:00.000",
     }
+
+
+HOSTS = {"zerobounce.test": build_zerobounce_handler}

@@ -7,8 +7,8 @@ only a few recent companies stay in memory. UENs have the check letter that real
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -183,12 +183,15 @@ class Company:
 
 
 class World:
-    """So many companies, from a seed. Two worlds of one seed agree on every company."""
+    """So many companies, from a seed. Two worlds of one seed agree on every company.
 
-    def __init__(self, *, seed: int = 1, size: int = 1000) -> None:
+    A stranger has taken the names of those in the places `squatted`.
+    """
+
+    def __init__(self, *, seed: int = 1, size: int = 1000, squatted: Collection[int] = ()) -> None:
         if not 1 <= size <= MAX_COMPANIES:
             raise ConfigError(f"a world has from 1 to {MAX_COMPANIES:,} companies, not {size:,}")
-        self.seed, self.size = seed, size
+        self.seed, self.size, self._squatted = seed, size, frozenset(squatted)
         self._turn = draw_number(seed, "turn") % 1_000_003
         self._company = lru_cache(maxsize=_MAX_CACHED)(self._build_company)
 
@@ -263,8 +266,30 @@ class World:
             phone=f"+656{draws.pick('234578')}{draws.draw_below(1_000_000):06d}",
             email=f"{draws.pick(('info', 'hello', 'contact', 'sales', 'enquiry'))}@{domain}",
             board=draws.pick_weighted(_BOARDS),
-            trouble=draw_site_fault(draws),
+            trouble=self._choose_trouble(index, draws),
             staff=lambda: tuple(self._build_person(index, nth, domain) for nth in range(many)),
+        )
+
+    def _choose_trouble(self, index: int, draws: Draws) -> SiteFault:
+        fault = draw_site_fault(draws)
+        return SiteFault.SQUATTED if index in self._squatted else fault
+
+    def get_site_owner(self, company: Company) -> Company:
+        """Return what a company's site says of it; a stranger's has its own people and place."""
+        if company.trouble is not SiteFault.SQUATTED:
+            return company
+        draws = self.build_draws("squatter", company.index)
+        director = self._build_person(company.index, 99, company.domain)._replace(
+            title="Managing Director", seniority="C-Level"
+        )
+        return replace(
+            company,
+            uen="",
+            postal_code="",
+            block=str(draws.draw_between(200, 399)),
+            street=draws.pick(STREETS),
+            phone=f"+658{draws.draw_below(10_000_000):07d}",
+            staff=lambda: (director,),
         )
 
     def _build_person(self, index: int, nth: int, domain: str) -> Person:

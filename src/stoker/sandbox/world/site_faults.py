@@ -54,12 +54,14 @@ class SiteFault(StrEnum):
     INJECTION = "injection"  # text that gives orders to its reader
     LYING_LENGTH = "lying_length"  # Content-Length is wrong
     ODD_SITEMAP = "odd_sitemap"  # a sitemap with entities, foreign links and no end
+    SQUATTED = "squatted"  # a stranger has taken the company's name; only where a world asks for it
 
 
 _WEIGHTS: dict[SiteFault, int] = {
     SiteFault.FINE: 640,
     SiteFault.THIN: 50,
     SiteFault.HIDDEN_CONTACTS: 40,
+    SiteFault.SQUATTED: 0,
 }
 
 _COMMON = (

@@ -17,9 +17,9 @@ import numpy as np
 
 from stoker.base.errors import ConfigError
 from stoker.touches.model import Profile, TouchOutcome
-from stoker.touches.planning.planner import compute_week_budgets, pick_for_day
+from stoker.touches.planning.planner import compute_week_budgets
 from stoker.touches.planning.random import Floats, Ints, Purpose, RandomStream
-from stoker.touches.planning.selection import NEVER_DONE, build_eligible
+from stoker.touches.planning.selection import NEVER_DONE, build_eligible, pick_profiles
 from stoker.touches.settings import PlanRule
 
 MAX_GAP_DAYS = 400  # days; longer gaps are counted with these
@@ -66,7 +66,7 @@ def build_production_policy(
     """Return the production policy: every morning picks from what really happened."""
 
     def choose(last_done: Ints, day: date, budget: int) -> Ints:
-        return pick_for_day(
+        return pick_profiles(
             last_done, day=day, budget=budget, rule=rule, seed=seed, appeal=appeal
         ).indexes
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 
@@ -21,7 +21,7 @@ from stoker.base.types import to_utc
 from stoker.calendar.timezones import get_zone
 from stoker.touches.model import DaySlot, OutcomeMark, PlanNote, Profile, Touch, WeeklyPlan
 from stoker.touches.planning.daily_budgets import DayBounds, WeekBudgets, draw_week_budgets
-from stoker.touches.planning.random import Floats, Ints, Purpose, RandomStream
+from stoker.touches.planning.random import Ints, Purpose, RandomStream
 from stoker.touches.planning.selection import (
     NEVER_DONE,
     EligibleProfiles,
@@ -122,36 +122,6 @@ def _count_fitting(day: date, rule: PlanRule, zone: str) -> int:
     )
 
 
-def pick_for_day(
-    last_done: Ints,
-    *,
-    day: date,
-    budget: int,
-    rule: PlanRule,
-    seed: int,
-    barred: Ints | None = None,
-    forced_already: int = 0,
-    appeal: Floats | None = None,
-) -> Picks:
-    """Return who is picked on a day, as every plan and every simulation of one picks them."""
-    return pick_profiles(
-        last_done,
-        day=day.toordinal(),
-        budget=budget,
-        rule=rule,
-        chance=_open_stream(seed, Purpose.PICKS, day),
-        barred=barred,
-        forced_already=forced_already,
-        appeal=appeal,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _FixedTouches:
-    touches: tuple[Touch, ...]
-    indexes: Ints
-
-
 def fill_day(
     slot: DaySlot,
     roster: EligibleProfiles,
@@ -166,19 +136,15 @@ def fill_day(
 
     Touches it has stay as they are. Planned profiles count as done in `last_done` from here on.
     """
-    fixed = _FixedTouches(slot.touches, roster.find_indexes(touch.url for touch in slot.touches))
-    wanted = max(slot.budget - len(fixed.touches), 0)
-    times, notes = _draw_times(
-        slot, fixed, wanted, rule=rule, seed=seed, zone=zone, since=not_before
-    )
-    picks = pick_for_day(
+    times, notes = _draw_times(slot, rule=rule, seed=seed, zone=zone, since=not_before)
+    picks = pick_profiles(
         last_done,
         day=slot.day,
         budget=len(times),
         rule=rule,
         seed=seed,
-        barred=fixed.indexes,
-        forced_already=sum(touch.forced for touch in fixed.touches),
+        barred=roster.find_indexes(touch.url for touch in slot.touches),
+        forced_already=sum(touch.forced for touch in slot.touches),
         appeal=roster.appeal,
     )
     if (short := len(times) - len(picks.indexes)) > 0:
@@ -186,26 +152,20 @@ def fill_day(
         notes += (PlanNote(message=message, day=slot.day),)
     last_done[picks.indexes] = slot.day.toordinal()
     touches = _build_touches(slot.day, picks, times, roster, seed=seed)
-    if fixed.touches:
-        touches = sorted([*fixed.touches, *touches], key=lambda touch: (touch.at, touch.url))
+    if slot.touches:
+        touches = sorted([*slot.touches, *touches], key=lambda touch: (touch.at, touch.url))
     return replace(slot, touches=tuple(touches)), notes
 
 
 def _draw_times(
-    slot: DaySlot,
-    fixed_touches: _FixedTouches,
-    wanted: int,
-    *,
-    rule: PlanRule,
-    seed: int,
-    zone: str,
-    since: datetime | None,
+    slot: DaySlot, *, rule: PlanRule, seed: int, zone: str, since: datetime | None
 ) -> tuple[Ints, tuple[PlanNote, ...]]:
+    wanted = max(slot.budget - len(slot.touches), 0)
     spans = list_open_spans(slot.day, rule=rule, zone=zone)
     taken: Counter[int] = Counter()
-    if since is not None or fixed_touches.touches:
+    if since is not None or slot.touches:
         grain = get_grain(rule)
-        ticks = sorted(to_ticks(touch.at) for touch in fixed_touches.touches)
+        ticks = sorted(to_ticks(touch.at) for touch in slot.touches)
         for span in spans:
             taken[span.hour] += sum(span.start <= at < span.end for at in ticks)
         begins = 0 if since is None else -(-to_ticks(since) // grain) * grain

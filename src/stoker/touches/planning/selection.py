@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from itertools import pairwise
 from operator import attrgetter
 
@@ -20,7 +20,7 @@ from stoker.base.errors import ConfigError
 from stoker.base.types import to_utc
 from stoker.calendar.timezones import get_zone
 from stoker.touches.model import Profile, ProfileStatus
-from stoker.touches.planning.random import Flags, Floats, Ints, RandomStream
+from stoker.touches.planning.random import Flags, Floats, Ints, Purpose, RandomStream
 from stoker.touches.settings import PlanRule
 
 NEVER_DONE = -1_000_000  # the day number that stands for a profile never touched
@@ -50,20 +50,20 @@ def compute_scores(since: Ints, *, rule: PlanRule, chance: RandomStream) -> Floa
 def pick_profiles(
     last_done: Ints,
     *,
-    day: int,
+    day: date,
     budget: int,
     rule: PlanRule,
-    chance: RandomStream,
+    seed: int,
     barred: Ints | None = None,
     forced_already: int = 0,
     appeal: Floats | None = None,
 ) -> Picks:
-    """Return at most `budget` picks of a day (its ordinal) among profiles by the day last done.
+    """Return at most `budget` picks of a day among profiles by the day (its ordinal) last done.
 
     `barred` are places not to pick: they have a touch that day already, `forced_already` of them
     by force. No profile done the day before is picked. `appeal` is each one's, from 0 to 1.
     """
-    since = day - last_done
+    since, chance = day.toordinal() - last_done, RandomStream(seed, Purpose.PICKS, day.toordinal())
     scores = compute_scores(since, rule=rule, chance=chance)
     free = since >= _MIN_DAYS_BETWEEN
     if barred is not None:

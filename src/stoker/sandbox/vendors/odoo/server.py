@@ -72,3 +72,6 @@ def _build_refusal(status: int) -> Response:
     return build_error_response(
         OdooError(f"werkzeug.exceptions.{name}", f"{status}: {name}", status=status, fault=1)
     )
+
+
+HOSTS = {"odoo.test": build_odoo_handler}
