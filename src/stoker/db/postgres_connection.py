@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -190,6 +191,7 @@ SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES
 """
 
 MAX_CONNECT_TIME = timedelta(seconds=10)
+MIN_WORK_TIME = timedelta(milliseconds=100)  # a call with less of its time left is not begun
 
 
 class Deadline:
@@ -245,17 +247,29 @@ class ConnectionThreads:
         until it says how it ended; past the deadline its connection fails under it.
         """
         call = Deadline()
-        asked = self._threads.submit(job, call)
+        begin_by = time.monotonic() + (self._deadline - MIN_WORK_TIME).total_seconds()
+
+        def begin() -> Result:
+            # The call before it used up the time: begun now it would be cut off, perhaps while
+            # committing, and its caller could not know whether it was done.
+            if time.monotonic() > begin_by:
+                raise self._make_busy_error()
+            return job(call)
+
+        asked = self._threads.submit(begin)
         answer = asyncio.wrap_future(asked)
         done, _ = await asyncio.wait({answer}, timeout=self._deadline.total_seconds())
         if not done:
             if asked.cancel():
-                raise TransientError(
-                    f"{describe_url(self._url)}: all {self._connections} connections were busy for "
-                    f"{self._deadline.total_seconds():g} s; nothing was done, try again later"
-                )
+                raise self._make_busy_error()
             call.expire()
         return await answer
+
+    def _make_busy_error(self) -> TransientError:
+        return TransientError(
+            f"{describe_url(self._url)}: all {self._connections} connections were busy for "
+            f"{self._deadline.total_seconds():g} s; nothing was done, try again later"
+        )
 
     @contextmanager
     def borrow_connection(self, call: Deadline) -> Iterator[Connection]:
