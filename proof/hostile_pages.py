@@ -41,7 +41,7 @@ COUNTS = {
     "http": 500,
 }
 MAX_SECONDS, MAX_STALL = 2.0, 0.05
-MAX_MEMORY = {"board": 96 * MIB}  # a board's answer has up to 10 MB; of all else 32 MiB
+MAX_MEMORY = 32 * MIB
 A_BATCH = 250  # files searched in one process, from a seed of its own
 _PATIENCE = 60  # seconds of processor after which reading a file is broken off
 WORST = 10
@@ -151,9 +151,7 @@ def main(scale: float = 1.0) -> int:
     broken = [
         one
         for one in found
-        if one.seconds > MAX_SECONDS
-        or one.stall > MAX_STALL
-        or one.memory > MAX_MEMORY.get(one.recipe.kind, 32 * MIB)
+        if one.seconds > MAX_SECONDS or one.stall > MAX_STALL or one.memory > MAX_MEMORY
     ]
     print(f"n={len(found)} files, {len(broken)} above a limit")
     return len(broken)

@@ -34,7 +34,7 @@ from stoker.crawl.robots import parse_robots
 from stoker.crm.model import PARTNER
 from stoker.crm.odoo import Odoo
 from stoker.crm.odoo_protocols import parse_response
-from stoker.discovery.boards import BOARD_APIS, Board
+from stoker.discovery.boards import BOARD_APIS, Board, read_board_page
 from stoker.discovery.feeds import Feeds, parse_feed
 from stoker.discovery.files import read_job_file
 from stoker.discovery.model import parse_postings
@@ -228,13 +228,7 @@ async def read_feed(data: bytes) -> object:
 
 def read_board_here(name: str) -> Read:
     """Return a reader of a job board's answers, in this process."""
-    api = BOARD_APIS[name]
-
-    def read(data: bytes) -> object:
-        raws = [api.parse_job(each, 0) for each in api.list_jobs(parse_json(data)) or ()]
-        return parse_postings(name, raws, company="Acme")
-
-    return read
+    return lambda data: read_board_page(name, data, company="Acme", first=0)
 
 
 async def read_board(data: bytes) -> object:

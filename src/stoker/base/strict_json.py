@@ -23,9 +23,7 @@ def parse_json(body: bytes, *, max_values: int = MAX_VALUES) -> Json:
     Raises PermanentError for anything that is not one JSON value in UTF-8 without surprises: keys
     given twice, NaN, infinite or endless numbers, too deep, too many.
     """
-    commas = body.count(b",") + body.count(b"[") + body.count(b"{")
-    if commas > max_values:
-        raise PermanentError(f"the answer has more than {max_values} values")
+    check_value_count(body, max_values)
     try:
         text = body.decode("utf-8-sig")
         return _clean(_DECODER.decode(text), MAX_DEPTH)
@@ -33,6 +31,12 @@ def parse_json(body: bytes, *, max_values: int = MAX_VALUES) -> Json:
         raise PermanentError("the answer is too deep") from error
     except ValueError as error:  # also what the decoder and the hooks below raise
         raise PermanentError("the answer is not JSON as it should be") from error
+
+
+def check_value_count(body: bytes, max_values: int = MAX_VALUES) -> None:
+    """Raise PermanentError if a body may have more values than that; it is not parsed for it."""
+    if body.count(b",") + body.count(b"[") + body.count(b"{") > max_values:
+        raise PermanentError(f"the answer has more than {max_values} values")
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

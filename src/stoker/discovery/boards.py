@@ -1,17 +1,20 @@
 """Read public job boards: conditional requests, pages, health, and what each vendor's jobs say.
 
 Boards need no key and cost only calls, so a request may be repeated. Answers are read in a worker
-process, a page at a time, and only what is kept of postings comes back.
+process, a posting at a time, and only what is kept of postings comes back.
 """
 
 from __future__ import annotations
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from urllib.parse import urlencode
+
+import msgspec
 
 from stoker.base.errors import (
     ConfigError,
@@ -20,10 +23,10 @@ from stoker.base.errors import (
     TransientError,
     UncertainError,
 )
-from stoker.base.jsontools import get_list, get_object, get_text, has_list
+from stoker.base.jsontools import get_object, get_text
 from stoker.base.process_pool import Aborted, ProcessPool
 from stoker.base.retry import parse_retry_after
-from stoker.base.strict_json import parse_json
+from stoker.base.strict_json import check_value_count, parse_json
 from stoker.base.types import JobId, Json
 from stoker.budgets.model import Health
 from stoker.discovery.enrichment import MAX_TEXT_LENGTH
@@ -56,6 +59,7 @@ CONNECTOR = "boards"  # what caps, rates and stops of boards and feeds go by
 DEADLINE = timedelta(seconds=30)
 MAX_BYTES = 10_000_000
 MAX_REDIRECTS = 3
+MAX_JOBS = MAX_POSTINGS + 1  # read of one answer; one too many shows that it has more
 LEVER_PAGE_SIZE = 100
 HostSlot = Callable[[str], AbstractAsyncContextManager[None]]
 """Waits until a call to a host may go, and learns from how it went."""
@@ -161,8 +165,9 @@ class BoardApi:
 
     name: str
     path: str  # with {board} where its name goes
-    list_jobs: Callable[[Json], Sequence[Json] | None]  # of an answer; None: it is no list
     parse_job: Callable[[Json, int], RawPosting]
+    jobs_key: str = ""  # where an answer's list of postings is; "": the answer is the list
+    is_listed: Callable[[Json], bool] = lambda job: True
     params: Mapping[str, str] = field(default_factory=dict)
     page_size: int = 0  # postings on one page; 0: one answer has everything
 
@@ -292,10 +297,6 @@ def _get_line(data: Json, name: str) -> str:
     return get_text(data, name, longest=4_000)
 
 
-def _list_jobs(data: Json) -> list[Json] | None:
-    return get_list(data, "jobs", most=MAX_POSTINGS + 1) if has_list(data, "jobs") else None
-
-
 def _parse_greenhouse_job(job: Json, nth: int) -> RawPosting:
     fields = get_object(job)
     return RawPosting(
@@ -306,10 +307,6 @@ def _parse_greenhouse_job(job: Json, nth: int) -> RawPosting:
         location=_get_line(fields.get("location"), "name"),
         posted=fields.get("first_published") or fields.get("updated_at"),
     )
-
-
-def _list_lever_jobs(data: Json) -> list[Json] | None:
-    return list(data[:LEVER_PAGE_SIZE]) if isinstance(data, list) else None
 
 
 def _parse_lever_job(posting: Json, nth: int) -> RawPosting:
@@ -325,11 +322,8 @@ def _parse_lever_job(posting: Json, nth: int) -> RawPosting:
     )
 
 
-def _list_ashby_jobs(data: Json) -> list[Json] | None:
-    jobs = _list_jobs(data)
-    if jobs is None:
-        return None
-    return [each for each in jobs if get_object(each).get("isListed") is not False]
+def _is_listed_on_ashby(job: Json) -> bool:
+    return get_object(job).get("isListed") is not False
 
 
 def _parse_ashby_job(job: Json, nth: int) -> RawPosting:
@@ -349,13 +343,12 @@ _APIS = (
     BoardApi(
         name="greenhouse",
         path="/v1/boards/{board}/jobs",
-        list_jobs=_list_jobs,
         parse_job=_parse_greenhouse_job,
+        jobs_key="jobs",
     ),
     BoardApi(
         name="lever",
         path="/v0/postings/{board}",
-        list_jobs=_list_lever_jobs,
         parse_job=_parse_lever_job,
         params={"mode": "json"},
         page_size=LEVER_PAGE_SIZE,
@@ -363,8 +356,9 @@ _APIS = (
     BoardApi(
         name="ashby",
         path="/posting-api/job-board/{board}",
-        list_jobs=_list_ashby_jobs,
         parse_job=_parse_ashby_job,
+        jobs_key="jobs",
+        is_listed=_is_listed_on_ashby,
     ),
 )
 
@@ -379,8 +373,25 @@ def read_board_page(
     None when it is no list of postings. Raises PermanentError when it is no JSON.
     """
     api = BOARD_APIS[vendor]
-    page = api.list_jobs(parse_json(body))
+    page = _split_jobs(body, api)
     if page is None:
         return None
-    raws = (api.parse_job(each, nth) for nth, each in enumerate(page, first))
+    # One posting at a time: a page as Python values takes ten times its bytes.
+    jobs = (parse_json(bytes(each)) for each in page)
+    listed = (job for job in jobs if api.is_listed(job))
+    raws = (api.parse_job(job, nth) for nth, job in enumerate(listed, first))
     return len(page), parse_postings(vendor, raws, company=company)
+
+
+def _split_jobs(body: bytes, api: BoardApi) -> Sequence[msgspec.Raw] | None:
+    """Return the postings of an answer, each as its bytes; None if it is no list of postings."""
+    check_value_count(body)
+    try:
+        jobs = msgspec.Raw(body.removeprefix(BOM_UTF8))
+        if api.jobs_key:
+            jobs = msgspec.json.decode(jobs, type=dict[str, msgspec.Raw])[api.jobs_key]
+        return msgspec.json.decode(jobs, type=list[msgspec.Raw])[: api.page_size or MAX_JOBS]
+    except (msgspec.ValidationError, KeyError):
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise PermanentError("the answer is not JSON as it should be") from error
