@@ -10,7 +10,7 @@ from stoker.cli.main import main
 from stoker.cli.output import Exit, run_async
 from stoker.scheduling.model import OccurrenceResult, OccurrenceState
 from stoker.settings import FIELDS
-from stoker.settings.commands import STARTER_CAPS, build_first_file
+from stoker.settings.commands import STARTER_CAPS, SUGGESTIONS, build_first_file
 from stoker.settings.load import load_settings
 from stoker.testing import FakeClock
 
@@ -34,14 +34,17 @@ def settings_with(tmp_path, **flags):
     )
 
 
-def test_init_writes_a_file_that_reads_back_with_small_caps_and_nothing_else(stoker, tmp_path):
+def test_init_writes_a_file_that_reads_back_with_small_caps_and_suggestions_alone(stoker, tmp_path):
     code, out, _ = stoker("init")
     settings = load_settings(file=tmp_path / "stoker.toml", env_file=None, environment={}, flags={})
 
     given = {line.key for line in settings.list_shown() if line.origin != "default"}
     assert code == Exit.OK
-    assert given == set(STARTER_CAPS)
+    assert given == {*STARTER_CAPS, *SUGGESTIONS}
     assert all(settings.get_value(key) == small for key, small in STARTER_CAPS.items())
+    assert settings.touches.min_rest.days == 5
+    assert settings.touches.weekdays == (1, 2, 3, 4, 5)
+    settings.touches.check()
     assert "stoker doctor" in out
 
 
@@ -65,7 +68,7 @@ def test_the_first_file_speaks_of_every_setting_and_its_defaults_are_true(tmp_pa
 
     for key, about in FIELDS.items():
         assert about.env[0] in text
-        if key not in STARTER_CAPS:
+        if key not in STARTER_CAPS and key not in SUGGESTIONS:
             assert settings.get_value(key) == defaults.get_value(key), key
 
 

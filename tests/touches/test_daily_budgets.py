@@ -89,9 +89,30 @@ def test_a_mean_far_outside_gives_the_nearer_end():
     assert draw_truncated_normal(0.5, 12.4, 0, DayBounds(5, 20)) == 12
 
 
-def test_one_day_in_about_two_weeks_of_three_is_a_burst_and_it_stands_out():
+def test_two_weeks_in_three_have_a_burst_of_18_to_20_and_it_is_the_largest_day():
     weeks = [drawn(seed) for seed in range(2000)]
     bursts = [week for week in weeks if week.burst is not None]
     assert abs(len(bursts) / 2000 - (1 - 0.85**7)) < 0.05
-    usual = sum(sum(week.days) for week in weeks) / len(weeks) / 7
-    assert sum(week.days[week.burst] for week in bursts) / len(bursts) > usual + 2
+    sizes = Counter(week.days[week.burst] for week in bursts)
+    assert set(sizes) == {18, 19, 20}
+    assert min(sizes.values()) > len(bursts) / 4
+
+
+@given(rules(), st.integers(0, 2**70))
+def test_a_burst_is_the_largest_day_of_any_week_that_has_one(rule, seed):
+    bounds = [DayBounds(rule.daily_min, rule.max_per_day)] * 7
+    found = drawn(seed, bounds, replace(rule, burst_chance=1.0))
+    if found.burst is not None:
+        others = [day for place, day in enumerate(found.days) if place != found.burst]
+        assert found.days[found.burst] > max(others)
+    elif rule.max_per_day > rule.daily_min:  # every day is as small or as large as it may be
+        assert max(found.days) - min(found.days) <= 1 or rule.target >= 7 * rule.max_per_day - 6
+
+
+def test_a_week_without_room_for_a_burst_of_18_has_the_largest_that_fits():
+    tight = replace(RULE, weekly_budget=40, weekly_cap=40, burst_chance=1.0)
+    assert {max(drawn(seed, rule=tight).days) for seed in range(50)} == {10}
+    short = [DayBounds(5, 12)] + [DayBounds(5, 20)] * 6
+    found = [drawn(seed, short, replace(RULE, burst_chance=1.0)) for seed in range(50)]
+    assert all(week.burst in (0, None) and sum(week.days) == 80 for week in found)
+    assert all(week.days[0] > max(week.days[1:]) for week in found if week.burst == 0)

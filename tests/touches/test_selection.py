@@ -31,25 +31,69 @@ def picked(since, budget, *, seed=1, rule=RULE, **more):
     return pick_profiles(state(since), day=day, budget=budget, rule=rule, seed=seed, **more)
 
 
-@given(waits, st.integers(0, 30), st.integers(0, 1000))
-def test_nobody_done_yesterday_or_today_is_picked_and_nobody_twice(since, budget, seed):
-    found = picked(since, budget, seed=seed)
-    may = [place for place, each in enumerate(since) if each is None or each >= 2]
+@given(waits, st.integers(0, 30), st.integers(0, 1000), st.integers(1, 9))
+def test_no_profile_within_its_rest_is_picked_and_none_twice(since, budget, seed, rest):
+    rule = replace(RULE, min_rest=timedelta(days=rest))
+    found = picked(since, budget, seed=seed, rule=rule)
+    may = [place for place, each in enumerate(since) if each is None or each >= rest]
     assert len(set(found.indexes.tolist())) == len(found.indexes) == min(budget, len(may))
     assert set(found.indexes.tolist()) <= set(may)
     assert ((found.probability > 0) & (found.probability <= 1)).all()
-    assert (found.probability[found.forced] == 1).all()
+    assert (found.probability[found.forced | found.pressing] == 1).all()
 
 
-@given(waits, st.integers(1, 30), st.integers(0, 1000))
-def test_nobody_forced_waited_less_than_somebody_overdue_who_was_not_picked(since, budget, seed):
-    found = picked(since, budget, seed=seed)
-    forced = found.since[found.forced]
-    left = set(range(len(since))) - set(found.indexes.tolist())
-    waiting = [10**6 if since[place] is None else since[place] for place in left]
-    if len(forced) and waiting:
-        assert max(waiting) <= max(forced.max(), 12) or len(forced) == budget
-        assert forced.min() > 10  # three days before the window of fourteen ends
+force_rules = st.builds(
+    lambda after, most, pressing: replace(
+        RULE,
+        force_after=timedelta(days=after),
+        force_limit=most,
+        pressing=timedelta(days=pressing),
+    ),
+    st.integers(3, 20),
+    st.integers(0, 8),
+    st.integers(0, 6),
+)
+
+
+@given(waits, st.integers(1, 30), st.integers(0, 1000), force_rules)
+def test_the_force_numbers_do_what_their_names_say(since, budget, seed, rule):
+    found = picked(since, budget, seed=seed, rule=rule)
+    known = [each if each is not None else -1 for each in since]  # never touched: after the others
+    overdue = sorted(
+        (each for each, wait in zip(known, since, strict=True) if _is_over(wait, rule)),
+        reverse=True,
+    )
+    forced = [known[place] for place in found.indexes[found.forced].tolist()]
+    assert forced == overdue[: min(rule.force_limit, budget)]
+    pressing = [known[place] for place in found.indexes[found.pressing].tolist()]
+    left = sorted([each for each in known if each >= 0], reverse=True)
+    for each in forced:
+        if each >= 0:
+            left.remove(each)
+    begins = 14 - rule.pressing.days if rule.pressing else 10**6
+    near = [each for each in left if each >= max(begins, 2)]
+    assert pressing == near[: budget - len(forced)]
+
+
+def _is_over(wait, rule):
+    return wait is None or wait > rule.force_after.days
+
+
+@given(
+    st.lists(st.integers(13, 40), min_size=1, max_size=20),
+    st.integers(0, 200),
+    st.integers(1, 25),
+    st.integers(0, 1000),
+)
+def test_an_import_pushes_out_no_profile_that_is_overdue(overdue, new, budget, seed):
+    before = picked([*overdue, *[6] * 20], budget, seed=seed)
+    after = picked([*overdue, *[6] * 20, *[None] * new], budget, seed=seed)
+    reached = [
+        sorted(found.since[found.since < 10**6], reverse=True)[: len(overdue)]
+        for found in (before, after)
+    ]
+    late = [[each for each in found if each > 12] for found in reached]
+    assert late[0] == late[1] == sorted(overdue, reverse=True)[:budget]
 
 
 @given(waits, st.integers(1, 30), st.integers(0, 1000), st.data())
@@ -61,14 +105,14 @@ def test_appeal_forces_nobody_in_or_out_and_lets_nobody_pass_the_pool(since, bud
     found = picked(
         since, budget, seed=seed, appeal=appeal, rule=replace(RULE, appeal_factor=factor)
     )
-    forced = found.indexes[found.forced].tolist()
-    assert forced == plain.indexes[plain.forced].tolist()
+    forced = found.indexes[found.forced | found.pressing].tolist()
+    assert forced == plain.indexes[plain.forced | plain.pressing].tolist()
     assert len(found.indexes) == len(plain.indexes) == len(set(found.indexes.tolist()))
     days = TODAY - state(since)
     scores = compute_scores(days, rule=RULE, chance=RandomStream(seed, Purpose.PICKS, TODAY))
     others = [n for n in range(len(since)) if n not in forced and days[n] >= 2]
     pool = sorted(scores[others].tolist(), reverse=True)[: 2 * budget]
-    assert all(score >= pool[-1] for score in found.scores[~found.forced])
+    assert all(score >= pool[-1] for score in found.scores[~found.forced & ~found.pressing])
 
 
 @given(st.lists(st.floats(0, 1), min_size=12, max_size=30), st.floats(0, 50), st.integers(0, 99))
@@ -81,19 +125,23 @@ def test_who_appeals_more_is_likelier_in_proportion(appeals, factor, seed):
     assert np.allclose(ratios, ratios[:1], rtol=1e-9)
 
 
-def test_somebody_never_touched_is_first_in_line():
-    found = picked([30, None, 40, 20], 1)
-    assert found.indexes.tolist() == [1]
-    assert found.forced.tolist() == [True]
+def test_a_profile_never_touched_comes_before_all_but_the_overdue():
+    found = picked([30, None, 40, 5], 3)
+    assert found.indexes.tolist() == [2, 0, 1]
+    assert found.forced.all()
+    assert picked([12, None, 11], 1).indexes.tolist() == [1]
 
 
-def test_five_a_day_are_forced_until_the_deadline_is_near():
+def test_five_a_day_are_forced_and_more_come_first_only_where_the_window_ends():
     early = replace(RULE, window=timedelta(days=40))
-    assert picked([20] * 30, 12, rule=early).forced.sum() == 5
+    for since, forced, pressing in ((20, 5, 0), (38, 5, 7), (37, 5, 7), (36, 5, 0), (12, 0, 0)):
+        found = picked([since] * 30, 12, rule=early)
+        assert (found.forced.sum(), found.pressing.sum()) == (forced, pressing)
     assert picked([20] * 30, 12, rule=early, forced_already=3).forced.sum() == 2
-    assert picked([38] * 30, 12, rule=early).forced.sum() == 12
-    assert picked([11] * 30, 12).forced.sum() == 12
-    assert picked([10] * 30, 12).forced.sum() == 0
+    usual = picked([11] * 30, 12)
+    assert (usual.forced.sum(), usual.pressing.sum()) == (0, 12)
+    alone = picked([14] * 30, 12, rule=replace(RULE, pressing=timedelta(0)))
+    assert (alone.forced.sum(), alone.pressing.sum()) == (5, 0)
 
 
 def test_whoever_has_a_touch_already_is_not_picked_again():

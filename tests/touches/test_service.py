@@ -2,10 +2,11 @@
 
 import asyncio
 import gc
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -120,6 +121,39 @@ async def test_whoever_is_no_longer_active_is_left_alone_at_once():
     await at.touching.get_todays_queue()
     later = (await at.touching.find_plan()).days[1:]
     assert first.url not in {touch.url for slot in later for touch in slot.touches}
+
+
+async def test_a_profile_done_elsewhere_since_is_held_back_for_its_rest():
+    at = await opened(rule=PlanRule(min_rest=5 * DAY))
+    first, second, *rest = await at.touching.get_todays_queue()
+    await at.store.save_profiles(
+        [
+            Profile(url=first.url, last_done_at=at.clock.now() - 4 * DAY),
+            Profile(url=second.url, last_done_at=at.clock.now() - 5 * DAY),
+        ]
+    )
+    assert await at.touching.get_todays_queue() == [second, *rest]
+
+
+@pytest.mark.parametrize("rest", [1, 2, 5])
+async def test_no_profile_is_done_twice_within_its_rest_from_week_to_week(rest):
+    rule = PlanRule(min_rest=rest * DAY, daily_min=1)
+    at = await opened(number=14, rule=rule)
+    done = defaultdict(list)
+    for _ in range(21):
+        for touch in await at.touching.get_todays_queue():
+            await at.touching.mark_outcome(touch.url, "done")
+            done[touch.url].append(touch.day)
+        at.clock.advance(DAY)
+    waits = [(b - a).days for days in done.values() for a, b in pairwise(days)]
+    assert min(waits) == rest
+
+
+async def test_only_the_days_of_the_week_that_are_set_have_touches():
+    at = await opened(rule=PlanRule(weekdays=(1, 2, 3, 4, 5)))
+    plan = await at.touching.generate_weekly_plan()
+    assert [bool(slot.touches) for slot in plan.days] == [True] * 5 + [False] * 2
+    assert plan.total == 80
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ ANOTHER = {
     "daily_max": "18",
     "daily_cap": "19",
     "hourly_cap": "6",
+    "min_rest_days": "4",
     "force_after_days": "11",
     "force_most": "4",
     "coverage_days": "15",

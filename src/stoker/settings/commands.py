@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +23,9 @@ STARTER_CAPS = {
     if key.startswith(("caps.", "scheduling."))
 } | {"caps.pull_units_per_day": 100, "caps.money_per_day_minor": 200}
 """The caps of a first file: a tenth of the defaults, enough to see it work."""
+
+SUGGESTIONS = {"touches.min_rest_days": timedelta(days=5), "touches.weekdays": (1, 2, 3, 4, 5)}
+"""What a first file sets otherwise than the defaults, because it suits people who are touched."""
 
 _FILE_HEAD = """\
 # Stoker's settings. Everything is optional: a line that begins with `#` shows its default.
@@ -46,6 +50,7 @@ _TENANTS_EXAMPLE = """
 def init(asked: CommandContext, *, force: bool, as_json: bool) -> None:
     """Write a commented stoker.toml with small caps switched on.
 
+    Touches rest for five days and are made from Monday to Friday; other settings are defaults.
     An existing file is kept unless --force is given; `stoker --config - init` prints it.
     """
     path = asked.config or asked.directory / "stoker.toml"
@@ -109,8 +114,15 @@ def _format_setting(key: str) -> Iterator[str]:
         yield f"# {name}: keep it out of this file; put {about.env[0]}=... into .env"
     elif key in STARTER_CAPS:
         yield f"{name} = {STARTER_CAPS[key]}  # small on purpose; the default is {default}"
+    elif key in SUGGESTIONS:
+        value, usual = (_to_toml(key, each) for each in (SUGGESTIONS[key], default))
+        yield f"{name} = {value}  # suggested; the default is {usual}"
     elif default is None:
         yield f"# {name} is not set"
     else:
-        # JSON's way of writing text, numbers, truth and lists is TOML's as well.
-        yield f"# {name} = {json.dumps(about.to_json(default), ensure_ascii=False)}"
+        yield f"# {name} = {_to_toml(key, default)}"
+
+
+def _to_toml(key: str, value: Any) -> str:
+    # JSON's way of writing text, numbers, truth and lists is TOML's as well.
+    return json.dumps(FIELDS[key].to_json(value), ensure_ascii=False)

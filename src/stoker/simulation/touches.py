@@ -74,7 +74,7 @@ def compare_coverage(
     policies: dict[str, Callable[[int], ChooseProfiles]] = {
         REPLANNED_DAILY: lambda nth: build_production_policy(rule=rule, seed=nth),
         WEEKLY: lambda nth: _build_weekly_policy(rule=rule, seed=nth),
-        MAX_WAIT_FIRST: lambda nth: pick_longest_waits,
+        MAX_WAIT_FIRST: lambda nth: build_longest_wait_policy(rule=rule),
     }
     return tuple(
         _run_policy(name, policy, profiles, weeks, runs, odds, rule, seed)
@@ -90,10 +90,15 @@ def build_steady_state(number: int, *, odds: OutcomeOdds, rule: PlanRule, seed: 
     return FIRST_MONDAY.toordinal() - 1 - (chance.draw(number) * days).astype(np.int64)
 
 
-def pick_longest_waits(last_done: Ints, day: date, budget: int) -> Ints:
-    """Pick the longest waiting profiles, except those done yesterday."""
-    oldest = np.argsort(last_done, kind="stable")
-    return oldest[day.toordinal() - last_done[oldest] > 1][:budget].astype(np.int64, copy=False)
+def build_longest_wait_policy(*, rule: PlanRule) -> ChooseProfiles:
+    """Return the policy that picks the longest waiting profiles that had their rest."""
+
+    def choose(last_done: Ints, day: date, budget: int) -> Ints:
+        oldest = np.argsort(last_done, kind="stable")
+        rested = day.toordinal() - last_done[oldest] >= rule.min_rest.days
+        return oldest[rested][:budget].astype(np.int64, copy=False)
+
+    return choose
 
 
 def _build_weekly_policy(*, rule: PlanRule, seed: int) -> ChooseProfiles:

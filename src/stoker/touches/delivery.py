@@ -298,7 +298,7 @@ async def deliver_due(
     """
     today = await service.load_today(whole_week=False)
     now, week = service.clock.now(), format_week(today.slot.day)
-    due = await service.filter_active(
+    due = await service.filter_allowed(
         [
             touch
             for touch in list_pending(today.slot)

@@ -92,6 +92,25 @@ def filter_active(touches: Sequence[Touch], profiles: Sequence[Profile]) -> list
     return [touch for touch in touches if touch.url in active]
 
 
+def filter_rested(
+    touches: Sequence[Touch], profiles: Sequence[Profile], *, rule: PlanRule, zone: str
+) -> list[Touch]:
+    """Return those touches whose profiles were not done within the rest before their day.
+
+    A profile may have been done since its touch was planned: in a sheet, or by a late outcome.
+    """
+    done_on = {
+        each.url: get_local_day(each.last_done_at, zone)
+        for each in profiles
+        if each.last_done_at is not None
+    }
+    return [
+        touch
+        for touch in touches
+        if touch.url not in done_on or touch.day - done_on[touch.url] >= rule.min_rest
+    ]
+
+
 def get_latest_touch(touches: Sequence[Touch], url: str, *, today: date) -> Touch:
     """Return the latest of a url's touches up to today, to which an outcome belongs.
 

@@ -34,6 +34,7 @@ from stoker.touches.queue import (
     compute_success_rate,
     derive_seed,
     filter_active,
+    filter_rested,
     format_week,
     get_latest_touch,
     get_limits,
@@ -158,7 +159,7 @@ class TouchService:
 
         Plans the week if it has no plan yet, and repairs the rest of it from what happened.
         """
-        return await self.filter_active(list_pending((await self.load_today()).slot))
+        return await self.filter_allowed(list_pending((await self.load_today()).slot))
 
     async def load_today(self, *, whole_week: bool = True) -> SavedDay:
         """Return today's slot, its times fixed, of a plan that is made or repaired if need be.
@@ -175,11 +176,11 @@ class TouchService:
             await self.ensure_plan()
         raise _build_conflict()
 
-    async def filter_active(self, touches: list[Touch]) -> list[Touch]:
-        """Return those of touches whose profiles are active now."""
-        return filter_active(
-            touches, await self.store.find_profiles([touch.url for touch in touches])
-        )
+    async def filter_allowed(self, touches: list[Touch]) -> list[Touch]:
+        """Return those of touches whose profiles are active now and had their rest."""
+        profiles = await self.store.find_profiles([touch.url for touch in touches])
+        active = filter_active(touches, profiles)
+        return filter_rested(active, profiles, rule=self.rule, zone=self.zone)
 
     async def ensure_plan(self) -> SavedWeek:
         """Return this week's plan: made if there was none, repaired, today's times fixed."""

@@ -114,17 +114,20 @@ class PlanRule(Section):
     daily_max: int = _each(integer(0, _MAX_NUMBER), 20, "Touches planned on a day at most.")
     daily_cap: int = _each(integer(0, _MAX_NUMBER), 20, "Touches done on a day at most.")
     hourly_cap: int = _each(integer(0, _MAX_NUMBER), 5, "Touches done in an hour at most.")
+    min_rest: timedelta = _each(
+        days(1, 3650, whole=True),
+        2 * _DAY,
+        "Days from one touch of a person to the next at least; 2: not on consecutive days.",
+        key="min_rest_days",
+    )
     force_after: timedelta = _each(
         days(0, 3650, whole=True),
         12 * _DAY,
-        "Who was not touched for more days than this comes first.",
+        "Who was not touched for more days than this is forced in, oldest first.",
         key="force_after_days",
     )
     force_limit: int = _each(
-        integer(0, _MAX_NUMBER),
-        5,
-        "How many come first on a day at most, while time allows.",
-        key="force_most",
+        integer(0, _MAX_NUMBER), 5, "How many are forced in on a day at most.", key="force_most"
     )
     window: timedelta = _each(
         days(1, 3650, whole=True),
@@ -135,7 +138,7 @@ class PlanRule(Section):
     pressing: timedelta = _each(
         days(0, 3650, whole=True),
         3 * _DAY,
-        "Days before that from which overdue profiles come first.",
+        "Days before that from which all come first, beyond force_most; 0: never.",
         key="pressing_days",
     )
     score_per_day: float = _each(number(0, 1000), 0.8, "What a day of waiting adds to a score.")
@@ -227,6 +230,11 @@ class PlanRule(Section):
             (
                 self.burst_least > self.burst_most,
                 "a burst day adds from its least to its most; lower burst_least",
+            ),
+            (
+                self.min_rest > max(self.window, 2 * _DAY),
+                f"a rest of {self.min_rest.days} days makes every profile wait longer than the "
+                f"window of {self.window.days}; shorten min_rest_days or raise coverage_days",
             ),
             (
                 self.closes_after <= self.opens_after,

@@ -1,12 +1,15 @@
 """How many touches each day of a week has room for.
 
 Budgets are drawn from a normal distribution that is truncated, not clamped, then balanced so that
-the week adds up to its target and no day leaves its bounds. One day may be a burst, one is light.
+the week adds up to its target and no day leaves its bounds. One day may be a burst: it has a busy
+day's budget and some more, up to the most a day may have, and no other day has as many. One day is
+light.
 Knows numbers only: what bounds a day is worked out from hours and gaps elsewhere.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -50,21 +53,64 @@ def draw_week_budgets(
     others = [place for place in working if place != burst]
     light = others[int(chance.draw_one() * len(others))] if others else None
     extra = rule.burst_least + int(chance.draw_one() * (rule.burst_most - rule.burst_least + 1))
-    if burst is not None:
-        drawn[burst] += extra
     if light is not None:
         drawn[light] -= rule.light_by
+    target = min(rule.target, sum(each.maximum for each in bounds))
+    limits = list(bounds)
+    if burst is not None:
+        drawn[burst] = _choose_burst_budget(
+            bounds, burst, wanted=_compute_burst(rule, extra), target=target
+        )
+        limits = _limit_others(bounds, burst, budget=drawn[burst], target=target)
     within = [
         min(max(number, each.minimum), each.maximum)
-        for number, each in zip(drawn, bounds, strict=True)
+        for number, each in zip(drawn, limits, strict=True)
     ]
-    target = min(rule.target, sum(each.maximum for each in bounds))
     # The two odd days come last: the others make up the difference as long as they can.
-    odd = [place for place in (burst, light) if place is not None]
+    odd = [place for place in (light, burst) if place is not None]
     plain = [place for place in working if place not in odd]
-    for places in (plain, odd):
-        _balance_days(within, places, bounds, target=target, chance=chance)
-    return WeekBudgets(days=tuple(within), burst=burst)
+    for places in (plain, *([place] for place in odd)):
+        _balance_days(within, places, limits, target=target, chance=chance)
+    others_most = max((within[place] for place in others), default=0)
+    is_largest = burst is not None and within[burst] > others_most
+    return WeekBudgets(days=tuple(within), burst=burst if is_largest else None)
+
+
+def _compute_burst(rule: PlanRule, extra: int) -> int:
+    """Return a burst day's budget: a busy day's and the extra, counted back from the maximum.
+
+    A busy day is one standard deviation above the mean: 15 to 16, so a burst has 18 to 20.
+    """
+    most = min(rule.max_per_day, round(rule.daily_mean + rule.daily_std) + rule.burst_most)
+    return most - rule.burst_most + extra
+
+
+def _choose_burst_budget(
+    bounds: Sequence[DayBounds], burst: int, *, wanted: int, target: int
+) -> int:
+    """Return the budget nearest to the wanted one with which the week still adds up."""
+    others = [each for place, each in enumerate(bounds) if place != burst]
+    least = max(wanted, bounds[burst].minimum)
+    most = min(bounds[burst].maximum, target - sum(each.minimum for each in others))
+    # The others have less than the burst, so a full week makes the burst larger.
+    larger = bisect_left(
+        range(least, most),
+        target,
+        key=lambda budget: budget + sum(min(each.maximum, budget - 1) for each in others),
+    )
+    return min(least + larger, most)
+
+
+def _limit_others(
+    bounds: Sequence[DayBounds], burst: int, *, budget: int, target: int
+) -> list[DayBounds]:
+    """Return the bounds under which the burst is the largest day; as they were if it cannot be."""
+    limits = [
+        DayBounds(each.minimum, max(each.minimum, min(each.maximum, budget - 1))) for each in bounds
+    ]
+    limits[burst] = DayBounds(budget, budget)
+    fits = sum(each.minimum for each in limits) <= target <= sum(each.maximum for each in limits)
+    return limits if fits else list(bounds)
 
 
 def draw_truncated_normal(chance: float, mean: float, std: float, bounds: DayBounds) -> int:

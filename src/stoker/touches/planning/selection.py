@@ -1,9 +1,11 @@
 """Pick the profiles of one day, with the probability of each pick.
 
-Profiles that waited too long are forced in; the rest is drawn from the highest scores, by weight
-and without replacement. Only in that draw does a profile's appeal count, so it makes no profile
-wait longer than the pool does. Works on numpy columns of the active profiles, in url order, with
-the day each was last done; the order of input does not matter.
+Profiles that waited too long are forced in, up to a daily limit; those near the end of the window
+come next, without a limit; the rest is drawn from the highest scores, by weight and without
+replacement. A profile never touched is forced in after those whose wait is known, so that no import
+pushes out one that is overdue. Only in the draw does a profile's appeal count, so it makes no
+profile wait longer than the pool does. Works on numpy columns of the active profiles, in url order,
+with the day each was last done; the order of input does not matter.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from stoker.touches.settings import PlanRule
 
 NEVER_DONE = -1_000_000  # the day number that stands for a profile never touched
 
-_MIN_DAYS_BETWEEN = 2  # days: done yesterday, not today
+_NEVER_SINCE = -NEVER_DONE  # days; no profile that was touched waited as long
 
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -38,6 +40,7 @@ class Picks:
     scores: Floats
     since: Ints  # days; more than any calendar has for a profile never touched
     forced: Flags
+    pressing: Flags  # picked for the end of the window, beyond the limit on forced ones
     probability: Floats
 
 
@@ -61,16 +64,18 @@ def pick_profiles(
     """Return at most `budget` picks of a day among profiles by the day (its ordinal) last done.
 
     `barred` are places not to pick: they have a touch that day already, `forced_already` of them
-    by force. No profile done the day before is picked. `appeal` is each one's, from 0 to 1.
+    by force. No profile done within the rule's rest is picked. `appeal` is each one's, from 0 to 1.
     """
     since, chance = day.toordinal() - last_done, RandomStream(seed, Purpose.PICKS, day.toordinal())
     scores = compute_scores(since, rule=rule, chance=chance)
-    free = since >= _MIN_DAYS_BETWEEN
+    free = since >= rule.min_rest.days
     if barred is not None:
         free[barred] = False
     limit = max(rule.force_limit - forced_already, 0)
-    forced = _choose_forced(since, scores, free, budget=budget, limit=limit, rule=rule)
+    forced = _choose_forced(since, scores, free, limit=min(limit, budget), rule=rule)
     free[forced] = False
+    pressing = _choose_pressing(since, scores, free, limit=budget - len(forced), rule=rule)
+    free[pressing] = False
     others = np.flatnonzero(free)
     # Chance has its say among the best only, or the longest-waiting could be passed over.
     pool = others[_choose_best(scores[others], int(rule.pool_factor * budget))]
@@ -80,14 +85,17 @@ def pick_profiles(
         weights = (
             weights / max(float(weights.max()), _TINY) * (1 + rule.appeal_factor * appeal[pool])
         )
-    drawn, probability = draw_sample(weights, budget - len(forced), chance=chance)
-    places = np.concatenate([forced, pool[drawn]])
+    certain = len(forced) + len(pressing)
+    drawn, probability = draw_sample(weights, budget - certain, chance=chance)
+    places = np.concatenate([forced, pressing, pool[drawn]])
+    ranks = np.arange(len(places))
     return Picks(
         indexes=places,
         scores=scores[places],
         since=since[places],
-        forced=np.arange(len(places)) < len(forced),
-        probability=np.concatenate([np.ones(len(forced)), probability[drawn]]),
+        forced=ranks < len(forced),
+        pressing=(ranks >= len(forced)) & (ranks < certain),
+        probability=np.concatenate([np.ones(certain), probability[drawn]]),
     )
 
 
@@ -144,16 +152,28 @@ def compute_inclusion(weights: Floats, number: int) -> Floats:
     return probability
 
 
-def _choose_forced(
-    since: Ints, scores: Floats, free: Flags, *, budget: int, limit: int, rule: PlanRule
+def _choose_forced(since: Ints, scores: Floats, free: Flags, *, limit: int, rule: PlanRule) -> Ints:
+    overdue = np.flatnonzero(free & (since > rule.force_after.days))
+    return _sort_by_wait(overdue, since, scores)[:limit]
+
+
+def _choose_pressing(
+    since: Ints, scores: Floats, free: Flags, *, limit: int, rule: PlanRule
 ) -> Ints:
-    # A touch in five fails, so one last try is not enough: four of them are. From then on the
-    # limit no longer holds, and profiles near the end of the window go in, oldest first.
-    pressing = rule.window.days - rule.pressing.days
-    overdue = np.flatnonzero(free & (since > min(rule.force_after.days, pressing - 1)))
-    oldest = overdue[np.lexsort((-scores[overdue], -since[overdue]))]
-    late = int(np.count_nonzero(since[oldest] >= pressing))
-    return oldest[: min(budget, max(limit, late))]
+    # A touch in five fails, so one last try is not enough: four of them are. A profile never
+    # touched has no window that could end.
+    if not rule.pressing:
+        return np.zeros(0, np.int64)
+    begins = rule.window.days - rule.pressing.days
+    near = np.flatnonzero(free & (since >= begins) & (since < _NEVER_SINCE))
+    return _sort_by_wait(near, since, scores)[:limit]
+
+
+def _sort_by_wait(places: Ints, since: Ints, scores: Floats) -> Ints:
+    """Return places by wait, the longest first; profiles never touched come after the others."""
+    waits = since[places]
+    waits = np.where(waits >= _NEVER_SINCE, -1, waits)
+    return places[np.lexsort((-scores[places], -waits))]
 
 
 def _choose_best(scores: Floats, number: int) -> Ints:
