@@ -14,6 +14,7 @@ from stoker.crm.odoo import Odoo
 from stoker.crm.upsert import plan_upserts
 from stoker.http.client import HttpClient
 from stoker.sandbox.server import Sandbox
+from stoker.sandbox.vendors.odoo.effects import normalize_values
 
 Way = Callable[[Odoo, list[CrmRow]], Awaitable[dict[str, RowResult]]]
 FAULTS = ("busy", "unavailable", "error", "error_charged", "close", "reset", "truncated", "garbage")
@@ -220,7 +221,8 @@ async def _sent(crm: Odoo, model: str, rows: Mapping[tuple[str, str], CrmRow]) -
     for (column, what), row in rows.items():
         if row.external_id in found:
             came_back = found[row.external_id].values[column]
-            if came_back != row.values[column]:
+            # The server itself gives a website a scheme and takes scripts out of notes.
+            if came_back != normalize_values(model, row.values)[column]:
                 tally.broken.append(f"{column}: {what} came back as {came_back!r:.60}")
             tally.acked += 1
         elif row.external_id not in refused:

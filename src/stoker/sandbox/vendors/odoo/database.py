@@ -1,94 +1,41 @@
-"""One fake Odoo database: records, external ids, search domains, and the methods on them.
+"""One fake Odoo database: records, external ids, and the methods on them.
 
-It behaves as a version 19 server does towards a salesman without extra rights. Each method is one
-transaction. A search domain is a list of [field, operator, value] terms, all of which must hold.
+It behaves as a version 19 server does towards the user who calls. Each method is one transaction.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from stoker.sandbox.vendors.odoo.domains import is_plain, list_fields, parse_domain, to_words
+from stoker.sandbox.vendors.odoo.effects import add_effects, find_won_status, normalize_values
+from stoker.sandbox.vendors.odoo.errors import (
+    build_access_error,
+    build_missing_error,
+    build_server_error,
+    build_validation_error,
+)
 from stoker.sandbox.vendors.odoo.models import (
-    CLOSED,
     COMMERCIAL,
     DEFAULTS,
     MAGIC,
     MODELS,
+    OWN_COMPANY,
     STANDING_RECORDS,
-    WRITABLE,
     OdooField,
 )
-
-Lookup = Callable[[str], Any]
-Test = Callable[[Lookup], bool]
-MAX_DOMAIN_TERMS = 2_000  # terms; a real server gives up on far fewer
-
-
-def parse_domain(domain: Sequence[Any]) -> Test:
-    """Return a test for records; a domain that makes no sense is a ValueError, as in Odoo."""
-    if len(domain) > MAX_DOMAIN_TERMS:
-        raise ValueError("domain too long")
-    tests = [_parse_term(part) for part in domain]
-    return lambda look: all(test(look) for test in tests)
-
-
-def _parse_term(part: Any) -> Test:
-    if not isinstance(part, list | tuple) or len(part) != 3 or not isinstance(part[0], str):
-        raise ValueError(f"Invalid item in domain: {part!r}")
-    field, operator, wanted = part
-    compare = _OPERATORS.get(operator) if isinstance(operator, str) else None
-    if compare is None:
-        raise ValueError(f"Invalid operator in domain term {part!r}")
-    if operator == "in" and (words := to_words(wanted)):
-        return lambda look: _matches_words(look(field), words)
-    return lambda look: compare(look(field), wanted)
-
-
-def to_words(wanted: Any) -> frozenset[str]:
-    """Return what a list of plain words names; nothing when it is anything else."""
-    if isinstance(wanted, list | tuple) and all(isinstance(one, str) and one for one in wanted):
-        return frozenset(wanted)
-    return frozenset()
-
-
-def _matches_words(value: Any, words: frozenset[str]) -> bool:
-    return not words.isdisjoint(value) if isinstance(value, tuple) else value in words
-
-
-def _is_equal(value: Any, wanted: Any) -> bool:
-    if isinstance(wanted, list | tuple):
-        return _is_among(value, wanted)
-    if isinstance(value, tuple):
-        return wanted in value if wanted else not value
-    if wanted in (False, None):
-        return value in (False, None, "")
-    return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
-
-
-def _is_among(value: Any, wanted: Any) -> bool:
-    return any(_is_equal(value, one) for one in _to_list(wanted))
-
-
-def _to_list(wanted: Any) -> Sequence[Any]:
-    return wanted if isinstance(wanted, list | tuple) else [wanted]
-
-
-def _is_greater(value: Any, wanted: Any) -> bool:
-    try:
-        return value not in (False, None) and bool(value > wanted)
-    except TypeError:
-        return False
-
-
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {  # those our connector and its tests use
-    "=": _is_equal,
-    "!=": lambda value, wanted: not _is_equal(value, wanted),
-    "in": _is_among,
-    ">": _is_greater,
-}
+from stoker.sandbox.vendors.odoo.rights import (
+    SYSTEM_UID,
+    USERS,
+    can_see,
+    find_access_problem,
+    format_hidden,
+)
 
 Values = dict[str, Any]
 _FIELDS = {model: {**MAGIC, **fields} for model, fields in MODELS.items()}
@@ -99,30 +46,27 @@ _INDEXED_FIELDS = {  # words that are just as the record has them
     for model, fields in MODELS.items()
 }
 
+_LINKS = {"res.partner": ("parent_id",), "crm.lead": ("partner_id",)}
+
 _EPOCH = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-class OdooError(Exception):
-    """What the server answers instead of a result: its own class name, status and fault code."""
+@dataclass(frozen=True, slots=True)
+class WriteProblem:
+    """Why a record cannot be kept, and which field is to blame, if one is."""
 
-    def __init__(self, name: str, message: str, *, status: int, fault: int) -> None:
-        super().__init__(message)
-        self.name = name
-        self.status = status
-        self.fault = fault
-
-
-def build_access_error(message: str) -> OdooError:
-    return OdooError("odoo.exceptions.AccessError", message, status=403, fault=4)
+    message: str
+    field: str = ""
+    blames_first: bool = False  # a rule between records: the first row of a load is named too
 
 
-def build_validation_error(message: str) -> OdooError:
-    return OdooError("odoo.exceptions.ValidationError", message, status=422, fault=2)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OdooOptions:
+    """What a database has installed and how it is set up; a dial turns each of them."""
 
-
-def build_server_error(message: str, *, name: str = "builtins.ValueError") -> OdooError:
-    """Return what a Python error inside the server looks like from outside."""
-    return OdooError(name, message, status=500, fault=1)
+    apps: frozenset[str] = frozenset({"crm"})
+    leads: bool = False  # the option of the CRM app: leads come before opportunities
+    required: tuple[str, ...] = ()  # fields that people added, as `crm.lead.x_channel`
 
 
 class Database:
@@ -133,98 +77,163 @@ class Database:
         self.records: dict[str, dict[int, Values]] = {model: {} for model in MODELS}
         self.external: dict[str, tuple[str, int]] = {}
         self.transactions = 0
+        self.options = OdooOptions()
+        self._added: dict[str, dict[str, OdooField]] = defaultdict(dict)
         self._last_id = dict.fromkeys(MODELS, 0)
         self._index_by_name: dict[tuple[str, int], list[str]] = {}
+        self._index_by_link: dict[tuple[str, int], set[int]] = defaultdict(set)
         for model, rows in STANDING_RECORDS.items():
             for external, values in rows:
-                self.bind(external, model, self._insert(model, dict(values), uid=1))
+                self.bind(external, model, self._insert(model, dict(values), uid=SYSTEM_UID))
+        for user in USERS.values():
+            own = {"name": user.name, "active": True, "type": "contact"}
+            quiet = {"tracking_disable": True}
+            partner = self._insert("res.partner", own, uid=SYSTEM_UID, context=quiet)
+            values = {"name": user.name, "login": user.login, "partner_id": partner}
+            id_ = self._insert("res.users", values, uid=SYSTEM_UID)
+            self.bind(user.external or f"base.user_{user.login}", "res.users", id_)
+
+    def configure(self, options: OdooOptions) -> None:
+        """Install apps and add the fields that people require."""
+        if options == self.options:
+            return
+        self.options = options
+        for path in options.required:
+            model, _, name = path.rpartition(".")
+            if model in MODELS and name not in self.get_fields(model):
+                # The column stays empty in old rows, and then the database cannot require it.
+                # Partners are never without: every user is one.
+                label = name.removeprefix("x_").replace("_", " ").title()
+                self._added[model][name] = OdooField(kind="char", label=label, required=True)
+
+    def has_model(self, model: str) -> bool:
+        return model in MODELS and ("crm" in self.options.apps or not model.startswith("crm."))
 
     def get_fields(self, model: str) -> Mapping[str, OdooField]:
-        return _FIELDS[model]
+        added = self._added.get(model)
+        return {**_FIELDS[model], **added} if added else _FIELDS[model]
 
-    def create(self, model: str, rows: Sequence[Mapping[str, Any]], *, uid: int) -> list[int]:
+    def check_access(self, model: str, operation: str, *, uid: int) -> None:
+        """Raise what the server answers a user who may not do this with any record."""
+        if problem := find_access_problem(model, operation, uid):
+            raise build_access_error(problem)
+
+    def check_visible(self, model: str, id_: int, operation: str, *, uid: int) -> None:
+        """Raise what the server answers when a record belongs to another user."""
+        if not can_see(model, self.records[model][id_], uid):
+            raise build_access_error(format_hidden(model, operation, uid))
+
+    def build_defaults(self, model: str, given: Mapping[str, Any], *, uid: int) -> Values:
+        """Return the values of a new record, those given included."""
+        values: Values = dict(DEFAULTS.get(model, {}))
+        if model == "crm.lead":
+            kind = "lead" if self.options.leads else "opportunity"
+            values |= {"type": kind, "user_id": uid, "company_id": OWN_COMPANY}
+            if given.get("user_id", uid):
+                values["team_id"] = 1
+        return {**values, **given}
+
+    def create(
+        self,
+        model: str,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        uid: int,
+        context: Mapping[str, Any] | None = None,
+    ) -> list[int]:
         """Make records; all of them or none."""
-        _check_writable(model, "create")
-        checked = [self._validate_values(model, {**DEFAULTS.get(model, {}), **row}) for row in rows]
+        self.check_access(model, "create", uid=uid)
+        checked = [
+            self._validate_values(model, self.build_defaults(model, row, uid=uid)) for row in rows
+        ]
         for values in checked:
-            missing = self.find_missing_label(model, values)
-            if missing:
-                raise build_validation_error(f"Missing required value for the field '{missing}'.")
+            if problem := self.find_write_problem(model, values):
+                raise build_validation_error(problem.message)
         self.transactions += 1
-        return [self._insert(model, values, uid=uid) for values in checked]
+        return [self._insert(model, values, uid=uid, context=context) for values in checked]
 
     def write(self, model: str, ids: Sequence[int], values: Mapping[str, Any], *, uid: int) -> bool:
-        _check_writable(model, "write")
+        self.check_access(model, "write", uid=uid)
         records = self.get_records(model, ids)
+        for id_ in ids:
+            self.check_visible(model, id_, "write", uid=uid)
         changes = [self._validate_values(model, values, record) for record in records]
         for record, change in zip(records, changes, strict=True):
-            if self.find_missing_label(model, {**record, **change}):
-                raise build_validation_error("A required field cannot be emptied.")
+            if problem := self.find_write_problem(model, {**record, **change}, only=change):
+                raise build_validation_error(problem.message)
         self.transactions += 1
-        for record, change in zip(records, changes, strict=True):
-            record.update(change, write_uid=uid, write_date=self._get_write_date())
+        for id_, change in zip(ids, changes, strict=True):
+            self.put(model, id_, change, uid=uid)
         return True
 
-    def unlink(self, model: str, ids: Sequence[int]) -> bool:
+    def unlink(self, model: str, ids: Sequence[int], *, uid: int) -> bool:
         """Delete records, and what refers to them with them, as far as the server does that."""
-        _check_writable(model, "unlink")
+        self.check_access(model, "unlink", uid=uid)
         self.get_records(model, ids)
         self.transactions += 1
+        self.remove(model, ids)
+        return True
+
+    def remove(self, model: str, ids: Sequence[int]) -> None:
+        """Take records out, with their external ids and what refers to them."""
         for gone in ids:
-            self.records[model].pop(gone, None)
+            record = self.records[model].pop(gone, {})
+            for field in _LINKS.get(model, ()):
+                self._index_by_link[field, record.get(field) or 0].discard(gone)
             for external in self._index_by_name.pop((model, gone), ()):
                 self.external.pop(external, None)
         self._remove_references(model, set(ids))
-        return True
-
-    def _check_domain_fields(self, model: str, domain: Sequence[Any]) -> None:
-        for term in domain:
-            named = term[0] if isinstance(term, list | tuple) and len(term) == 3 else None
-            if isinstance(named, str) and named.split(".")[0] not in {
-                "id",
-                *self.get_fields(model),
-            }:
-                raise build_server_error(f"Invalid field {named!r} on model {model!r}")
 
     def search(
         self,
         model: str,
         domain: Sequence[Any],
         *,
+        uid: int,
         offset: int = 0,
         limit: int | None = None,
         archived: bool = False,
     ) -> list[int]:
-        """Return ids, in order; archived ones only on request."""
-        _check_readable(model)
-        records = self.records[model]
-        self._check_domain_fields(
-            model, domain
-        )  # a server rejects an unknown field even without records
+        """Return the ids of records that a user may see, in order; archived ones on request."""
+        self.check_access(model, "read", uid=uid)
+        records, named = self.records[model], list_fields(domain)
+        for field in named:  # a server rejects an unknown field even without records
+            if field != "id" and field not in self.get_fields(model):
+                raise build_server_error(f"Invalid field {field!r} on model {model!r}")
+        # Users are partners too; here they are found by their number alone.
+        hidden = len(USERS) if model == "res.partner" and "id" not in named else 0
         try:
             test = parse_domain(domain)
             found = [
                 id_
                 for id_ in _narrow_by_index(domain, model, records)
-                if (archived or records[id_].get("active", True))
+                if id_ > hidden
+                and (archived or records[id_].get("active", True))
+                and can_see(model, records[id_], uid)
                 and test(lambda field, id_=id_: self.get_value(model, id_, field))  # type: ignore[misc]
             ]
         except (ValueError, RecursionError) as error:
             raise build_server_error(str(error)) from error
         return found[offset : None if not limit else offset + limit]
 
-    def read(self, model: str, ids: Sequence[int], fields: Sequence[str] | None) -> list[Values]:
-        """Return records as dictionaries; a many2one as [id, name]."""
-        _check_readable(model)
+    def read(
+        self, model: str, ids: Sequence[int], fields: Sequence[str] | None, *, uid: int
+    ) -> list[Values]:
+        """Return records as dictionaries, a many2one as [id, name]; without those that are gone."""
+        self.check_access(model, "read", uid=uid)
         known = self.get_fields(model)
-        wanted = list(fields) if fields else list(known)
+        wanted = (
+            list(fields) if fields else [name for name, one in known.items() if not one.computed]
+        )
         for field in wanted:
             if field not in known:
                 raise build_server_error(f"Invalid field {field!r} on model {model!r}")
-        self.get_records(model, ids)
+        there = [id_ for id_ in ids if id_ in self.records[model]]
+        for id_ in there:
+            self.check_visible(model, id_, "read", uid=uid)
         return [
             {"id": id_} | {field: self._to_shown_value(model, id_, field) for field in wanted}
-            for id_ in ids
+            for id_ in there
         ]
 
     def list_external_ids(self, model: str, ids: Iterable[int]) -> dict[int, list[str]]:
@@ -234,15 +243,9 @@ class Database:
     def get_records(self, model: str, ids: Sequence[int]) -> list[Values]:
         """Return the records with these ids, or say that one is missing."""
         records = self.records[model]
-        gone = [id_ for id_ in ids if id_ not in records]
-        if gone:
-            raise OdooError(
-                "odoo.exceptions.MissingError",
-                "Record does not exist or has been deleted.\n"
-                f"(Record: {model}({gone[0]},), User: 2)",
-                status=404,
-                fault=2,
-            )
+        for id_ in ids:
+            if id_ not in records:
+                raise build_missing_error(model, id_)
         return [records[id_] for id_ in ids]
 
     def get_value(self, model: str, id_: int, path: str) -> Any:
@@ -259,6 +262,11 @@ class Database:
             record = parent if parent is not None else record
         if field == "display_name":
             return self._get_display_name(model, id_)
+        if described.computed:
+            value = self._compute_value(model, id_, field)
+            if not rest or not value or isinstance(value, tuple):
+                return value
+            return self.get_value(described.relation, value, rest)
         value = record.get(field, () if described.kind == "many2many" else False)
         if not rest:
             return value
@@ -276,21 +284,99 @@ class Database:
         self._last_id[model] += 1
         return self._last_id[model]
 
-    def put(self, model: str, id_: int, values: Values, *, uid: int) -> None:
-        """Make or change one record of a transaction whose values were checked before."""
-        record = self.records[model].get(id_)
-        if record is None:
-            moment = self._get_write_date()
-            record = {"create_uid": uid, "create_date": moment}
-            self.records[model][id_] = record
+    def put(
+        self,
+        model: str,
+        id_: int,
+        values: Values,
+        *,
+        uid: int,
+        context: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make or change one record of a transaction whose values were checked before.
+
+        What a server changes with it, in other records too, is changed as well.
+        """
+        before = self.records[model].get(id_)
+        changes = normalize_values(model, values)
+        if before is None:
+            made = {"create_uid": uid, "create_date": self._get_write_date()}
+            self.records[model][id_] = made
+        old = dict(before or {})
+        self.touch(model, id_, changes, uid=uid)
+        add_effects(self, model, id_, before=old, changes=changes, uid=uid)
+        if before is None and model in ("res.partner", "crm.lead"):
+            self._begin_thread(model, id_, uid=uid, context=context or {})
+
+    def touch(self, model: str, id_: int, values: Values, *, uid: int) -> None:
+        """Set values of one record and nothing else, and note who did it when."""
+        record = self.records[model][id_]
+        for field in _LINKS.get(model, ()):
+            if field in values and record.get(field) != values[field]:
+                self._index_by_link[field, record.get(field) or 0].discard(id_)
+                self._index_by_link[field, values[field] or 0].add(id_)
         record.update(values, write_uid=uid, write_date=self._get_write_date())
 
-    def find_missing_label(self, model: str, values: Mapping[str, Any]) -> str:
-        """Return the label of a required field that is empty, or an empty text."""
-        for name, field in MODELS[model].items():
-            if field.required and values.get(name) in (None, False, ""):
-                return field.label
-        return ""
+    def list_linked(self, field: str, id_: int) -> list[int]:
+        """Return the contacts (`parent_id`) or the leads (`partner_id`) of a partner."""
+        return sorted(self._index_by_link.get((field, id_), ()))
+
+    def add_message(self, model: str, id_: int, body: str, *, kind: str, uid: int) -> int:
+        """Write a message on a record; the record itself stays as it was."""
+        author = self.records["res.users"][uid]["partner_id"]
+        values = {"model": model, "res_id": id_, "message_type": kind, "body": body}
+        return self._insert("mail.message", {**values, "author_id": author}, uid=uid)
+
+    def _begin_thread(self, model: str, id_: int, *, uid: int, context: Mapping[str, Any]) -> None:
+        quiet = context.get("tracking_disable")
+        if not quiet and not context.get("mail_create_nosubscribe"):
+            partner = self.records["res.users"][uid]["partner_id"]
+            values = {"res_model": model, "res_id": id_, "partner_id": partner}
+            self._insert("mail.followers", values, uid=uid)
+        if not quiet and not context.get("mail_create_nolog"):
+            body = f"{'Contact' if model == 'res.partner' else 'Lead/Opportunity'} created"
+            self.add_message(model, id_, body, kind="notification", uid=uid)
+
+    def count_lost(self, variable: str, value: str, many: int) -> None:
+        """Count lost leads in the statistics that Odoo's predictive scoring uses."""
+        table = self.records["crm.lead.scoring.frequency"]
+        for row in table.values():
+            if (row["variable"], row["value"]) == (variable, value):
+                row["lost_count"] += many
+                return
+        values = {"variable": variable, "value": value, "won_count": 0.1, "lost_count": 0.1 + many}
+        self._insert("crm.lead.scoring.frequency", values, uid=SYSTEM_UID)
+
+    def find_write_problem(
+        self, model: str, values: Mapping[str, Any], *, only: Mapping[str, Any] | None = None
+    ) -> WriteProblem | None:
+        """Return why the database would not keep a record with these values.
+
+        `only` are the fields that are written, when the record is there already.
+        """
+        for name, field in self.get_fields(model).items():
+            if field.required and (only is None or name in only) and not values.get(name):
+                if model == "res.partner" and name.startswith("x_"):
+                    continue  # see `configure`
+                text = f"Missing required value for the field '{field.label}' ({name})."
+                return WriteProblem(text, field=name)
+        if model == "res.partner" and values.get("type") == "contact" and not values.get("name"):
+            return WriteProblem("Contacts require a name")
+        return self._find_company_problem(values) if model == "crm.lead" else None
+
+    def _find_company_problem(self, values: Mapping[str, Any]) -> WriteProblem | None:
+        partner = self.records["res.partner"].get(values.get("partner_id") or 0, {})
+        own, other = values.get("company_id"), partner.get("company_id")
+        if not own or not other or own == other:
+            return None
+        company = self.records["res.company"][own]["name"]
+        text = (
+            "Uh-oh! You\u2019ve got some company inconsistencies here:\n"
+            f"- \u201c{values.get('name')}\u201d belongs to company \u201c{company}\u201d and "
+            f"\u201cContact\u201d (partner_id: \u201c{partner.get('name')}\u201d) belongs to "
+            "another company.\nTo avoid a mess, no company crossover is allowed!"
+        )
+        return WriteProblem(text, blames_first=True)
 
     def convert_value(self, field: OdooField, value: Any, before: Any = False) -> Any:
         """Return a value as the field stores it. Raises ValueError for another type."""
@@ -305,15 +391,46 @@ class Database:
                 raise ValueError(f"{field.relation}({value},) does not exist")
             return value
         if field.kind == "selection":
-            if value not in field.choices:
+            if value not in (field.choices or {}):
                 raise ValueError(f"Wrong value for {field.label}: {value!r}")
             return value
         return _convert_plain(field, value)
 
-    def _insert(self, model: str, values: Values, *, uid: int) -> int:
+    def _insert(
+        self, model: str, values: Values, *, uid: int, context: Mapping[str, Any] | None = None
+    ) -> int:
         id_ = self.take_next_id(model)
-        self.put(model, id_, values, uid=uid)
+        self.put(model, id_, values, uid=uid, context=context)
         return id_
+
+    def _compute_value(self, model: str, id_: int, field: str) -> Any:
+        record = self.records[model][id_]
+        match field:
+            case "email_normalized":
+                return str(record.get("email") or "").strip().lower() or False
+            case "commercial_partner_id":
+                return self.find_commercial(id_ if model == "res.partner" else record["partner_id"])
+            case "won_status":
+                return find_won_status(record)
+            case "res_model":
+                return (
+                    self.records["ir.model"].get(record.get("res_model_id") or 0, {}).get("model")
+                )
+        relation = self.get_fields(model)[field].relation
+        column = "res_model" if relation != "mail.message" else "model"
+        there = self.records[relation]
+        return tuple(
+            each
+            for each in there
+            if there[each].get("res_id") == id_ and self.get_value(relation, each, column) == model
+        )
+
+    def find_commercial(self, id_: int | None) -> int | None:
+        """Return the company that a partner belongs to: itself, or the nearest one above."""
+        record = self.records["res.partner"].get(id_ or 0)
+        if record is None or record.get("is_company") or not record.get("parent_id"):
+            return id_ if record else None
+        return self.find_commercial(record["parent_id"])
 
     def _validate_values(
         self, model: str, values: Mapping[str, Any], before: Mapping[str, Any] | None = None
@@ -365,7 +482,7 @@ class Database:
     def _to_shown_value(self, model: str, id_: int, name: str) -> Any:
         field = self.get_fields(model)[name]
         value = self.get_value(model, id_, name)
-        if field.kind == "many2many":
+        if field.kind in ("many2many", "one2many"):
             return list(value)
         if field.kind == "many2one" and value:
             return [value, self._get_display_name(field.relation, value)]
@@ -406,7 +523,7 @@ def _narrow_by_index(
     domain: Sequence[Any], model: str, records: Mapping[int, Values]
 ) -> Sequence[int]:
     """Return, in order, the records that are worth a closer look, as an index would."""
-    if not all(isinstance(term, list | tuple) and len(term) == 3 for term in domain):
+    if not is_plain(domain):
         return sorted(records)
     ids: Iterable[int] = records
     for field, operator, wanted in domain:
@@ -417,16 +534,3 @@ def _narrow_by_index(
         elif operator == "in" and field in _INDEXED_FIELDS[model] and (words := to_words(wanted)):
             ids = [id_ for id_ in ids if records[id_].get(field) in words]
     return sorted(ids)
-
-
-def _check_readable(model: str) -> None:
-    if model in CLOSED:
-        raise build_access_error(
-            f"You are not allowed to access '{model}' ({model}) records.\n\n"
-            "This operation is allowed for the following groups:\n\t- Role / Administrator"
-        )
-
-
-def _check_writable(model: str, what: str) -> None:
-    if model not in WRITABLE:
-        raise build_access_error(f"You are not allowed to {what} '{model}' ({model}) records.")

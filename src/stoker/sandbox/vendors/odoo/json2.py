@@ -8,18 +8,36 @@ from typing import Any
 
 from stoker.base.types import Json
 from stoker.sandbox.http import Request, Response, to_json_response
-from stoker.sandbox.vendors.odoo.database import OdooError, build_server_error
+from stoker.sandbox.vendors.odoo.errors import OdooError, build_server_error
 from stoker.sandbox.vendors.odoo.methods import Databases, OdooCall
 
 _PATH = re.compile(r"/json/2/([a-z0-9_.]{1,100})/([A-Za-z0-9_]{1,100})")
 Act = Callable[[OdooCall], Any]
 
 
+_NO_DATABASE = (
+    "<!doctype html>\n<html lang=en>\n<title>404 Not Found</title>\n<h1>Not Found</h1>\n"
+    "<p>No database is selected and the requested URL was not found in the server-wide "
+    "controllers. Please verify the hostname, login and try again.</p>\n"
+)
+
+
 def answer_json2(databases: Databases, request: Request, act: Act) -> Response:
+    if not databases.has_database(request.headers.get("x-odoo-database", "")):
+        return build_no_database_response()
     try:
         return to_json_response(act(_parse_json2_call(databases, request)))
     except OdooError as error:
         return build_error_response(error)
+
+
+def build_no_database_response() -> Response:
+    """Return what the server answers without a database: none named, none such, or one away."""
+    return Response(
+        status=404,
+        headers={"content-type": "text/html; charset=utf-8"},
+        body=_NO_DATABASE.encode(),
+    )
 
 
 def build_error_response(error: OdooError) -> Response:

@@ -1,30 +1,70 @@
 """Odoo's `load`: create or update rows by external id, all of them or none.
 
-One bad row, and nothing is written: the answer names the row and the reason, under HTTP 200.
+One bad row, and nothing is written: the answer names the row and the reason, under HTTP 200. Errors
+of conversion are all named; after ten errors of writing the server stops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from stoker.sandbox.vendors.odoo.database import (
-    Database,
-    Values,
-    build_access_error,
-    build_server_error,
-)
-from stoker.sandbox.vendors.odoo.models import DEFAULTS, WRITABLE, OdooField
+from stoker.sandbox.vendors.odoo.database import Database, Values, WriteProblem
+from stoker.sandbox.vendors.odoo.errors import OdooError, build_server_error
+from stoker.sandbox.vendors.odoo.models import OdooField
+from stoker.sandbox.vendors.odoo.rights import ACCOUNTING, USERS
 
 LOST_RACE = "could not serialize access due to concurrent update"
+_LOST_RACES = {  # in the language of the database server's messages
+    "de": "konnte Zugriff nicht serialisieren wegen gleichzeitiger Aktualisierung",
+    "fr": "n'a pas pu sérialiser un accès à cause d'une mise à jour en parallèle",
+    "zh": "由于同步更新而无法串行访问",
+}
+MAX_WRITE_ERRORS = 10
+_TOO_MANY = (
+    "Found more than 10 errors and more than one error per 10 records, interrupted to avoid "
+    "showing too many errors."
+)
+_CREDIT_LIMIT = (
+    'You do not have enough rights to access the field "credit_limit" on Contact (res.partner). '
+    "Please contact your system administrator.\n\nOperation: read\nUser: {uid}\n"
+    "Groups: allowed for groups 'Invoicing / Read-only', 'Invoicing / Administrator'"
+)
 _TRUE = {"1", "true", "yes"}
 _FALSE = {"0", "false", "no"}
 
 
 class _BadCellError(Exception):
-    def __init__(self, field: str, message: str) -> None:
+    """A cell that cannot be converted, or a record that cannot be written."""
+
+    def __init__(
+        self,
+        field: str,
+        message: str,
+        *,
+        hint: str = "",
+        in_write: bool = False,
+        first: bool = False,
+    ) -> None:
         super().__init__(message)
         self.field = field
+        self.hint = hint
+        self.in_write = in_write
+        self.blames_first = first
+
+
+@dataclass(slots=True, kw_only=True)
+class _Staged:
+    """What a load would write, and the answer so far."""
+
+    database: Database
+    model: str
+    uid: int
+    values: dict[int, Values] = field(default_factory=dict)
+    bound: dict[str, int] = field(default_factory=dict)
+    ids: list[int] = field(default_factory=list)
+    messages: list[Values] = field(default_factory=list)
 
 
 def parse_external_id(cell: Any) -> str:
@@ -48,58 +88,72 @@ def load_rows(
     data: Sequence[Sequence[Any]],
     *,
     uid: int,
+    context: Mapping[str, Any] | None = None,
 ) -> Values:
-    if model not in WRITABLE:
-        raise build_access_error(f"You are not allowed to create '{model}' ({model}) records.")
+    database.check_access(model, "create", uid=uid)
+    database.check_access(model, "write", uid=uid)
     known = database.get_fields(model)
     for path in fields:
         name = path.partition("/")[0]
         if name not in known and name not in ("id", ".id"):
-            raise build_server_error(repr(name), name="builtins.KeyError")
-    staged: dict[int, Values] = {}
-    bound: dict[str, int] = {}
-    ids: list[int] = []
-    messages: list[Values] = []
+            raise build_server_error(f"Invalid field name {name!r}")
+    staged = _Staged(database=database, model=model, uid=uid)
+    _stage_rows(staged, fields, data)
+    if any(message["type"] == "error" for message in staged.messages):
+        return {"ids": False, "messages": staged.messages, "nextrow": 0}
+    database.transactions += 1
+    for id_, values in staged.values.items():
+        database.put(model, id_, values, uid=uid, context=context)
+    for external, id_ in staged.bound.items():
+        database.bind(external, model, id_)
+    return {"ids": staged.ids, "messages": [], "nextrow": 0}
+
+
+def _stage_rows(staged: _Staged, fields: Sequence[str], data: Sequence[Sequence[Any]]) -> None:
+    problems: dict[int, _BadCellError] = {}
     for number, row in enumerate(data):
         try:
-            ids.append(
-                _stage_row(database, model, dict(zip(fields, row, strict=False)), staged, bound)
-            )
+            staged.ids.append(_stage_row(staged, dict(zip(fields, row, strict=False))))
         except _BadCellError as bad:
-            messages.append(_build_message(number, bad.field, str(bad)))
-    if messages:
-        return {"ids": False, "messages": messages, "nextrow": 0}
-    database.transactions += 1
-    for id_, values in staged.items():
-        database.put(model, id_, values, uid=uid)
-    for external, id_ in bound.items():
-        database.bind(external, model, id_)
-    return {"ids": ids, "messages": [], "nextrow": 0}
+            problems[number] = bad
+    # A rule between records is checked for the whole load, and its first row is named too.
+    between = next((bad for bad in problems.values() if bad.blames_first), None)
+    if between is not None and 0 not in problems:
+        problems[0] = between
+    failed, is_stopped = 0, False
+    for number, problem in sorted(problems.items()):
+        if problem.in_write and is_stopped:
+            continue
+        message = _build_message(number, problem.field, str(problem), hint=problem.hint)
+        staged.messages.append(message)
+        failed += problem.in_write
+        if failed >= MAX_WRITE_ERRORS and failed * 10 >= number + 1 and not is_stopped:
+            is_stopped = True
+            staged.messages.append({"type": "warning", "message": _TOO_MANY})
 
 
-def build_lost_race(rows: int) -> Values:
-    message = _build_message(0, "", LOST_RACE)
+def build_lost_race(rows: int, *, language: str = "") -> Values:
+    message = _build_message(0, "", _LOST_RACES.get(language[:2].lower(), LOST_RACE))
     message["rows"] = {"from": 0, "to": max(0, rows - 1)}
     return {"ids": False, "messages": [message], "nextrow": 0}
 
 
-def _build_message(number: int, field: str, text: str) -> Values:
-    return {
+def _build_message(number: int, field: str, text: str, *, hint: str = "") -> Values:
+    message: Values = {
         "rows": {"from": number, "to": number},
-        "type": "error",
         "record": number,
-        "field": field or False,
+        "type": "error",
         "message": text,
     }
+    if field:
+        message["field"] = field
+    if hint:
+        message["moreinfo"] = hint
+    return message
 
 
-def _stage_row(
-    database: Database,
-    model: str,
-    cells: Values,
-    staged: dict[int, Values],
-    bound: dict[str, int],
-) -> int:
+def _stage_row(staged: _Staged, cells: Values) -> int:
+    database, model = staged.database, staged.model
     external = parse_external_id(cells["id"]) if cells.get("id") else ""
     values: Values = {}
     for path, cell in cells.items():
@@ -108,20 +162,41 @@ def _stage_row(
             continue
         field = database.get_fields(model)[name]
         if not field.readonly:
-            values[name] = _parse_cell(database, model, field, path, key, cell, bound)
-    id_ = _find_known_id(database, model, external, bound)
+            values[name] = _parse_cell(database, model, field, path, key, cell, staged.bound)
+    id_ = _find_known_id(database, model, external, staged.bound)
+    is_new = id_ is None
     if id_ is None:
-        values = {**DEFAULTS.get(model, {}), **values}
+        values = database.build_defaults(model, values, uid=staged.uid)
         id_ = database.take_next_id(model)
-    before = staged.get(id_) or database.records[model].get(id_, {})
-    missing = database.find_missing_label(model, {**before, **values})
-    if missing:
-        raise _BadCellError("", f"Missing required value for the field '{missing}'")
+    before = {**database.records[model].get(id_, {}), **staged.values.get(id_, {})}
+    _check_row(staged, id_, before, values, is_new=is_new)
     # The same external id twice in one call: what the last row says counts.
-    staged.setdefault(id_, {}).update(values)
+    staged.values.setdefault(id_, {}).update(values)
     if external:
-        bound[external] = id_
+        staged.bound[external] = id_
     return id_
+
+
+def _check_row(staged: _Staged, id_: int, before: Values, values: Values, *, is_new: bool) -> None:
+    """Raise when the database would not write this row."""
+    database, model = staged.database, staged.model
+    if id_ in database.records[model]:
+        try:
+            database.check_visible(model, id_, "write", uid=staged.uid)
+        except OdooError as error:
+            raise _BadCellError("", str(error), in_write=True) from error
+    problem = database.find_write_problem(
+        model, {**before, **values}, only=None if is_new else values
+    )
+    if problem is None and is_new and values.get("parent_id") and model == "res.partner":
+        # Only a load reads the fields of the company with the caller's own rights.
+        groups = USERS[staged.uid].groups
+        if "account" in database.options.apps and ACCOUNTING not in groups:
+            problem = WriteProblem(_CREDIT_LIMIT.format(uid=staged.uid))
+    if problem is not None:
+        raise _BadCellError(
+            problem.field, problem.message, in_write=True, first=problem.blames_first
+        )
 
 
 def _find_known_id(
@@ -136,7 +211,7 @@ def _find_known_id(
         return None
     if there[0] != model:
         raise _BadCellError(
-            "id", f"Record {external} doesn't match its model: {there[0]} is not {model}"
+            "", f"Record {external} doesn't match its model: {there[0]} is not {model}"
         )
     return there[1]
 
@@ -163,7 +238,10 @@ def _parse_cell(
         if cell.lower() not in _TRUE | _FALSE:
             raise _BadCellError(path, f"Unknown value '{cell}' for boolean field '{field.label}'")
         return cell.lower() in _TRUE
-    if field.kind == "selection" and cell not in field.choices:
+    if field.kind == "selection" and field.choices is not None:
+        for code, label in field.choices.items():
+            if cell in (code, label):
+                return code
         raise _BadCellError(path, f"Value '{cell}' not found in selection field '{field.label}'")
     try:
         return database.convert_value(field, cell)
@@ -204,5 +282,7 @@ def _find_reference(
             if record.get("name") == name:
                 return id_
     raise _BadCellError(
-        path, f"No matching record found for {what} '{name}' in field '{field.label}'"
+        path,
+        f"No matching record found for {what} '{name}' in field '{field.label}'",
+        hint="See all possible values",
     )

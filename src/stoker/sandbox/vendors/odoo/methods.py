@@ -10,14 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stoker.sandbox.vendors.odoo.database import (
-    Database,
+from stoker.sandbox.vendors.odoo.database import Database
+from stoker.sandbox.vendors.odoo.errors import (
     OdooError,
     build_access_error,
     build_server_error,
+    build_user_error,
 )
 from stoker.sandbox.vendors.odoo.load import build_lost_race, list_external_ids, load_rows
-from stoker.sandbox.vendors.odoo.models import HUMAN_UID, INTEGRATION_UID, MODELS, OdooField
+from stoker.sandbox.vendors.odoo.merges import merge_leads, merge_partners
+from stoker.sandbox.vendors.odoo.models import OdooField
+from stoker.sandbox.vendors.odoo.rights import (
+    OPERATIONS,
+    USE_LEADS,
+    USERS,
+    find_access_problem,
+    find_user,
+)
 
 _DATABASE = "abcdefghijklmnopqrstuvwxyz0123456789_-"
 
@@ -39,26 +48,29 @@ class _Method:
     takes: tuple[str, ...]
     needs: int = 0  # how many of them cannot be left out
     on_records: bool = False  # called on ids
+    of_model: str = ""  # only this one has it
 
 
 class Databases:
     """Every database of the fake server, opened by keys that name them.
 
-    The key of database `acme` begins with `odoo-acme-`; one that begins with `odoo-acme-human-`
-    belongs to a colleague, so that a person's edits differ from ours.
+    The key of database `acme` begins with `odoo-acme-`, then says whose it is (see `USERS`), so
+    that a person's edits differ from ours. A database with `missing` in its name does not exist.
     """
 
     def __init__(self) -> None:
         self.by_name: dict[str, Database] = {}
         self._busy: dict[tuple[str, str], float] = {}
 
+    def has_database(self, name: str) -> bool:
+        well_formed = bool(name) and len(name) <= 63 and not set(name) - set(_DATABASE)
+        return well_formed and "missing" not in name
+
     def find_database(self, name: str, key: str) -> tuple[Database, int] | None:
         """Return the database and the key's user, or None when the key does not open it."""
-        if not name or len(name) > 63 or set(name) - set(_DATABASE):
+        uid = find_user(name, key) if self.has_database(name) else None
+        if uid is None:
             return None
-        if not key.startswith(f"odoo-{name}-") or len(key) > 200 or "wrong" in key:
-            return None
-        uid = HUMAN_UID if key.startswith(f"odoo-{name}-human-") else INTEGRATION_UID
         if name not in self.by_name:
             self.by_name[name] = Database(name)
         return self.by_name[name], uid
@@ -82,7 +94,7 @@ class Databases:
 
 
 def execute_call(call: OdooCall) -> Any:
-    if call.model not in MODELS:
+    if not call.database.has_model(call.model):
         raise OdooError(
             "werkzeug.exceptions.NotFound",
             f"the model {call.model!r} does not exist",
@@ -94,7 +106,7 @@ def execute_call(call: OdooCall) -> Any:
             f"Private methods (such as '{call.model}.{call.method}') cannot be called remotely."
         )
     method = _METHODS.get(call.method)
-    if method is None:
+    if method is None or method.of_model not in ("", call.model):
         raise OdooError(
             "werkzeug.exceptions.NotFound",
             f"The method '{call.model}.{call.method}' does not exist",
@@ -127,9 +139,9 @@ def bind_arguments(
     return ids, {**dict(zip(known.takes, rest, strict=False)), **named}
 
 
-def build_race_answer(call: OdooCall) -> Mapping[str, Any]:
+def build_race_answer(call: OdooCall, *, language: str) -> Mapping[str, Any]:
     """Return the answer to a load that lost to another one."""
-    return build_lost_race(len(call.arguments.get("data") or ()))
+    return build_lost_race(len(call.arguments.get("data") or ()), language=language)
 
 
 def _check_call(call: OdooCall, method: _Method) -> None:
@@ -162,7 +174,7 @@ def _call_load(call: OdooCall) -> Any:
     fields, data = call.arguments["fields"], call.arguments["data"]
     if not _is_rows(fields, data):
         raise build_server_error("fields and data must be lists", name="builtins.TypeError")
-    return load_rows(call.database, call.model, fields, data, uid=call.uid)
+    return load_rows(call.database, call.model, fields, data, uid=call.uid, context=call.context)
 
 
 def _call_search(call: OdooCall) -> list[int]:
@@ -176,6 +188,7 @@ def _call_search(call: OdooCall) -> list[int]:
     return call.database.search(
         call.model,
         domain,
+        uid=call.uid,
         offset=offset,
         limit=limit or None,
         archived=call.context.get("active_test") is False,
@@ -186,7 +199,7 @@ def _call_read(call: OdooCall, ids: Sequence[int]) -> Any:
     fields = call.arguments.get("fields")
     if fields is not None and not _is_names(fields):
         raise build_server_error("fields must be a list of names", name="builtins.TypeError")
-    return call.database.read(call.model, ids, fields)
+    return call.database.read(call.model, ids, fields, uid=call.uid)
 
 
 def _call_create(call: OdooCall) -> Any:
@@ -194,7 +207,9 @@ def _call_create(call: OdooCall) -> Any:
     one = isinstance(rows, Mapping)
     if not one and not (isinstance(rows, list) and all(isinstance(r, Mapping) for r in rows)):
         raise build_server_error("vals_list must be a list of values", name="builtins.TypeError")
-    ids = call.database.create(call.model, [rows] if one else rows, uid=call.uid)
+    ids = call.database.create(
+        call.model, [rows] if one else rows, uid=call.uid, context=call.context
+    )
     return ids[0] if one else ids
 
 
@@ -220,7 +235,7 @@ def _call_metadata(call: OdooCall) -> list[dict[str, Any]]:
             "xmlids": [{"xmlid": each, "noupdate": False} for each in named[record["id"]]],
             "noupdate": False,
         }
-        for record in call.database.read(call.model, call.ids, fields)
+        for record in call.database.read(call.model, call.ids, fields, uid=call.uid)
     ]
 
 
@@ -249,8 +264,67 @@ def _describe_field(name: str, one: OdooField) -> dict[str, Any]:
     if one.relation:
         described["relation"] = one.relation
     if one.choices:
-        described["selection"] = [[choice, choice.title()] for choice in one.choices]
+        described["selection"] = [[code, label] for code, label in one.choices.items()]
     return described
+
+
+def _call_reference(call: OdooCall) -> list[Any]:
+    """Return what an external id names; its number only if the caller can find it."""
+    external = f"{call.arguments['module']}.{call.arguments['xml_id']}"
+    there = call.database.external.get(external)
+    if there is None:
+        raise build_server_error(f"External ID not found in the system: {external}")
+    model, id_ = there
+    archived = call.context.get("active_test") is False
+    domain = [["id", "=", id_]]
+    found = call.database.search(model, domain, uid=call.uid, archived=archived)
+    return [model, id_ if found else False]
+
+
+def _call_has_access(call: OdooCall) -> bool:
+    operation = call.arguments["operation"]
+    if operation not in OPERATIONS:
+        raise ValueError(f"Invalid access operation {operation!r}")
+    return not find_access_problem(call.model, operation, call.uid)
+
+
+def _call_has_group(call: OdooCall) -> bool:
+    if len(call.ids) != 1:
+        raise ValueError(f"Expected singleton: res.users{tuple(call.ids)}")
+    group = call.arguments["group_ext_id"]
+    if group == USE_LEADS:
+        return call.database.options.leads
+    return group in USERS[call.ids[0]].groups
+
+
+def _call_defaults(call: OdooCall) -> dict[str, Any]:
+    values = call.database.build_defaults(call.model, {}, uid=call.uid)
+    return {name: values[name] for name in call.arguments["fields"] if name in values}
+
+
+def _call_post(call: OdooCall) -> list[int]:
+    call.database.get_records(call.model, call.ids)
+    body, kind = call.arguments.get("body", ""), call.arguments.get("message_type", "notification")
+    return [
+        call.database.add_message(call.model, id_, str(body), kind=str(kind), uid=call.uid)
+        for id_ in call.ids
+    ]
+
+
+def _call_export(call: OdooCall) -> Any:
+    raise build_user_error(
+        "You don't have the rights to export data. Please contact an Administrator."
+    )
+
+
+def _call_merge(call: OdooCall) -> Any:
+    [wizard] = call.database.get_records(call.model, call.ids)
+    if call.model == "crm.merge.opportunity":
+        return merge_leads(call.database, wizard["opportunity_ids"], uid=call.uid)
+    merge_partners(
+        call.database, wizard["partner_ids"], into=wizard["dst_partner_id"], uid=call.uid
+    )
+    return True
 
 
 def _is_names(fields: Any) -> bool:
@@ -275,9 +349,29 @@ _METHODS: Mapping[str, _Method] = {
     "create": _Method(act=_call_create, takes=("vals_list",), needs=1),
     "write": _Method(act=_call_write, takes=("vals",), needs=1, on_records=True),
     "unlink": _Method(
-        act=lambda call: call.database.unlink(call.model, call.ids), takes=(), on_records=True
+        act=lambda call: call.database.unlink(call.model, call.ids, uid=call.uid),
+        takes=(),
+        on_records=True,
     ),
     "get_external_id": _Method(act=_call_external_ids, takes=(), on_records=True),
     "get_metadata": _Method(act=_call_metadata, takes=(), on_records=True),
     "fields_get": _Method(act=_call_fields_get, takes=("allfields", "attributes")),
+    "default_get": _Method(act=_call_defaults, takes=("fields",), needs=1),
+    "has_access": _Method(act=_call_has_access, takes=("operation",), needs=1, on_records=True),
+    "has_group": _Method(
+        act=_call_has_group, takes=("group_ext_id",), needs=1, on_records=True, of_model="res.users"
+    ),
+    "context_get": _Method(
+        act=lambda call: {"lang": "en_US", "tz": "Asia/Singapore", "uid": call.uid},
+        takes=(),
+        of_model="res.users",
+    ),
+    "check_object_reference": _Method(
+        act=_call_reference, takes=("module", "xml_id"), needs=2, of_model="ir.model.data"
+    ),
+    "message_post": _Method(
+        act=_call_post, takes=("body", "message_type", "subtype_xmlid"), on_records=True
+    ),
+    "export_data": _Method(act=_call_export, takes=("fields_to_export",), needs=1, on_records=True),
+    "action_merge": _Method(act=_call_merge, takes=(), on_records=True),
 }

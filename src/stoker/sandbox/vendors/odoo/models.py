@@ -14,9 +14,10 @@ class OdooField:
     kind: str  # char, text, html, boolean, integer, float, selection, date, datetime, many2one, …
     label: str
     relation: str = ""
-    choices: tuple[str, ...] = ()
+    choices: Mapping[str, str] | None = None  # labels by code
     required: bool = False
     readonly: bool = False
+    computed: bool = False  # worked out when it is read, and read only when it is named
 
 
 def _build_field(
@@ -37,8 +38,16 @@ def _build_many2many(relation: str, label: str) -> OdooField:
     return OdooField(kind="many2many", label=label, relation=relation)
 
 
-def _build_selection(label: str, *choices: str, required: bool = False) -> OdooField:
-    return OdooField(kind="selection", label=label, choices=choices, required=required)
+def _build_computed(kind: str, label: str, relation: str = "") -> OdooField:
+    return OdooField(kind=kind, label=label, relation=relation, readonly=True, computed=True)
+
+
+def _build_selection(
+    label: str, choices: Mapping[str, str], *, required: bool = False, readonly: bool = False
+) -> OdooField:
+    return OdooField(
+        kind="selection", label=label, choices=choices, required=required, readonly=readonly
+    )
 
 
 MAGIC: Mapping[str, OdooField] = {
@@ -52,6 +61,22 @@ MAGIC: Mapping[str, OdooField] = {
 
 _NAME = _build_field("char", "Name", required=True)
 _ACTIVE = _build_field("boolean", "Active")
+_COLOR = _build_field("integer", "Color")
+
+_THREAD = {  # of a record that people can write notes on
+    "message_ids": _build_computed("one2many", "Messages", "mail.message"),
+    "message_follower_ids": _build_computed("one2many", "Followers", "mail.followers"),
+    "activity_ids": _build_computed("one2many", "Activities", "mail.activity"),
+}
+
+_ADDRESS = {
+    "street": _build_field("char", "Street"),
+    "street2": _build_field("char", "Street2"),
+    "city": _build_field("char", "City"),
+    "zip": _build_field("char", "Zip"),
+    "country_id": _build_many2one("res.country", "Country"),
+}
+ADDRESS = tuple(_ADDRESS)
 
 # `mobile` is not among a partner's fields: version 19 has dropped it.
 MODELS: Mapping[str, Mapping[str, OdooField]] = {
@@ -60,47 +85,65 @@ MODELS: Mapping[str, Mapping[str, OdooField]] = {
         "active": _ACTIVE,
         "is_company": _build_field("boolean", "Is a Company"),
         "parent_id": _build_many2one("res.partner", "Related Company"),
-        "type": _build_selection("Address Type", "contact", "invoice", "delivery", "other"),
+        "commercial_partner_id": _build_computed("many2one", "Commercial Entity", "res.partner"),
+        "type": _build_selection(
+            "Address Type",
+            {
+                "contact": "Contact",
+                "invoice": "Invoice",
+                "delivery": "Delivery",
+                "other": "Other",
+            },
+        ),
         "company_registry": _build_field("char", "Company ID"),
         "vat": _build_field("char", "Tax ID"),
         "ref": _build_field("char", "Reference"),
         "website": _build_field("char", "Website Link"),
         "email": _build_field("char", "Email"),
+        "email_normalized": _build_computed("char", "Normalized Email"),
         "phone": _build_field("char", "Phone"),
         "function": _build_field("char", "Job Position"),
         "industry_id": _build_many2one("res.partner.industry", "Industry"),
         "category_id": _build_many2many("res.partner.category", "Tags"),
-        "street": _build_field("char", "Street"),
-        "street2": _build_field("char", "Street2"),
-        "city": _build_field("char", "City"),
-        "zip": _build_field("char", "Zip"),
-        "country_id": _build_many2one("res.country", "Country"),
+        **_ADDRESS,
         "user_id": _build_many2one("res.users", "Salesperson"),
+        "company_id": _build_many2one("res.company", "Company"),
         "comment": _build_field("html", "Notes"),
+        **_THREAD,
     },
     "crm.lead": {
         "name": _build_field("char", "Opportunity", required=True),
         "active": _ACTIVE,
-        "type": _build_selection("Type", "lead", "opportunity", required=True),
+        "type": _build_selection(
+            "Type", {"lead": "Lead", "opportunity": "Opportunity"}, required=True
+        ),
         "partner_id": _build_many2one("res.partner", "Contact"),
+        "commercial_partner_id": _build_computed("many2one", "Commercial Entity", "res.partner"),
         "partner_name": _build_field("char", "Company Name"),
         "contact_name": _build_field("char", "Contact Name"),
         "function": _build_field("char", "Job Position"),
         "email_from": _build_field("char", "Email"),
         "phone": _build_field("char", "Phone"),
         "website": _build_field("char", "Website"),
+        **_ADDRESS,
         "description": _build_field("html", "Notes"),
-        "priority": _build_selection("Priority", "0", "1", "2", "3"),
+        "priority": _build_selection(
+            "Priority", {"0": "Low", "1": "Medium", "2": "High", "3": "Very High"}
+        ),
         "probability": _build_field("float", "Probability"),
+        "won_status": _build_computed("char", "Is Won"),
         "expected_revenue": _build_field("float", "Expected Revenue"),
         "stage_id": _build_many2one("crm.stage", "Stage"),
         "team_id": _build_many2one("crm.team", "Sales Team"),
         "user_id": _build_many2one("res.users", "Salesperson"),
+        "company_id": _build_many2one("res.company", "Company"),
         "tag_ids": _build_many2many("crm.tag", "Tags"),
         "source_id": _build_many2one("utm.source", "Source"),
+        **_THREAD,
     },
     "mail.activity": {
         "res_model_id": _build_many2one("ir.model", "Document Model"),
+        "res_model": _build_computed("char", "Related Document Model"),
         "res_id": _build_field("integer", "Related Document ID"),
         "activity_type_id": _build_many2one("mail.activity.type", "Activity Type"),
         "summary": _build_field("char", "Summary"),
@@ -108,15 +151,48 @@ MODELS: Mapping[str, Mapping[str, OdooField]] = {
         "date_deadline": _build_field("date", "Due Date", required=True),
         "user_id": _build_many2one("res.users", "Assigned to"),
     },
-    "crm.tag": {"name": _NAME, "color": _build_field("integer", "Color")},
+    "mail.message": {
+        "model": _build_field("char", "Related Document Model"),
+        "res_id": _build_field("integer", "Related Document ID"),
+        "author_id": _build_many2one("res.partner", "Author"),
+        "message_type": _build_selection(
+            "Type", {"email": "Incoming Email", "comment": "Comment", "notification": "System"}
+        ),
+        "body": _build_field("html", "Contents"),
+    },
+    "mail.followers": {
+        "res_model": _build_field("char", "Related Document Model Name"),
+        "res_id": _build_field("integer", "Related Document ID"),
+        "partner_id": _build_many2one("res.partner", "Related Partner"),
+    },
+    "crm.lead.scoring.frequency": {
+        "variable": _build_field("char", "Variable"),
+        "value": _build_field("char", "Value"),
+        "won_count": _build_field("float", "Won Count"),
+        "lost_count": _build_field("float", "Lost Count"),
+        "team_id": _build_many2one("crm.team", "Sales Team"),
+    },
+    "base.partner.merge.automatic.wizard": {
+        "dst_partner_id": _build_many2one("res.partner", "Destination Contact"),
+        "partner_ids": _build_many2many("res.partner", "Contacts"),
+    },
+    "crm.merge.opportunity": {
+        "opportunity_ids": _build_many2many("crm.lead", "Leads/Opportunities"),
+    },
+    "crm.tag": {"name": _NAME, "color": _COLOR},
     "res.partner.category": {
         "name": _NAME,
         "active": _ACTIVE,
-        "color": _build_field("integer", "Color"),
+        "color": _COLOR,
         "parent_id": _build_many2one("res.partner.category", "Category"),
     },
+    "res.company": {"name": _NAME},
     "res.country": {"name": _NAME, "code": _build_field("char", "Country Code")},
-    "res.users": {"name": _NAME, "login": _build_field("char", "Login")},
+    "res.users": {
+        "name": _NAME,
+        "login": _build_field("char", "Login"),
+        "partner_id": _build_many2one("res.partner", "Related Partner"),
+    },
     "res.partner.industry": {"name": _NAME, "full_name": _build_field("char", "Full Name")},
     "crm.stage": {"name": _NAME, "sequence": _build_field("integer", "Sequence")},
     "crm.team": {"name": _NAME},
@@ -131,22 +207,23 @@ MODELS: Mapping[str, Mapping[str, OdooField]] = {
     },
 }
 
-WRITABLE = frozenset(
-    {"res.partner", "crm.lead", "mail.activity", "crm.tag", "res.partner.category", "utm.source"}
-)
-"""What a plain salesman may create and change; the rest he may only read."""
-
-CLOSED = frozenset({"ir.model.data", "ir.model"})
-"""What he may not even read."""
+LABELS: Mapping[str, str] = {  # what the server calls a model
+    "res.partner": "Contact",
+    "crm.lead": "Lead",
+    "ir.model.data": "Model Data",
+    "res.country": "Country",
+}
 
 COMMERCIAL = frozenset({"company_registry", "vat", "industry_id"})
 """What a contact has from its company, also when it is searched for."""
 
+OWN_COMPANY = 1
+"""The company that every user works for; the other one has its own records."""
+
 STANDING_RECORDS: Mapping[str, tuple[tuple[str, Mapping[str, str | int]], ...]] = {
-    "res.users": (
-        ("base.user_root", {"name": "OdooBot", "login": "__system__"}),
-        ("base.user_admin", {"name": "Stoker Integration", "login": "stoker"}),
-        ("base.user_sales", {"name": "Mei Tan", "login": "mei"}),
+    "res.company": (
+        ("base.main_company", {"name": "Our Company"}),
+        ("base.second_company", {"name": "Other Company"}),
     ),
     "res.country": (
         ("base.sg", {"name": "Singapore", "code": "SG"}),
@@ -155,10 +232,31 @@ STANDING_RECORDS: Mapping[str, tuple[tuple[str, Mapping[str, str | int]], ...]] 
         ("base.us", {"name": "United States", "code": "US"}),
         ("base.uk", {"name": "United Kingdom", "code": "GB"}),
     ),
-    "res.partner.industry": (
-        ("base.res_partner_industry_J", {"name": "IT/Communication"}),
-        ("base.res_partner_industry_G", {"name": "Wholesale/Retail"}),
-        ("base.res_partner_industry_M", {"name": "Scientific"}),
+    "res.partner.industry": tuple(
+        (f"base.res_partner_industry_{section}", {"name": name})
+        for section, name in (
+            ("A", "Agriculture"),
+            ("B", "Mining"),
+            ("C", "Manufacturing"),
+            ("D", "Energy supply"),
+            ("E", "Water supply"),
+            ("F", "Construction"),
+            ("G", "Wholesale/Retail"),
+            ("H", "Transportation/Logistics"),
+            ("I", "Food/Hospitality"),
+            ("J", "IT/Communication"),
+            ("K", "Finance/Insurance"),
+            ("L", "Real Estate"),
+            ("M", "Scientific"),
+            ("N", "Administrative/Utilities"),
+            ("O", "Public Administration"),
+            ("P", "Education"),
+            ("Q", "Health/Social"),
+            ("R", "Entertainment"),
+            ("S", "Other Services"),
+            ("T", "Households"),
+            ("U", "Extraterritorial"),
+        )
     ),
     "crm.stage": (
         ("crm.stage_lead1", {"name": "New", "sequence": 1}),
@@ -180,10 +278,7 @@ STANDING_RECORDS: Mapping[str, tuple[tuple[str, Mapping[str, str | int]], ...]] 
 
 DEFAULTS: Mapping[str, Mapping[str, str | bool | int]] = {
     "res.partner": {"active": True, "type": "contact", "is_company": False},
-    "crm.lead": {"active": True, "type": "lead", "priority": "0", "stage_id": 1, "team_id": 1},
+    "crm.lead": {"active": True, "priority": "0", "stage_id": 1, "probability": 0},
     "res.partner.category": {"active": True},
     "mail.activity": {"activity_type_id": 3},
 }
-
-INTEGRATION_UID = 2
-HUMAN_UID = 3

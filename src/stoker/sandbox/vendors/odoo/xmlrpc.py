@@ -12,10 +12,11 @@ from xml.parsers import expat
 
 from stoker.base.types import Json
 from stoker.sandbox.http import Request, Response
-from stoker.sandbox.vendors.odoo.database import OdooError, build_server_error
+from stoker.sandbox.vendors.odoo.database import Database
+from stoker.sandbox.vendors.odoo.errors import OdooError, build_server_error
 from stoker.sandbox.vendors.odoo.json2 import build_traceback
 from stoker.sandbox.vendors.odoo.methods import Databases, OdooCall, bind_arguments
-from stoker.sandbox.vendors.odoo.models import HUMAN_UID, STANDING_RECORDS
+from stoker.sandbox.vendors.odoo.rights import USERS
 
 VERSION: list[Json] = [19, 0, 0, "final", 0, ""]
 MAX_DEPTH = 100  # elements within elements
@@ -85,8 +86,8 @@ def _answer_common(databases: Databases, method: str, params: tuple[Any, ...]) -
                 "protocol_version": 1,
             }
         case "authenticate", (str(name), str(login), str(key), _):
-            opened = databases.find_database(name, key)
-            if opened is None or login != _get_login(opened[1]):
+            opened = _open_database(databases, name, key)
+            if opened is None or login != USERS[opened[1]].login:
                 return False
             return opened[1]
     raise OdooError("builtins.AttributeError", f"Method not found: {method}", status=404, fault=1)
@@ -102,7 +103,7 @@ def _parse_xml_rpc_call(databases: Databases, method: str, params: tuple[Any, ..
             raise OdooError(
                 "builtins.AttributeError", f"Method not found: {method}", status=404, fault=1
             )
-    opened = databases.find_database(name, key)
+    opened = _open_database(databases, name, key)
     if opened is None or opened[1] != uid:
         raise OdooError("odoo.exceptions.AccessDenied", "Access Denied", status=401, fault=3)
     if not isinstance(args, list | tuple) or not isinstance(kwargs, dict):
@@ -120,9 +121,12 @@ def _parse_xml_rpc_call(databases: Databases, method: str, params: tuple[Any, ..
     )
 
 
-def _get_login(uid: int) -> str:
-    users = STANDING_RECORDS["res.users"]
-    return str(users[uid - 1][1]["login"]) if uid <= HUMAN_UID else ""
+def _open_database(databases: Databases, name: str, key: str) -> tuple[Database, int] | None:
+    if not databases.has_database(name):
+        raise OdooError(
+            "psycopg2.OperationalError", f'database "{name}" does not exist', status=500, fault=1
+        )
+    return databases.find_database(name, key)
 
 
 def _build_answer(result: Any) -> Response:
