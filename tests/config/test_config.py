@@ -579,6 +579,6 @@ def test_a_section_that_contradicts_itself_is_told_with_its_place(tmp_path):
         load_settings(file=file, env_file=None, environment={}, flags={})
     places = [line.split(": ")[:2] for line in str(told.value).splitlines()]
     assert places == [["stoker.toml:2", "heat"], ["stoker.toml:4", "pulls"]]
-    file.write_text("[tenants.acme.heat]\nhot_every_hours = 30\n[tenants.beta]\n")
+    file.write_text("[tenants.acme.heat]\nhot_every_hours = 80\n[tenants.beta]\n")
     with pytest.raises(ConfigError, match=r"stoker.toml:2: heat: a colder tier"):
         load_settings(file=file, env_file=None, environment={}, flags={})

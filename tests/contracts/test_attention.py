@@ -28,7 +28,14 @@ from heat_cases import compute_heat
 from stoker.base.errors import ConfigError, ConflictError
 from stoker.heat.beliefs import learn_change_rates
 from stoker.heat.heat import new_account_heat, score_heat
-from stoker.heat.model import AccountChangeRate, AddedSignals, DataLevel, SignalKind, Tier
+from stoker.heat.model import (
+    AccountChangeRate,
+    AddedSignals,
+    DataLevel,
+    LookupAttempts,
+    SignalKind,
+    Tier,
+)
 from stoker.ledger.chain import NewEntry
 
 
@@ -278,10 +285,15 @@ async def test_looks_teach_what_the_core_says_and_each_once(store):
 
 
 async def test_a_first_look_and_one_that_saw_nothing_are_remembered_as_such(store):
+    gone = replace(look("c", account="T3", surface=None), failed=True, gone=True)
     await store.heat.record_lookups(
-        [look("a"), look("b", account="T2", surface=None)], rule=BELIEFS
+        [look("a"), look("b", account="T2", surface=None), gone], rule=BELIEFS
     )
-    known = [AccountChangeRate("T1", DataLevel(NOW)), AccountChangeRate("T2")]
+    known = [
+        AccountChangeRate("T1", DataLevel(NOW), attempts=LookupAttempts(2.0, 1.9)),
+        AccountChangeRate("T2"),
+        AccountChangeRate("T3", attempts=LookupAttempts(2.0, 0.9, NOW, 30.0)),
+    ]
     assert await store.heat.list_change_rates() == known
 
 

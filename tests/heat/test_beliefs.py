@@ -177,16 +177,15 @@ accounts = st.sampled_from(["A", "B", "C"])
 def looks(draw, max_size=8):
     said = draw(st.lists(st.tuples(accounts, moments, seen, seen), max_size=max_size))
     return [
-        LookupObservation(key=f"k{n}", account=account, at=at, surface=surface, deep=deep)
+        LookupObservation(
+            key=f"k{n}", account=account, at=at, surface=surface, deep=deep, failed=surface is None
+        )
         for n, (account, at, surface, deep) in enumerate(said)
     ]
 
 
-def look(days, *, key="", account="A", surface=None, deep=None):
-    at = NOW + days * DAY
-    return LookupObservation(
-        key=key or f"{days}", account=account, at=at, surface=surface, deep=deep
-    )
+def look(days, *, key="", account="A", **seen):
+    return LookupObservation(key=key or f"{days}", account=account, at=NOW + days * DAY, **seen)
 
 
 def after(*some, known=(), tiers=None):
@@ -197,7 +196,8 @@ def after(*some, known=(), tiers=None):
 def assert_close(one, other):
     assert one.keys() == other.keys()
     for account, belief in one.items():
-        for facet, twin in zip(belief[1:], other[account][1:], strict=True):
+        assert other[account].attempts[2:] == belief.attempts[2:]
+        for facet, twin in zip(belief[1:3], other[account][1:3], strict=True):
             if facet.changes is None:
                 assert twin == facet
             else:
@@ -206,7 +206,7 @@ def assert_close(one, other):
 
 def test_a_first_look_teaches_when_a_facet_was_seen_and_no_more():
     found = after(look(0, surface=True))
-    assert found == {"A": AccountChangeRate("A", DataLevel(NOW))}
+    assert found["A"][:3] == ("A", DataLevel(NOW), DataLevel())
 
 
 def test_an_unchanged_facet_adds_its_days_to_what_is_believed_of_its_tier():
@@ -234,6 +234,39 @@ def test_a_look_that_saw_nothing_changes_nothing():
     assert after(look(5)) == {"A": AccountChangeRate("A")}
 
 
+def test_a_failed_look_leaves_what_was_seen_and_its_age():
+    known = after(look(0, surface=False, deep=False), look(3, surface=True))["A"]
+    failed = after(look(9, failed=True), known=[known])["A"]
+    assert failed[:3] == known[:3]
+    assert failed.attempts == (4.0, pytest.approx(2.9), NOW + 9 * DAY, None)
+    seen = after(look(10, surface=False), known=[failed])["A"]
+    assert seen.attempts == (5.0, pytest.approx(3.9), None, None)
+    assert seen.surface.seen_at == NOW + 10 * DAY
+
+
+def test_a_site_that_is_gone_rests_for_thirty_days_then_twice_as_long_up_to_240():
+    belief, rests = AccountChangeRate("A"), []
+    for days in (0, 40, 110, 240, 500):
+        belief = after(look(days, failed=True, gone=True), known=[belief])["A"]
+        rests.append(belief.attempts.rest_days)
+    assert rests == [30.0, 60.0, 120.0, 240.0, 240.0]
+    assert after(look(800, surface=False), known=[belief])["A"].attempts.rest_days is None
+
+
+def test_twenty_attempts_are_remembered():
+    belief = AccountChangeRate("A")
+    for days in range(100):
+        belief = after(look(days, surface=False), known=[belief])["A"]
+    assert belief.attempts.tried == pytest.approx(20.0)
+    assert 0.99 < belief.attempts.good / belief.attempts.tried <= 1.0
+
+
+def test_a_look_that_failed_has_seen_nothing():
+    for bad in ({"failed": True, "surface": False}, {"gone": True}):
+        with pytest.raises(PermanentError, match="has seen no surface"):
+            look(0, **bad)
+
+
 @given(looks(), st.randoms(use_true_random=False))
 def test_the_order_in_which_looks_are_told_makes_no_difference(some, rng):
     mixed = rng.sample(some, len(some))
@@ -250,7 +283,7 @@ def test_looks_told_in_two_goes_teach_what_they_teach_at_once(some, place):
 @given(looks())
 def test_what_is_believed_is_always_a_belief(some):
     for belief in after(*some).values():
-        for facet in belief[1:]:
+        for facet in belief[1:3]:
             assert (facet.changes is None) == (facet.days is None)
             if facet.changes is not None:
                 assert 0.0 < facet.changes < float("inf")

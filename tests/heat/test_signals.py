@@ -95,11 +95,17 @@ def visit(outcome, *pages):
     return SiteVisit(site="https://a.test", outcome=outcome, reason="so", seen=pages)
 
 
-def taught(visited, *, depth=Depth.DEEP, before=None, after=None, **known):
+def taught(visited, *, depth=Depth.DEEP, before=None, after=None, cut_short=False, **known):
     before = before or CompanyRecord(company=COMPANY, looked_at=EARLIER, **known)
     after = after or CompanyRecord(company=COMPANY, looked_at=NOW)
     return observe_lookup(
-        look="run/k", depth=depth, visit=visited, before=before, after=after, at=NOW
+        look="run/k",
+        depth=depth,
+        visit=visited,
+        before=before,
+        after=after,
+        at=NOW,
+        cut_short=cut_short,
     )
 
 
@@ -110,16 +116,42 @@ def taught(visited, *, depth=Depth.DEEP, before=None, after=None, **known):
         (visit(VisitOutcome.READ, page(EARLIER)), False),
         (visit(VisitOutcome.THIN, page(NOW)), True),
         (visit(VisitOutcome.UNCHANGED, page(EARLIER)), False),
-        (visit(VisitOutcome.BLOCKED), False),
-        (visit(VisitOutcome.FAILED), False),
-        (visit(VisitOutcome.GONE), False),
-        (None, False),
+        (visit(VisitOutcome.BLOCKED), None),
+        (visit(VisitOutcome.FAILED), None),
+        (visit(VisitOutcome.GONE), None),
+        (None, None),
     ],
 )
 def test_only_a_page_that_says_something_new_is_a_change(visited, changed):
     told = taught(visited)
     assert told.observed.surface is changed
-    assert [each.kind for each in told.signals] == [SignalKind.SITE_CHANGED] * changed
+    assert [each.kind for each in told.signals] == [SignalKind.SITE_CHANGED] * bool(changed)
+
+
+@pytest.mark.parametrize(
+    ("visited", "failed", "gone"),
+    [
+        (visit(VisitOutcome.UNCHANGED), False, False),
+        (visit(VisitOutcome.FAILED), True, False),
+        (visit(VisitOutcome.BLOCKED), True, True),
+        (visit(VisitOutcome.GONE), True, True),
+        (None, False, False),
+    ],
+)
+def test_a_look_that_could_not_see_the_site_failed(visited, failed, gone):
+    seen = taught(visited).observed
+    assert (seen.failed, seen.gone) == (failed, gone)
+
+
+def test_a_search_that_leads_to_no_site_is_as_good_as_a_site_that_is_gone():
+    nowhere = CompanyRecord(company=UNKNOWN, looked_at=NOW)
+    assert taught(None, before=nowhere, after=nowhere).observed.gone
+    assert not taught(None, before=nowhere, after=nowhere, depth=Depth.SHALLOW).observed.failed
+
+
+def test_a_deep_look_that_was_cut_short_has_not_seen_the_deep_level():
+    assert taught(None).observed.deep is False
+    assert taught(None, cut_short=True).observed.deep is None
 
 
 def test_nothing_a_first_look_finds_is_news():

@@ -16,7 +16,7 @@ from stoker.heat.settings import TierRule
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-RULE = TierRule()
+RULE = TierRule(cold_every=timedelta(days=4))
 scores = st.floats(0, 1)
 ages = st.lists(st.integers(-3, 60).map(lambda quarters: NOW - quarters * HOUR / 4), max_size=8)
 standings = st.builds(
@@ -113,19 +113,25 @@ def test_an_account_leaves_a_tier_at_most_once_per_cooldown_however_its_score_ju
 @pytest.mark.parametrize(
     ("tier", "score", "quiet", "every"),
     [
-        (Tier.HOT, 0.9, 0, timedelta(hours=1)),
-        (Tier.WARM, 0.5, 0, timedelta(hours=6)),
-        (Tier.COLD, 0.0, 47, timedelta(days=3)),
+        (Tier.HOT, 0.9, 0, timedelta(hours=24)),
+        (Tier.WARM, 0.5, 0, timedelta(hours=72)),
+        (Tier.COLD, 0.0, 47, timedelta(days=4)),
         (Tier.COLD, 0.0, 48, timedelta(days=7)),
-        (Tier.COLD, 0.4, 48, timedelta(days=3)),
+        (Tier.COLD, 0.4, 48, timedelta(days=4)),
     ],
 )
 def test_each_tier_has_its_interval(tier, score, quiet, every):
     assert interval(tier, score, quiet) == every
 
 
+def test_by_default_tiers_are_looked_up_every_day_three_days_and_seven_days():
+    usual = TierRule()
+    every = (usual.hot_every, usual.warm_every, usual.cold_every, usual.coldest_every)
+    assert every == tuple(timedelta(days=days) for days in (1, 3, 7, 7))
+
+
 @given(scores, scores, st.integers(0, 100))
-def test_a_cold_account_is_looked_at_every_three_to_seven_days_and_never_rarer_for_more_heat(
+def test_a_cold_account_is_looked_at_between_its_two_intervals_and_never_rarer_for_more_heat(
     one, other, hours
 ):
     cooler, hotter = sorted([one, other])
@@ -137,7 +143,7 @@ def test_a_cold_account_is_looked_at_every_three_to_seven_days_and_never_rarer_f
     "wrong",
     [
         {"hot_from": 0.3},
-        {"warm_every": timedelta(days=4)},
+        {"warm_every": timedelta(days=8)},
     ],
 )
 def test_rules_that_contradict_themselves_are_refused(wrong):

@@ -181,3 +181,16 @@ async def test_an_account_outside_the_icp_is_in_no_plan_however_hot(here):
         pulls = (await PullPlanner(house.app.for_tenant(ACME)).quote_plan(now=now)).pulls
     assert len(pulls.inputs.ids) == 3
     assert "stranger" not in pulls.inputs.ids
+
+
+async def test_a_lookup_that_did_not_take_place_writes_nothing(here):
+    async with here(companies=6) as house:
+        await house.night(steps=("refresh", "candidates"))
+        await house.sweep()
+        await house.limit("tenant_connector/tavily/calls/day", 2)
+        run = await house.night()
+        visited = {each.company.id for each in await house.records() if each.looked_at}
+        learned = {each.account for each in await house.store().heat.list_change_rates()}
+        assert len(await house.units(run)) == 6
+        assert learned == visited
+        assert 0 < len(learned) < 6

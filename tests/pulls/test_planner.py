@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pull_cases import NOW, TODAY, case, slowly
 from stoker.base.errors import ConfigError
 from stoker.heat.beliefs import ChangeRates
+from stoker.heat.settings import TierRule
 from stoker.pulls.columns import (
     CHOSEN,
     NEVER,
@@ -229,7 +230,12 @@ def test_the_tiers_policy_keeps_to_the_table_hottest_first():
         looked=TODAY - np.array([1.0, 1.0, 1.0, 1.0, 3.0, 7.0]),
         deep_looked=TODAY - np.array([1.0, 0.0, 9.0, 9.0, 9.0, 9.0]),
     )
-    hourly = PullRule(policy=Policy.TIERS, tick=timedelta(hours=1))
+    table = TierRule(
+        hot_every=timedelta(hours=1),
+        warm_every=timedelta(hours=6),
+        cold_every=timedelta(days=3),
+    )
+    hourly = PullRule(policy=Policy.TIERS, tick=timedelta(hours=1), tiers=table)
     plan = plan_pulls(accounts, PullLimits(budget=99), now=NOW, rule=hourly)
     assert plan.depth.tolist() == [DEEP, NOT, SHALLOW, SHALLOW, NOT, SHALLOW]
     assert plan.chosen.tolist() == [0, 3, 2, 5]

@@ -167,7 +167,7 @@ def test_there_is_an_answer_for_every_price(u, objective):
 BELIEFS = ChangeRateRule(half_life=timedelta(days=90))
 
 
-def known(*, seen, deep_seen, changes):
+def known(*, seen, deep_seen, changes, failed_at=-np.inf, rest_days=0.0):
     size = len(seen)
     stored = AccountColumns(
         accounts=[f"A{row}" for row in range(size)],
@@ -181,6 +181,10 @@ def known(*, seen, deep_seen, changes):
         deep_at=np.array(deep_seen),
         deep_changes=np.full(size, np.nan),
         deep_days=np.full(size, np.nan),
+        tried=np.full(size, np.nan),
+        good=np.full(size, np.nan),
+        failed_at=np.broadcast_to(failed_at, size),
+        rest_days=np.broadcast_to(rest_days, size),
         signals=np.zeros(size),
     )
     return build_accounts(
@@ -200,6 +204,23 @@ def test_the_first_look_is_deep_and_later_ones_may_be_shallow():
     assert accounts.units.tolist() == [3, 1]
     assert accounts.deep_units.tolist() == [3, 3]
     assert (accounts.deep_value > 0).all()
+
+
+def test_an_account_whose_site_was_never_seen_gets_deep_looks_only():
+    accounts = known(seen=[-np.inf], deep_seen=[TODAY - 5], changes=[np.nan])
+    assert accounts.units.tolist() == [3]
+
+
+def test_a_site_that_was_gone_is_not_looked_at_before_its_rest_is_over():
+    accounts = known(
+        seen=[TODAY - 90.0] * 4,
+        deep_seen=[TODAY - 90.0] * 4,
+        changes=[1.0] * 4,
+        failed_at=TODAY - np.array([29.0, 31.0, 1.0, np.inf]),
+        rest_days=[30.0, 30.0, 0.0, 0.0],
+    )
+    barred = [Decision.COOLING_DOWN, Decision.FREE, Decision.FREE, Decision.FREE]
+    assert accounts.barred.tolist() == barred
 
 
 def test_what_looks_taught_fades_toward_the_tier_and_nothing_taught_is_the_tier():

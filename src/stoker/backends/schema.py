@@ -25,6 +25,7 @@ _STEPS = (
     "causes of skipped steps, whose a website is",
     "counts of stops and caps, guards of what tenants share",
     "erased persons",
+    "failed lookups",
 )
 
 _ROOMS = (

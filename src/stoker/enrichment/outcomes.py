@@ -63,6 +63,17 @@ def choose_end_state(skipped: Iterable[SkippedStep]) -> WorkState:
     return WorkState.DEGRADED if lacks - {SkipReason.NEVER} else WorkState.DONE
 
 
+def is_cut_short(skipped: Iterable[SkippedStep]) -> bool:
+    """Return whether a cap or stop refused something that shows what a company is like.
+
+    A vendor that failed was asked. A verdict on an address says nothing new of the company.
+    """
+    return any(
+        each.cause is SkipReason.REFUSED and each.step in (Step.EXTRACT, Step.CONTACTS)
+        for each in skipped
+    )
+
+
 def format_steps_to_retry(
     skipped: Iterable[SkippedStep], *, before: Collection[Step], steps: Collection[Step]
 ) -> str:

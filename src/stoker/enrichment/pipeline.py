@@ -50,6 +50,7 @@ from stoker.enrichment.outcomes import (
     RETRY_NOTE,
     LookupLog,
     format_steps_to_retry,
+    is_cut_short,
     parse_steps_to_retry,
 )
 from stoker.enrichment.workers import WorkQueue
@@ -138,8 +139,8 @@ class CompanyPipeline:
                 score = await self.enricher.reword_rationale(record.score, self.rule.score, log)
                 record = replace(record, score=score)
             ended = self._finish_item(log)
-            if await self.queue.finish(ended, record):
-                await self._save_visit(enrichment, lookup.depth, before, record)
+            if await self.queue.finish(ended, record) and lookup.has_target:
+                await self._save_visit(enrichment, lookup.depth, before, record, log)
         except SYSTEM_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001  # the one place: a fault ends one unit, not all
@@ -147,7 +148,12 @@ class CompanyPipeline:
         return ended if self.queue.is_owner() else None
 
     async def _save_visit(
-        self, enrichment: Enrichment, depth: Depth, before: CompanyRecord, after: CompanyRecord
+        self,
+        enrichment: Enrichment,
+        depth: Depth,
+        before: CompanyRecord,
+        after: CompanyRecord,
+        log: LookupLog,
     ) -> None:
         # After what was made of the pages is safe: otherwise a crash in between would leave a
         # site that is unchanged for ever and was never read.
@@ -164,6 +170,7 @@ class CompanyPipeline:
                 before=before,
                 after=after,
                 now=self.clock.now(),
+                cut_short=is_cut_short(log.skipped),
             )
 
     async def _pay_for_lookup(

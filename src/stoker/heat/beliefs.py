@@ -20,7 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from stoker.accounts.model import CompanyId
 from stoker.base.errors import ConfigError
-from stoker.heat.model import AccountChangeRate, DataLevel, LookupObservation, Tier
+from stoker.heat.model import (
+    AccountChangeRate,
+    DataLevel,
+    LookupAttempts,
+    LookupObservation,
+    Tier,
+)
 from stoker.heat.settings import ChangeRateRule
 
 Floats = NDArray[np.float64]
@@ -165,6 +171,12 @@ def _update_after_change(beliefs: ChangeRates, age: Floats) -> ChangeRates:
 
 _DAY = timedelta(days=1)
 
+PRIOR_ATTEMPTS = (1.0, 0.9)  # tried and good, before any attempt
+
+MAX_ATTEMPTS = 20.0  # that are remembered
+
+MIN_REST_DAYS, MAX_REST_DAYS = 30.0, 240.0  # of a site that is gone or closed to us
+
 
 def learn_change_rates(
     looks: Iterable[LookupObservation],
@@ -176,7 +188,8 @@ def learn_change_rates(
     """Return the estimates of every account that was looked up, after these lookups.
 
     Lookups are applied by time, then by key. A first lookup only records when the level was seen. A
-    lookup that is not newer than the last adds nothing. Accounts without a tier use COLD's prior.
+    lookup that is not newer than the last adds nothing. A failed lookup leaves what was seen and
+    only counts as an attempt. Accounts without a tier use COLD's prior.
     """
     after: dict[CompanyId, AccountChangeRate] = {}
     for some in _split_by_account(sorted(looks, key=lambda look: (look.at, look.key))):
@@ -197,9 +210,31 @@ def learn_change_rates(
             ranks,
             rule=rule,
         )
-        for look, surface, deep in zip(some, surfaces, deeps, strict=True):
-            after[look.account] = AccountChangeRate(look.account, surface, deep)
+        attempts = [
+            count_attempt(belief, look)
+            if look.failed or look.surface is not None
+            else belief.attempts
+            for belief, look in zip(before, some, strict=True)
+        ]
+        for look, surface, deep, tries in zip(some, surfaces, deeps, attempts, strict=True):
+            after[look.account] = AccountChangeRate(look.account, surface, deep, tries)
     return after
+
+
+def count_attempt(belief: AccountChangeRate, look: LookupObservation) -> LookupAttempts:
+    """Return an account's attempts after one more; one older than what was seen says nothing.
+
+    A site that is gone or closed to us rests for 30 days, twice as long each time, 240 at most.
+    """
+    before = belief.attempts
+    if belief.surface.seen_at is not None and look.at <= belief.surface.seen_at:
+        return before
+    tried, good = PRIOR_ATTEMPTS if before.tried is None else (before.tried, before.good or 0.0)
+    tried, good = tried + 1.0, good + (not look.failed)
+    left = min(MAX_ATTEMPTS / tried, 1.0)
+    rest = min(max(2.0 * (before.rest_days or 0.0), MIN_REST_DAYS), MAX_REST_DAYS)
+    failed_at, rest_days = look.at if look.failed else None, rest if look.gone else None
+    return LookupAttempts(tried * left, good * left, failed_at, rest_days)
 
 
 def _split_by_account(looks: Sequence[LookupObservation]) -> list[list[LookupObservation]]:

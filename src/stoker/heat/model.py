@@ -129,12 +129,22 @@ class DataLevel(NamedTuple):
     days: float | None = None  # … in so many days; None: seen once, so nothing is known yet
 
 
+class LookupAttempts(NamedTuple):
+    """How often one account's site could be seen, the last failure, and the rest after it."""
+
+    tried: float | None = None  # attempts that are remembered; None: there was none yet
+    good: float | None = None  # of them, those that saw the site
+    failed_at: datetime | None = None  # None: the last attempt saw the site
+    rest_days: float | None = None  # after `failed_at`, in which it is not tried again
+
+
 class AccountChangeRate(NamedTuple):
     """The estimates of one account."""
 
     account: CompanyId
     surface: DataLevel = DataLevel()
     deep: DataLevel = DataLevel()
+    attempts: LookupAttempts = LookupAttempts()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +152,7 @@ class LookupObservation:
     """What one lookup found: whether each level had changed since it was last seen.
 
     None is a level this lookup did not see. The key names the lookup: a repeated key adds nothing.
+    A lookup that failed saw no surface; one that found the site gone or closed to us rests.
     """
 
     key: str
@@ -149,10 +160,14 @@ class LookupObservation:
     at: datetime
     surface: bool | None = None
     deep: bool | None = None
+    failed: bool = False
+    gone: bool = False  # failed, and in a way that a few days do not change
 
     def __post_init__(self) -> None:
         if not self.key or not self.account:
             raise PermanentError("a lookup needs a key and an account")
+        if (self.failed and self.surface is not None) or (self.gone and not self.failed):
+            raise PermanentError("a lookup that failed has seen no surface")
         object.__setattr__(self, "at", to_utc(self.at, what="the time of a lookup"))
 
 
@@ -180,4 +195,8 @@ class AccountColumns:
     deep_at: NDArray[np.float64]
     deep_changes: NDArray[np.float64]
     deep_days: NDArray[np.float64]
+    tried: NDArray[np.float64]  # as in LookupAttempts; nan: there was no attempt yet
+    good: NDArray[np.float64]
+    failed_at: NDArray[np.float64]  # -inf: the last attempt saw the site
+    rest_days: NDArray[np.float64]  # 0: it may be tried at any time
     signals: NDArray[np.float64]  # strengths of those since the surface was last seen, together

@@ -149,11 +149,13 @@ class LookupFeedback:
         before: CompanyRecord,
         after: CompanyRecord,
         now: datetime,
+        cut_short: bool = False,
     ) -> None:
         """Update posture, change rates and signals from one lookup, after it was saved.
 
-        Under the lookup's own key, so repeating it changes nothing. A crash in between loses what
-        the lookup showed, and never records anything wrong.
+        The caller calls it only if anything was looked at. Under the lookup's own key, so
+        repeating it changes nothing. A crash in between loses what the lookup showed, and never
+        records anything wrong.
         """
         observation = observe_lookup(
             look=f"{run}/{before.company.id}",
@@ -162,6 +164,7 @@ class LookupFeedback:
             before=before,
             after=after,
             at=now,
+            cut_short=cut_short,
         )
         postures = {before.company.id: compute_posture(after.score or before.score)}
         await store.heat.update_postures(postures, rule=self.heat, now=now)

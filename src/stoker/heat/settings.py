@@ -97,19 +97,19 @@ class TierRule(Section):
     )
     hot_every: timedelta = tenant_setting(
         hours(0.01, 87_600),
-        timedelta(hours=1),
+        timedelta(hours=24),
         "Hours between lookups of HOT accounts.",
         key="hot_every_hours",
     )
     warm_every: timedelta = tenant_setting(
         hours(0.01, 87_600),
-        timedelta(hours=6),
+        timedelta(hours=72),
         "Hours between lookups of WARM accounts.",
         key="warm_every_hours",
     )
     cold_every: timedelta = tenant_setting(
         days(0.001, 3650),
-        timedelta(days=3),
+        timedelta(days=7),
         "The minimum number of days between lookups of COLD accounts.",
         key="cold_every_days",
     )

@@ -2,9 +2,9 @@
 
 A row names an account and a time, and optionally strength, source and id. The same row twice is the
 same signal, so a file may be imported again. A lookup's surface is the company's own site; the deep
-level is everything else known about it, contacts included. A site that could not be read counts as
-unchanged: otherwise it would come first at every lookup. An account's posture is its lead score, or
-a fixed guess before it has one.
+level is everything else known about it, contacts included. A lookup teaches only what it saw: a
+site that could not be read is as old as before, and a deep lookup that a cap or stop cut short has
+not seen the deep level. An account's posture is its lead score, or a fixed guess before it has one.
 """
 
 from __future__ import annotations
@@ -151,15 +151,22 @@ def observe_lookup(
     before: CompanyRecord,
     after: CompanyRecord,
     at: datetime,
+    cut_short: bool = False,
 ) -> Observation:
     """Return what a lookup shows; `look` names the lookup, and repeating it changes nothing.
 
-    A first lookup, or the first lookup of a site, makes no signal.
+    A first lookup, or the first lookup of a site, makes no signal. A lookup was `cut_short` if a
+    cap or stop refused something that it was to ask.
     """
     account = before.company.id
     first = before.looked_at is None or not before.company.website
-    surface = _has_surface_changed(visit)
-    deep = _has_deep_changed(before, after) if depth is Depth.DEEP else None
+    surface = _find_surface_change(visit)
+    asked = depth is Depth.DEEP and not cut_short
+    deep = _has_deep_changed(before, after) if asked else None
+    # A search that leads to no site of its own is as good as a site that is gone.
+    siteless = visit is None and asked and not after.company.website
+    gone = siteless or (visit is not None and visit.outcome in _CLOSED_OUTCOMES)
+    failed = gone or (visit is not None and surface is None)
     signals: list[Signal] = []
     if surface and not first and visit is not None:
         signals.append(build_site_signal(account, look=look, site=visit.site, at=at))
@@ -167,13 +174,29 @@ def observe_lookup(
     if better is not None and not first:
         signals.append(better)
     return Observation(
-        observed=LookupObservation(key=look, account=account, at=at, surface=surface, deep=deep),
+        observed=LookupObservation(
+            key=look,
+            account=account,
+            at=at,
+            surface=surface,
+            deep=deep,
+            failed=failed,
+            gone=gone,
+        ),
         signals=tuple(signals),
     )
 
 
-def _has_surface_changed(visit: SiteVisit | None) -> bool:
-    if visit is None or visit.outcome not in (VisitOutcome.READ, VisitOutcome.THIN):
+_SEEN_OUTCOMES = (VisitOutcome.READ, VisitOutcome.THIN, VisitOutcome.UNCHANGED)
+
+_CLOSED_OUTCOMES = (VisitOutcome.BLOCKED, VisitOutcome.GONE)
+
+
+def _find_surface_change(visit: SiteVisit | None) -> bool | None:
+    """Return whether a visit found the site changed; None where it has not seen it."""
+    if visit is None or visit.outcome not in _SEEN_OUTCOMES:
+        return None
+    if visit.outcome is VisitOutcome.UNCHANGED:
         return False
     return any(page.changed_at == page.seen_at for page in visit.seen)
 

@@ -41,7 +41,7 @@ _DAY = timedelta(days=1)
 
 _RANKS = {tier.value: tier.rank for tier in Tier}
 
-_NO_LEVELS = (None,) * 6  # as learned about an account
+_NO_LEVELS = (None,) * 10  # as learned about an account
 
 
 def validate_signals(signals: Iterable[Signal], *, now: datetime) -> dict[str, Signal]:
@@ -330,9 +330,18 @@ def to_account_columns(
             since[account].append(strength)
     accounts, score, posture, tier, tier_since = zip(*states, strict=True) if states else ((),) * 5
     learned = [levels.get(account, _NO_LEVELS) for account in accounts]
-    surface_at, changes, days, deep_at, deep_changes, deep_days = (
-        zip(*learned, strict=True) if learned else ((),) * 6
-    )
+    (
+        surface_at,
+        changes,
+        days,
+        deep_at,
+        deep_changes,
+        deep_days,
+        tried,
+        good,
+        failed_at,
+        rest_days,
+    ) = zip(*learned, strict=True) if learned else ((),) * len(_NO_LEVELS)
     return AccountColumns(
         accounts=list(accounts),
         heat=np.array(score, np.float64),
@@ -345,6 +354,10 @@ def to_account_columns(
         deep_at=np.array([_to_days(at) for at in deep_at], np.float64),
         deep_changes=np.array(deep_changes, np.float64),
         deep_days=np.array(deep_days, np.float64),
+        tried=np.array(tried, np.float64),
+        good=np.array(good, np.float64),
+        failed_at=np.array([_to_days(at) for at in failed_at], np.float64),
+        rest_days=np.array([days or 0.0 for days in rest_days], np.float64),
         # Summed exactly, so that the order in which a database returns them makes no difference.
         signals=np.array([fsum(since.get(account, ())) for account in accounts], np.float64),
     )

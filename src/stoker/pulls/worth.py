@@ -154,7 +154,8 @@ def build_accounts(
 ) -> PlanAccounts:
     """Return the accounts of a plan at this moment (days since 1970) from the stored columns.
 
-    `units` are those of a shallow and a deep lookup, `barred` applies to all accounts.
+    `units` are those of a shallow and a deep lookup, `barred` applies to all accounts. A site that
+    was gone or closed to us is not looked up again before its rest is over.
     """
     prior = build_prior(beliefs, stored.tier.astype(np.int64))
     quiet = np.maximum(now - stored.tier_since, 0.0)
@@ -171,6 +172,8 @@ def build_accounts(
         beliefs=beliefs,
     )
 
+    resting = stored.failed_at + stored.rest_days > now
+
     def estimate(changes: Floats, days: Floats, seen_at: Floats) -> ChangeRates:
         age = np.maximum(now - seen_at, 0.0)
         return estimate_rates(changes, days, age, prior=prior, half_life=beliefs.half_life)
@@ -183,13 +186,14 @@ def build_accounts(
         value=value,
         deep_value=deep_value,
         signals=stored.signals,
-        units=np.where(np.isfinite(stored.deep_at), shallow, deep),
+        # Without a site that was seen there is nothing for a shallow lookup to look at.
+        units=np.where(np.isfinite(stored.surface_at + stored.deep_at), shallow, deep),
         deep_units=deep,
         tier=stored.tier,
         heat=stored.heat,
         quiet=quiet,
         posture=stored.posture,
-        barred=barred,
+        barred=np.where(resting & (barred == Decision.FREE), Decision.COOLING_DOWN, barred),
     )
 
 
