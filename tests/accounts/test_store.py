@@ -78,12 +78,12 @@ ASKED = {  # what is asked, and the index that must serve it without sorting
     "the best leads": (
         "SELECT company_id FROM lead_scores WHERE tenant_id = :tenant"
         " ORDER BY score DESC NULLS LAST LIMIT :limit",
-        "scores_by_value",
+        "idx_lead_scores_score",
     ),
     "who was last seen": (
         "SELECT id FROM companies WHERE tenant_id = :tenant"
         " ORDER BY last_seen DESC NULLS LAST LIMIT :limit",
-        "companies_by_last_seen",
+        "idx_companies_last_seen",
     ),
     "a company's contacts": (
         "SELECT name FROM contacts WHERE tenant_id = :tenant AND company_id = 'T1' ORDER BY place",

@@ -97,8 +97,19 @@ COMPANIES = Table(
     Column("website", TEXT, merge=KEEP_IF_EMPTY),
     Column("employees", INT, null=True, merge=KEEP_IF_NULL),
     Column("last_seen", TIME, field="last_seen_at", null=True, merge=KEEP_LATER),
+    Column("company_id", ORDERED_TEXT, generated="id", since=18),
+    Column("uen", TEXT, generated="id", since=18),
+    Column("incorporation_year", INT, generated="year", since=18),
+    Column("employees_est", INT, generated="employees", since=18),
     key=["id"],
-    indexes=[Index("companies_by_last_seen", "last_seen DESC NULLS LAST")],
+    indexes=[
+        Index(
+            "idx_companies_last_seen",
+            "last_seen DESC NULLS LAST",
+            renamed_from="companies_by_last_seen",
+            renamed_in=18,
+        )
+    ],
     since=6,
     what="the company",
     grants="SELECT, INSERT, UPDATE",
@@ -201,6 +212,7 @@ CONTACTS: Table[Any] = Table(
     Column("source", TEXT),
     Column("confidence", REAL),
     key=["company_id", "place"],
+    indexes=[Index("idx_contacts_company", "company_id", since=18)],
     check=_check_confidence,
     since=6,
     what="the contact",
@@ -240,7 +252,14 @@ SCORES: Table[Any] = Table(
     Column("bucket", enum(Bucket)),
     Column("rationale", TEXT),
     key=["company_id"],
-    indexes=[Index("scores_by_value", "score DESC NULLS LAST")],
+    indexes=[
+        Index(
+            "idx_lead_scores_score",
+            "score DESC NULLS LAST",
+            renamed_from="scores_by_value",
+            renamed_in=18,
+        )
+    ],
     since=6,
     what="the score of a lead",
     grants="SELECT, INSERT, UPDATE",

@@ -26,6 +26,7 @@ _STEPS = (
     "counts of stops and caps, guards of what tenants share",
     "erased persons",
     "failed lookups",
+    "columns and indexes under the names people know",
 )
 
 _ROOMS = (

@@ -154,6 +154,8 @@ def _ensure_app_role(admin: Connection, app: str, password: str | None) -> str:
                 role, sql.Identifier(name), sql.Literal(value)
             )
         )
+    # So that people who connect as this role find our tables by their names alone.
+    admin.execute(sql.SQL("ALTER ROLE {} SET search_path = stoker, pg_catalog").format(role))
     return f"{app} {made}: logs in, and row security binds it"
 
 

@@ -14,7 +14,8 @@ value is when it is not called like the column; `count.new` is the field `new` o
 `count`, whose class `nested` names. For a path with an index, `employees[0]`, the class is a
 function that takes columns by name; for a row that several tables hold parts of, it is `dict`. A
 `parent` column belongs to the key and not to the row, as the run of a posting: the store passes it
-beside the rows. A `derived` column is written and never read.
+beside the rows. A `derived` column is written and never read; a `generated` one is neither: the
+database computes it from the row, so that people find a value under the name they know.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ JSON_TEXTS = json_of(list, tuple)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; see the module for `field`, `parent`, `derived` and `since`."""
+    """One column; see the module for `field`, `parent`, `derived`, `generated` and `since`."""
 
     name: str
     type: ColumnType
@@ -198,6 +199,7 @@ class Column:
     merge: str = "{new}"
     parent: bool = False
     derived: bool = False
+    generated: str = ""
     since: int = 0
 
     @property
@@ -208,6 +210,9 @@ class Column:
     def define(self, dialect: str, *, key: bool = False) -> str:
         """Return the column's line in CREATE TABLE or ALTER TABLE."""
         words = [self.name, self.type.postgres if dialect == POSTGRES else self.type.sqlite]
+        if self.generated:  # each database has only one kind that can be added to a table
+            kept = "STORED" if dialect == POSTGRES else "VIRTUAL"
+            return f"{' '.join(words)} GENERATED ALWAYS AS ({self.generated}) {kept}"
         if key:
             words.append("PRIMARY KEY")
         elif not self.null:
@@ -224,12 +229,17 @@ _TENANT = Column("tenant_id", ORDERED_TEXT)
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index; that of a tenant's table begins with the tenant."""
+    """An index; that of a tenant's table begins with the tenant.
+
+    `renamed_from` is the name it had before step `renamed_in`.
+    """
 
     name: str
     columns: str
     where: str = ""
     since: int = 0
+    renamed_from: str = ""
+    renamed_in: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,12 +292,14 @@ class Table(Generic[Row]):
         self.policies = TENANT_ONLY if tenant else tuple(policies)
         self._guarded_since = guarded_since or since
         self.key = (*(["tenant_id"] if tenant else []), *key)
-        self.columns = (*([_TENANT] if tenant else []), *columns)
+        stored = [column for column in columns if not column.generated]
+        self.columns = (*([_TENANT] if tenant else []), *stored)
+        self.generated = {column.name: column for column in columns if column.generated}
         self._build, self._nested, self._check = row, nested or {}, check
         self._indexes, self._unique, self._references = indexes, unique, references
         self._fill, self._wide = fill, wide
-        self._written = [column for column in columns if not column.parent]
-        self._parents = [column for column in columns if column.parent]
+        self._written = [column for column in stored if not column.parent]
+        self._parents = [column for column in stored if column.parent]
         self._read = [column for column in self._written if not column.derived]
 
     # DDL
@@ -298,11 +310,15 @@ class Table(Generic[Row]):
         if number == self.since:
             parts = [self._create(table, dialect)]
         else:
-            added = [column for column in self.columns if column.since == number]
+            every = (*self.columns, *self.generated.values())
+            added = [column for column in every if column.since == number]
             parts = [f"ALTER TABLE {table} ADD COLUMN {c.define(dialect)};\n" for c in added]
         for index in self._indexes:
             if number == (index.since or self.since):
-                parts.append(self._create_index(index, table, dialect))
+                first_name = index.renamed_from or index.name
+                parts.append(self._create_index(index, first_name, table, dialect))
+            if number == index.renamed_in:
+                parts.append(self._rename_index(index, table, dialect))
         if number == self._guarded_since and self.policies and dialect == POSTGRES:
             parts.append(_ROW_SECURITY.format(table=table))
             parts += [policy.create(table) for policy in self.policies]
@@ -328,12 +344,18 @@ class Table(Generic[Row]):
         body = ",\n    ".join(lines)
         return f"CREATE TABLE {table} (\n    {body}\n){end};\n"
 
-    def _create_index(self, index: Index, table: str, dialect: str) -> str:
+    def _rename_index(self, index: Index, table: str, dialect: str) -> str:
+        if dialect == POSTGRES:
+            return f"ALTER INDEX stoker.{index.renamed_from} RENAME TO {index.name};\n"
+        made_again = self._create_index(index, index.name, table, dialect)
+        return f"DROP INDEX {index.renamed_from};\n{made_again}"
+
+    def _create_index(self, index: Index, name: str, table: str, dialect: str) -> str:
         columns = self._with_tenant(index.columns)
         if dialect == SQLITE:  # which sorts missing values last where the order is descending
             columns = columns.replace(" NULLS LAST", "")
         where = f" WHERE {index.where}" if index.where else ""
-        return f"CREATE INDEX {index.name} ON {table} ({columns}){where};\n"
+        return f"CREATE INDEX {name} ON {table} ({columns}){where};\n"
 
     def _with_tenant(self, columns: str) -> str:
         return f"tenant_id, {columns}" if self.tenant else columns

@@ -13,6 +13,7 @@ from stoker.db.table import (
     JSON_OBJECT,
     JSON_TEXTS,
     KEY,
+    ORDERED_TEXT,
     TEXT,
     TIME,
     Column,
@@ -115,6 +116,7 @@ ITEMS = Table(
     Column("skipped", json_of(_skipped_to_json, _read_skipped), null=True, since=13),
     Column("first_lookup", FLAG, field="is_first", null=True, since=13),
     Column("causes", JSON_TEXTS, null=True, since=14),
+    Column("run_id", ORDERED_TEXT, generated="run", since=18),
     key=["run", "company_id"],
     unique=["run, place"],
     indexes=[

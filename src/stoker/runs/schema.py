@@ -149,4 +149,24 @@ CREATE VIEW stoker.enrichment_runs WITH (security_invoker = true) AS
     grants={"enrichment_runs": "SELECT"},
 )
 
-TABLES = (RUNS, JOBS, ENRICHED, SCORES, CANCEL_REQUESTS, _NIGHTLY_RUNS)
+# The same with the names people know. Postgres can add columns to a view only behind the others.
+_NIGHTLY_RUNS_BY_ID = Script(
+    since=18,
+    sqlite="""\
+DROP VIEW enrichment_runs;
+CREATE VIEW enrichment_runs AS
+    SELECT tenant_id, run_timestamp_utc, state, instant, ended_at, reason, manifest,
+        strftime('%Y%m%d_%H%M%S', run_timestamp_utc) AS run_id, state AS status,
+        run_timestamp_utc AS started_at, ended_at AS finished_at
+    FROM runs WHERE kind = 'nightly';
+""",
+    postgres="""\
+CREATE OR REPLACE VIEW stoker.enrichment_runs WITH (security_invoker = true) AS
+    SELECT tenant_id, run_timestamp_utc, state, instant, ended_at, reason, manifest,
+        to_char(run_timestamp_utc AT TIME ZONE 'UTC', 'YYYYMMDD_HH24MISS') AS run_id,
+        state AS status, run_timestamp_utc AS started_at, ended_at AS finished_at
+    FROM stoker.runs WHERE kind = 'nightly';
+""",
+)
+
+TABLES = (RUNS, JOBS, ENRICHED, SCORES, CANCEL_REQUESTS, _NIGHTLY_RUNS, _NIGHTLY_RUNS_BY_ID)

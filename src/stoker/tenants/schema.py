@@ -15,6 +15,13 @@ TENANTS = Table(
     Column("id", ORDERED_TEXT),
     Column("name", TEXT),
     Column("active", FLAG),
+    Column("tenant_id", ORDERED_TEXT, generated="id", since=18),
+    Column(
+        "status",
+        TEXT,
+        generated="CASE WHEN active THEN 'active' ELSE 'disabled' END",
+        since=18,
+    ),
     key=["id"],
     check=lambda tenant: parse_tenant_id(tenant.id),
     since=6,

@@ -49,4 +49,24 @@ CREATE VIEW stoker.email_verification_cache WITH (security_invoker = true) AS
     grants={"email_verification_cache": "SELECT"},
 )
 
-TABLES = (ANSWERS, _VERIFIED_EMAILS)
+# The same with the names people know. Postgres can add columns to a view only behind the others.
+_VERIFIED_EMAILS_BY_ADDRESS = Script(
+    since=18,
+    sqlite="""\
+DROP VIEW email_verification_cache;
+CREATE VIEW email_verification_cache AS
+    SELECT tenant_id, key, answer, cost, at, good_until,
+        json_extract(answer, '$[0].email') AS email,
+        json_extract(answer, '$[0].verdict') AS status, at AS checked_at
+    FROM vendor_answers WHERE connector = 'zerobounce';
+""",
+    postgres="""\
+CREATE OR REPLACE VIEW stoker.email_verification_cache WITH (security_invoker = true) AS
+    SELECT tenant_id, key, answer, cost, at, good_until,
+        answer -> 0 ->> 'email' AS email,
+        answer -> 0 ->> 'verdict' AS status, at AS checked_at
+    FROM stoker.vendor_answers WHERE connector = 'zerobounce';
+""",
+)
+
+TABLES = (ANSWERS, _VERIFIED_EMAILS, _VERIFIED_EMAILS_BY_ADDRESS)
