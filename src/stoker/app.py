@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from stoker.base.clock import Clock, SystemClock
 from stoker.base.errors import ConfigError, StokerError
-from stoker.base.events import EventBus, Migrated, Observer
+from stoker.base.events import EventBus, Migrated, Observer, UnknownTenantNamed
 from stoker.base.telemetry import build_telemetry, capture_library_logs
 from stoker.base.types import TenantId
 from stoker.context import Backend, Context, Parts, import_stores
@@ -137,6 +137,9 @@ async def open_app(
             settings = add_stored_tenants(
                 settings, await _list_stored_tenants(backend, only_to_read=only_to_read)
             )
+            for key, named in settings.list_unknown_tenants():
+                origin = settings.get_origin(key)
+                observer(UnknownTenantNamed(at=clock.now(), key=key, named=named, origin=origin))
             owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
             async with Parts() as parts:
                 yield Context(

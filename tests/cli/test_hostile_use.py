@@ -134,7 +134,7 @@ def test_a_full_disk_that_is_printed_to_is_called_full(home):
 def disk(tmp_path):
     if reason := why_no_memory_disk():
         pytest.skip(reason)
-    with memory_disk(tmp_path / "disk", size="1m") as disk:
+    with memory_disk(tmp_path / "disk", size="2m") as disk:
         yield disk
 
 

@@ -80,6 +80,9 @@ WALK = {
     "tenants enable": ["extra"],
     "tenants list": ["", "--json"],
     "tenants show": ["acme", "--json acme"],
+    "tenants users add": ["mei --name 'two words{hostile}'"],
+    "tenants users list": ["", "--json"],
+    "tenants users remove": ["mei"],
     "icp set": ["--industry J"],
     "icp show": ["", "--json"],
     "crm connect": None,  # asks the CRM first

@@ -227,11 +227,6 @@ def test_every_setting_explains_itself():
             'stoker.toml:2: scheduling.mode is window; set scheduling.window_time, e.g. "01:30"',
         ),
         (
-            '[scheduling]\ntenant_exclude = ["bolt"]\n[tenants.acme]',
-            "stoker.toml:2: scheduling.tenant_exclude names bolt, which is not configured; "
-            "configured: acme",
-        ),
-        (
             '[tenancy]\ndefault_tenant_id = "bolt"\n[tenants.acme]',
             "stoker.toml:2: tenancy.default_tenant_id names bolt, which is not configured; "
             "configured: acme",

@@ -32,6 +32,13 @@ def test_a_tenant_of_the_store_is_beside_those_of_settings_in_id_order(tmp_path)
     assert both.list_active_tenants() == ("acme", "bolt", "crane")
 
 
+def test_tenants_called_by_numbers_are_in_the_order_of_the_numbers(tmp_path):
+    stored = known("10", "9", "acme", "100", "2b")
+    both = add_stored_tenants(settings(tmp_path, "[tenants.1]\n"), stored)
+    assert ids(both) == ["1", "9", "10", "100", "2b", "acme"]
+    assert both.list_active_tenants() == ("1", "9", "10", "100", "2b", "acme")
+
+
 def test_the_tenant_nobody_named_makes_way(tmp_path):
     assert ids(add_stored_tenants(settings(tmp_path), known("acme"))) == ["acme"]
     assert add_stored_tenants(settings(tmp_path), known("acme")).find_default_tenant() == "acme"

@@ -75,7 +75,9 @@ async def fill_tenant(backend, tenant, name):
         await store.accounts.upsert_companies([company], now=AT + timedelta(days=n))
     scored = CompanyRecord(
         company=companies[0],
-        score=LeadScore(value=0.9, bucket=Bucket.HIGH, rationale="fits", features={}, feature_hash="h"),
+        score=LeadScore(
+            value=0.9, bucket=Bucket.HIGH, rationale="fits", features={}, feature_hash="h"
+        ),
         contacts=(Contact(name="Tan", email="t@c0.example", source="site", confidence=1),),
     )
     await store.runs.insert_run(Run(key=RunKey(AT, 1), kind="nightly"))
@@ -84,7 +86,9 @@ async def fill_tenant(backend, tenant, name):
     [claimed] = await store.work_items.claim_items(
         RUN, owner="me", until=AT + timedelta(hours=1), limit=1, now=AT
     )
-    await store.work_items.finish_item(RUN, replace(claimed, state=WorkState.DONE, ended_at=AT), scored)
+    await store.work_items.finish_item(
+        RUN, replace(claimed, state=WorkState.DONE, ended_at=AT), scored
+    )
     verdict = {"email": f"tan@{tenant}.example", "verdict": "valid", "because": ""}
     await store.answers.save_answers(
         [

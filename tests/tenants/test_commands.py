@@ -4,6 +4,7 @@ import pytest
 
 from night_desk import Desk, small_internet
 from stoker.app import read_settings
+from stoker.cli.main import main
 from stoker.cli.options import filter_active
 
 
@@ -227,3 +228,45 @@ def test_doctor_speaks_of_the_tenants_the_store_knows(stoker):
     code, told = stoker.told("doctor")
     assert (code, list(told["caps"])) == (0, ["acme"])
     assert "connectors, acme" in {check["what"] for check in told["checks"]}
+
+
+def test_the_users_of_a_tenant_are_added_changed_listed_and_removed(stoker):
+    stoker("tenants", "add", "acme")
+    stoker("tenants", "add", "bolt")
+    acme = ("--tenant", "acme")
+    code, told = stoker.told("tenants", "users", "add", "mei@acme.example", *acme)
+    assert (code, told["new"], told["role"]) == (0, True, "viewer")
+    promoted = ("mei@acme.example", "--name", "Mei", "--role", "admin")
+    assert stoker.told("tenants", "users", "add", *promoted, *acme)[1]["new"] is False
+
+    mei = {"tenant": "acme", "user": "mei@acme.example", "name": "Mei", "role": "admin"}
+    assert stoker.told("tenants", "users", "list", *acme)[1] == [mei]
+    assert "mei@acme.example  Mei   admin" in stoker("tenants", "users", "list", *acme)[1]
+    assert stoker.told("tenants", "users", "list", "--tenant", "bolt")[1] == []
+
+    code, _, err = stoker("tenants", "users", "remove", "mei@acme.example", "--tenant", "bolt")
+    assert (code, "bolt has no user 'mei@acme.example'" in err) == (2, True)
+    assert stoker("tenants", "users", "remove", "mei@acme.example", *acme)[0] == 0
+    assert stoker.told("tenants", "users", "list", *acme)[1] == []
+
+
+def test_a_tenant_of_the_store_may_be_included_or_excluded(stoker, monkeypatch):
+    stoker("tenants", "add", "acme")
+    stoker("tenants", "add", "bolt")
+    monkeypatch.setenv("SCHED_TENANT_INCLUDE", "bolt,9")
+    code, ran = stoker.told("upkeep")
+    assert (code, [run["tenant"] for run in ran]) == (0, ["bolt"])
+    monkeypatch.delenv("SCHED_TENANT_INCLUDE")
+    monkeypatch.setenv("SCHED_TENANT_EXCLUDE", "bolt")
+    assert [run["tenant"] for run in stoker.told("upkeep")[1]] == ["acme"]
+
+
+def test_an_id_that_no_tenant_has_is_reported_and_stops_nothing(stoker, monkeypatch, capsys):
+    stoker("tenants", "add", "acme")
+    monkeypatch.setenv("SCHED_TENANT_INCLUDE", "acme,nix")
+    code = main(["-C", str(stoker.directory), "tenants", "list"])
+    said = capsys.readouterr()
+    assert (code, "acme" in said.out) == (0, True)
+    assert "scheduling.tenant_include names nix, and no tenant has this id" in said.err
+    checks = {each["what"]: each for each in stoker.told("doctor")[1]["checks"]}
+    assert checks["scheduling.tenant_include"]["level"] == "warning"

@@ -176,6 +176,18 @@ class Migrated(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownTenantNamed(Event):
+    """A setting that lists tenants has an id that no tenant has; it changes nothing."""
+
+    level = Level.WARNING
+    text = "{origin}: {key} names {named}, and no tenant has this id; see: stoker tenants list"
+
+    key: str
+    named: str
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overrun(Event):
     """A vendor charged more than was reserved; the next reservation sees it."""
 

@@ -46,6 +46,12 @@ def parse_tenant_id(text: str) -> TenantId:
     return TenantId(text)
 
 
+def get_tenant_order(tenant: str) -> tuple[bool, int, str]:
+    """Return what tenants are sorted by: ids that are numbers by their value, before the others."""
+    is_number = tenant.isdecimal()
+    return not is_number, int(tenant) if is_number else 0, tenant
+
+
 def to_utc(moment: datetime, *, what: str = "the time") -> datetime:
     """Return the same moment in UTC; a datetime without a zone is refused, never guessed."""
     if moment.tzinfo is UTC:

@@ -94,6 +94,15 @@ async def run_checks(settings: Settings, *, clock: Clock) -> list[Check]:
     """Run every check, in the order people think about them."""
     now = clock.now()
     checks = [_check_settings(settings), *_check_sandbox(settings)]
+    checks += [
+        Check(
+            what=key,
+            ok=True,
+            is_warning=True,
+            detail=f"names {named}, and no tenant has this id ({settings.get_origin(key)})",
+        )
+        for key, named in settings.list_unknown_tenants()
+    ]
     checks += [_check_key(settings, vendor) for vendor in PAID_VENDORS]
     checks += [_check_connectors(settings, tenant) for tenant in settings.list_active_tenants()]
     checks += [*_check_zones(settings, now), _check_plausible_time(now)]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from stoker.accounts.settings import IcpSettings
 from stoker.base.errors import ConfigError
-from stoker.base.types import Json, TenantId
+from stoker.base.types import Json, TenantId, get_tenant_order
 from stoker.budgets.settings import CapSettings
 from stoker.calendar.recurrence import Schedule
 from stoker.config.fields import FieldInfo, Secret, Section, list_settings
@@ -158,17 +158,24 @@ class Settings:
         return settings.with_values({**named, **known.overrides}, origins)
 
     def list_active_tenants(self) -> tuple[TenantId, ...]:
-        """Return the tenants that take part, in id order."""
+        """Return the tenants that take part, in the order of their ids."""
         include, exclude = self.scheduling.tenant_include, self.scheduling.tenant_exclude
-        return tuple(
-            sorted(
-                tenant.id
-                for tenant in self.tenants
-                if tenant.enabled
-                and tenant.id not in exclude
-                and (not include or tenant.id in include)
-            )
+        active = (
+            tenant.id
+            for tenant in self.tenants
+            if tenant.enabled and tenant.id not in exclude and (not include or tenant.id in include)
         )
+        return tuple(sorted(active, key=get_tenant_order))
+
+    def list_unknown_tenants(self) -> list[tuple[str, TenantId]]:
+        """Return each id that the include or exclude list names and no tenant has, with its key."""
+        known = {tenant.id for tenant in self.tenants}
+        return [
+            (key, tenant)
+            for key in ("scheduling.tenant_include", "scheduling.tenant_exclude")
+            for tenant in self.get_value(key)
+            if tenant not in known
+        ]
 
     def find_default_tenant(self) -> TenantId | None:
         """Return the tenant of a command that names none; None when that is not clear."""

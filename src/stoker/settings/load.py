@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import TenantId, parse_tenant_id
+from stoker.base.types import TenantId, get_tenant_order, parse_tenant_id
 from stoker.config.fields import MASK, FieldInfo
 from stoker.config.sources import (
     RawValue,
@@ -91,7 +91,8 @@ def add_stored_tenants(settings: Settings, stored: Sequence[model.Tenant]) -> Se
             name = tenant.name if tenant.name != tenant.id else other.name
             tenant = replace(tenant, name=name, enabled=tenant.enabled and other.enabled)
         tenants[tenant.id] = tenant
-    return apply_sandbox(replace(settings, tenants=tuple(tenants[id_] for id_ in sorted(tenants))))
+    in_order = sorted(tenants, key=get_tenant_order)
+    return apply_sandbox(replace(settings, tenants=tuple(tenants[id_] for id_ in in_order)))
 
 
 def _is_placeholder(settings: Settings, tenant: Tenant) -> bool:
@@ -170,7 +171,9 @@ class _MergedValues:
                 enabled=own.get("enabled", True),
                 overrides=MappingProxyType({key: own[key] for key in own if key in FIELDS}),
             )
-            for tenant, own in sorted(self.tenants.items())
+            for tenant, own in sorted(
+                self.tenants.items(), key=lambda each: get_tenant_order(each[0])
+            )
         )
 
     def _add_for_tenant(self, given: RawValue) -> None:
@@ -235,19 +238,13 @@ def _find_contradictions(settings: Settings) -> Iterator[str]:
             f"{settings.get_origin('storage.backend')}: storage.backend is postgres, but "
             f"storage.postgres_url is not set; set {name}"
         )
-    known = sorted(tenant.id for tenant in settings.tenants)
-    named: dict[str, tuple[TenantId | None, ...]] = {
-        "tenancy.default_tenant_id": (settings.tenancy.default_tenant_id,),
-        "scheduling.tenant_include": settings.scheduling.tenant_include,
-        "scheduling.tenant_exclude": settings.scheduling.tenant_exclude,
-    }
-    for key, tenants in named.items():
-        for tenant in tenants:
-            if tenant is not None and tenant not in known:
-                yield (
-                    f"{settings.get_origin(key)}: {key} names {tenant}, which is not configured; "
-                    f"configured: {', '.join(known)}"
-                )
+    known = [tenant.id for tenant in settings.tenants]
+    default, key = settings.tenancy.default_tenant_id, "tenancy.default_tenant_id"
+    if default is not None and default not in known:
+        yield (
+            f"{settings.get_origin(key)}: {key} names {default}, which is not configured; "
+            f"configured: {', '.join(known)}"
+        )
     for name in settings.vendors:
         try:
             settings.get_connector(name).to_rate()

@@ -1,4 +1,4 @@
-"""`stoker tenants`: add, list and switch tenants, and show what each still needs."""
+"""`stoker tenants`: add, list and switch tenants, their users, and what each still needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.cli.options import parse_tenant_argument
+from stoker.cli.options import choose_tenant, parse_tenant_argument, tenant_option
 from stoker.cli.output import (
     async_command,
     json_option,
@@ -29,7 +29,7 @@ _MAX_NAME_LENGTH = 200  # characters
 
 @click.group()
 def tenant() -> None:
-    """Add, list, show, disable and enable tenants."""
+    """Add, list, show, disable and enable tenants; manage their users."""
 
 
 @tenant.command("add")
@@ -150,6 +150,91 @@ async def disable_tenant(asked: CommandContext, name: str, as_json: bool) -> Non
 async def enable_tenant(asked: CommandContext, name: str, as_json: bool) -> None:
     """Enable a tenant again."""
     await _switch(asked, name, on=True, as_json=as_json)
+
+
+@tenant.group("users")
+def users() -> None:
+    """Add, list and remove the people who work with a tenant's data."""
+
+
+@users.command("add")
+@click.argument("user", metavar="USER")
+@click.option("--name", "called", default="", metavar="TEXT", help="The person's name.")
+@click.option(
+    "--role",
+    type=click.Choice(["viewer", "operator", "admin"]),
+    default="viewer",
+    show_default=True,
+    help="What the person may do.",
+)
+@tenant_option
+@json_option
+@pass_context
+@async_command
+async def add_user(
+    asked: CommandContext, user: str, called: str, role: str, tenant: str | None, as_json: bool
+) -> None:
+    """Add a user to a tenant, or change the user's name and role.
+
+    USER is an email address, or another name that the tenant knows the person by.
+    """
+    from stoker.tenants.model import TenantUser, UserRole
+
+    if len(called) > _MAX_NAME_LENGTH:
+        raise ConfigError(f"--name has more than {_MAX_NAME_LENGTH} characters; give a shorter one")
+    async with asked.open_app() as app:
+        owner = choose_tenant(app.settings, tenant)
+        added = TenantUser(id=user.strip(), name=called, role=UserRole(role))
+        is_new = await app.backend.tenant(owner).setup.save_user(added)
+    if as_json:
+        print_json({"tenant": owner, "user": added.id, "role": role, "new": is_new})
+        return
+    done = "is added" if is_new else "was there and is changed"
+    print_text(f"{owner}: {added.id} {done}, as {role}.")
+
+
+@users.command("list")
+@tenant_option
+@json_option
+@pass_context
+@async_command
+async def list_users(asked: CommandContext, tenant: str | None, as_json: bool) -> None:
+    """List a tenant's users and their roles."""
+    async with asked.open_app(only_to_read=True) as app:
+        owner = choose_tenant(app.settings, tenant)
+        found = await app.backend.tenant(owner).setup.list_users()
+    if as_json:
+        print_json(
+            [
+                {"tenant": owner, "user": each.id, "name": each.name, "role": each.role.value}
+                for each in found
+            ]
+        )
+        return
+    print_table(
+        ["user", "name", "role"],
+        [(each.id, each.name, each.role.value) for each in found],
+        empty=f"{owner} has no users; add one with: stoker tenants users add USER",
+    )
+
+
+@users.command("remove")
+@click.argument("user", metavar="USER")
+@tenant_option
+@json_option
+@pass_context
+@async_command
+async def remove_user(asked: CommandContext, user: str, tenant: str | None, as_json: bool) -> None:
+    """Remove a user from a tenant."""
+    async with asked.open_app() as app:
+        owner = choose_tenant(app.settings, tenant)
+        removed = await app.backend.tenant(owner).setup.delete_user(user.strip())
+    if not removed:
+        raise ConfigError(f"{owner} has no user {user[:80]!r}; see: stoker tenants users list")
+    if as_json:
+        print_json({"tenant": owner, "user": user.strip(), "removed": True})
+        return
+    print_text(f"{owner}: {user.strip()} is removed.")
 
 
 async def _switch(asked: CommandContext, name: str, *, on: bool, as_json: bool) -> None:

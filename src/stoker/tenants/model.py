@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from stoker.base.types import TenantId
 
@@ -14,6 +15,24 @@ class Tenant:
 
     id: TenantId
     name: str = ""
+    active: bool = True
+
+
+class UserRole(StrEnum):
+    """What a tenant's user may do; each may do what those before it may."""
+
+    VIEWER = "viewer"  # read
+    OPERATOR = "operator"  # start, stop and cancel
+    ADMIN = "admin"  # set caps and rules, connect a CRM, undo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantUser:
+    """A person who works with one tenant's data."""
+
+    id: str  # an email address or another name that the tenant knows the person by
+    name: str = ""
+    role: UserRole = UserRole.VIEWER
     active: bool = True
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from stoker.base.types import parse_tenant_id
 from stoker.db.policies import OWN_ROW
-from stoker.db.table import FLAG, KEY, ORDERED_TEXT, TEXT, TIME, Column, Table
-from stoker.tenants.model import CrmConnection, Tenant
+from stoker.db.table import FLAG, KEY, ORDERED_TEXT, TEXT, TIME, Column, Table, enum
+from stoker.tenants.model import CrmConnection, Tenant, TenantUser, UserRole
 
 TENANTS = Table(
     "tenants",
@@ -32,17 +32,18 @@ TENANTS = Table(
     guarded_since=15,
 )
 
-# Nothing uses it any more.
-_USERS: Table[Any] = Table(
+USERS = Table(
     "tenant_users",
-    None,
+    TenantUser,
     Column("id", KEY),
     Column("name", TEXT),
-    Column("role", TEXT),
+    Column("role", enum(UserRole)),
     Column("active", FLAG),
+    Column("user_id", ORDERED_TEXT, generated="id", since=18),
     key=["id"],
     since=6,
-    grants="SELECT, INSERT, UPDATE",
+    what="the user",
+    grants="SELECT, INSERT, UPDATE, DELETE",
 )
 
 SETUP_STEPS: Table[Any] = Table(
@@ -70,4 +71,4 @@ CONNECTIONS = Table(
     grants="SELECT, INSERT, UPDATE",
 )
 
-TABLES = (TENANTS, _USERS, SETUP_STEPS, CONNECTIONS)
+TABLES = (TENANTS, USERS, SETUP_STEPS, CONNECTIONS)

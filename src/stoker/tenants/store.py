@@ -1,12 +1,12 @@
-"""Store the list of tenants, and each one's setup and CRM connection, in SQL."""
+"""Store the list of tenants, and each one's setup, users and CRM connection, in SQL."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from stoker.db.database import Database, from_db_time
-from stoker.tenants.model import CrmConnection, Tenant
-from stoker.tenants.schema import CONNECTIONS, SETUP_STEPS, TENANTS
+from stoker.db.database import Database, Transaction, from_db_time
+from stoker.tenants.model import CrmConnection, Tenant, TenantUser
+from stoker.tenants.schema import CONNECTIONS, SETUP_STEPS, TENANTS, USERS
 
 UPSERT_TENANT = (
     f"{TENANTS.upsert} WHERE tenants.name <> excluded.name OR tenants.active <> excluded.active"
@@ -41,7 +41,7 @@ class TenantDirectory:
 
 
 class SetupStore:
-    """What was done to set up one tenant, and where its results go."""
+    """What was done to set up one tenant, who its users are, and where its results go."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -63,3 +63,21 @@ class SetupStore:
     async def find_connection(self) -> CrmConnection | None:
         found = await self._database.read(lambda tx: CONNECTIONS.find(tx, "true"))
         return found[0] if found else None
+
+    async def save_user(self, user: TenantUser) -> bool:
+        """Insert or update one of the tenant's users; return whether the user is new."""
+
+        def save(tx: Transaction) -> bool:
+            if USERS.insert_new(tx, [user]):
+                return True
+            USERS.save(tx, [user])
+            return False
+
+        return await self._database.write(save)
+
+    async def list_users(self) -> list[TenantUser]:
+        return await self._database.read(lambda tx: USERS.find(tx, "true ORDER BY id"))
+
+    async def delete_user(self, user: str) -> bool:
+        """Delete one of the tenant's users; return whether there was such a user."""
+        return bool(await self._database.write(lambda tx: USERS.delete(tx, "id = :id", id=user)))
