@@ -27,6 +27,7 @@ ACTS = re.compile(  # modules that may do I/O; every other module is a decision 
     r"(service|store|commands.*|setup|json_.*|sqlite.*|postgres.*|delivery|state_file)$"
 )
 ACT_TOO = {
+    "accounts/account_rows",
     "app", "backends/json", "base/cancellation", "base/clock", "base/telemetry", "base/heartbeat",
     "base/process_pool",
     "cli/doctor", "cli/main", "cli/options", "cli/output", "cli/reference", "config/fields",

@@ -85,6 +85,9 @@ WALK = {
     "tenants users remove": ["mei"],
     "icp set": ["--industry J"],
     "icp show": ["", "--json"],
+    "accounts import": ["accounts.csv"],
+    "accounts list": ["", "--json"],
+    "accounts show": [COMPANY, f"--json {COMPANY}"],
     "crm connect": None,  # asks the CRM first
     "crm disconnect": None,
     "crm show": ["", "--json"],
@@ -127,6 +130,7 @@ WALK = {
     "leads website": [f"{COMPANY} given.test", f"--json {COMPANY} given.test"],
     "why": [COMPANY, f"--flip {COMPANY}", f"--json {COMPANY}"],
     "contacts erase": ["somebody@{hostile}.test --dry-run --without-crm"],
+    "heat history": [COMPANY, f"--json {COMPANY}"],
     "heat show": [COMPANY, f"--json {COMPANY}"],
     "heat sweep": [""],
     "heat top": ["", "--json"],
@@ -227,6 +231,9 @@ def home(tmp_path_factory):
     people = "".join(f"https://people.test/{n},P {n}{HOSTILE},\n" for n in range(9))
     (place / "people.csv").write_text(f"url,name,status\n{people}{HOSTILE},,{HOSTILE}\n")
     (place / "signals.csv").write_text(f"account,kind,at\n{HOSTILE},{HOSTILE},{HOSTILE}\n")
+    (place / "accounts.csv").write_text(
+        f"account_id,name,domain,posture\n{HOSTILE},{HOSTILE},{HOSTILE},1\n"
+    )
     (place / "hostile.csv").write_text(f"uen,{HOSTILE}\n{HOSTILE},1\n")
     reason = ("--tenant", "acme", "--reason", f"look first{HOSTILE}")
     for words in (["db", "setup"], ["stop", *reason], ["touches", "import", "people.csv"]):

@@ -375,3 +375,63 @@ async def test_those_who_upsert_the_same_companies_at_once_all_get_through(store
     assert await store.accounts.list_companies() == [
         bare(uen, **whole, last_seen_at=NOW) for uen in sorted(uens)
     ]
+
+
+async def test_accounts_that_a_person_gives_fit_and_keep_what_they_were_given(store):
+    accounts, given = store.accounts, bare("X9", website="https://x9.test/", posture=0.9)
+    assert await accounts.import_accounts([given, bare("X8")], rule="default", now=NOW) == (
+        UpsertCount(new=2)
+    )
+    again = [given, bare("X8"), bare("X7", name="Seven")]
+    assert await accounts.import_accounts(again, rule="default", now=LATER) == (
+        UpsertCount(new=1, same=2)
+    )
+    listed = {one.id: one for one in await accounts.list_companies()}
+    assert {one: (each.name, each.posture) for one, each in listed.items()} == {
+        "X7": ("Seven", None),
+        "X8": ("X8", None),  # some name is needed
+        "X9": ("x9.test", 0.9),
+    }
+    assert all(each.is_given for each in listed.values())
+    assert listed["X9"].last_seen_at == NOW  # the second import changed nothing
+    candidates = await accounts.list_candidates(rule="default")
+    assert [(one.id, one.posture) for one in candidates] == [
+        ("X7", None),
+        ("X8", None),
+        ("X9", 0.9),
+    ]
+
+    # The register and a lookup add to it, and take nothing of it back.
+    await accounts.upsert_companies([company("X9", name="X9 PTE. LTD.", website="")], now=LATER)
+    [known] = [one for one in await accounts.list_companies() if one.id == "X9"]
+    assert (known.name, known.website) == ("X9 PTE. LTD.", "https://x9.test/")
+    assert (known.is_given, known.posture) == (True, 0.9)
+    assert await accounts.find_names(["X9", "unknown"]) == {"X9": "X9 PTE. LTD."}
+
+
+async def test_an_import_replaces_what_was_found_and_leaves_what_it_does_not_name(store):
+    accounts = store.accounts
+    await accounts.upsert_companies([company("T1", live=False)], now=NOW)
+    counted = await accounts.import_accounts(
+        [bare("T1", website="https://own.test/", posture=0.0)], rule="default", now=LATER
+    )
+    assert counted == UpsertCount(changed=1)
+    record = await accounts.find_company_record("T1")
+    assert record.company == company(
+        "T1",
+        live=False,  # a dissolved company does not come back by being listed …
+        website="https://own.test/",
+        posture=0.0,
+        is_given=True,
+        last_seen_at=LATER,
+    )
+    assert await accounts.list_candidates(rule="default") == []  # … and is not looked up
+    assert await accounts.import_accounts([bare("T1")], rule="default", now=LATER) == (
+        UpsertCount(same=1)
+    )
+
+
+async def test_no_account_of_an_import_is_written_when_one_cannot_be(store):
+    await refused(store.accounts.import_accounts([bare("X1"), bare("")], rule="default", now=NOW))
+    assert await store.accounts.import_accounts([], rule="default", now=NOW) == UpsertCount()
+    assert await store.accounts.list_companies() == []

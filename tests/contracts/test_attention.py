@@ -477,3 +477,36 @@ async def test_what_no_moment_or_number_can_be_is_refused_and_nothing_is_written
         await refused(attention.update_postures({"T0": 0.5, "T1": bad}, **AT_ONCE))
     assert await attention.list_heats() == []
     assert await store.plans.list_plans() == []
+
+
+async def test_heat_has_a_history_of_days_on_which_it_changed(store):
+    heat = store.heat
+    await heat.add_signals([signal("a", strength=1.0)], **AT_ONCE)
+    [first] = await heat.list_heats()
+    assert await heat.save_history([first]) == 1
+    assert await heat.save_history([first]) == 0  # as it was
+    assert await heat.save_history([later(first, NOW + timedelta(minutes=5))]) == 0  # hardly
+    evening, week = later(first, NOW + 20 * HOUR), later(first, NOW + 7 * DAY)
+    assert await heat.save_history([evening]) == 1  # the same day: the last of it counts
+    assert await heat.save_history([week]) == 1
+    assert [(day.on, day.score, day.tier) for day in await heat.list_history("T1")] == [
+        (week.computed_at.date(), week.score, week.tier),
+        (NOW.date(), evening.score, evening.tier),
+    ]
+    assert (await heat.list_history("T1", limit=1))[0].factors == week.factors
+    assert await heat.list_history("T9") == []
+
+
+async def test_old_days_leave_the_history_the_oldest_first(store):
+    await store.heat.update_postures({"T1": 0.2, "T2": 0.8}, **AT_ONCE)
+    for n in range(3):
+        await store.heat.update_postures({"T1": 0.2 + n / 10}, rule=RULE, now=NOW + n * DAY)
+        await store.heat.save_history(await store.heat.list_heats())
+    assert len(await store.heat.list_history("T1")) == 3
+    assert len(await store.heat.list_history("T2")) == 1
+    until = (NOW + 2 * DAY).date()
+    assert await store.heat.delete_old_history(before=until, limit=1) == 1
+    assert await store.heat.delete_old_history(before=until) == 2
+    assert [day.on for day in await store.heat.list_history("T1")] == [until]
+    assert await store.heat.list_history("T2") == []
+    assert await store.heat.delete_old_history(before=until) == 0

@@ -45,7 +45,7 @@ ROWS = {  # rows as they are, since only whose they are matters here
     "odoo_connections": "(:tenant, 'odoo', 'u', 'd', true, NULL)",
     "icp_rules": "(:tenant, 'r', '[]', 1, 2, 2000, 2025)",
     "account_marks": "(:tenant, 'm', now())",
-    "companies": "(:tenant, 'c', 'n', true, '', NULL, '', '', NULL, now())",
+    "companies": "(:tenant, 'c', 'n', true, '', NULL, '', '', NULL, now(), false, NULL)",
     "icp_candidate_companies": "(:tenant, 'r', 'c')",
     "company_findings": "(:tenant, 'c', now(), 'r', '', '[]', '{}')",
     "contacts": "(:tenant, 'c', 0, 'n', '', '', '', 's', 1)",
@@ -67,6 +67,7 @@ ROWS = {  # rows as they are, since only whose they are matters here
     "account_signals": "(:tenant, 's', 'c', 'POSTING', now(), 1, '')",
     "account_heats": "(:tenant, 'c', 'COLD', 0, 0, 0, 0, 0, 0, 0, NULL, '', now(), NULL, now(),"
     " now())",
+    "account_heat_days": "(:tenant, 'c', '2026-02-07', 'COLD', 0, 0, 0, 0, now())",
     "account_beliefs": "(:tenant, 'c', now(), NULL, NULL, NULL, NULL, NULL)",
     "looks_learned": "(:tenant, 'k', now())",
     "pull_plans": "(:tenant, 'r', now(), 'tiers', '{}')",

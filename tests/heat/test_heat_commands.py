@@ -109,3 +109,30 @@ def test_what_cannot_be_is_one_clear_line(stoker, words, sentence):
 
 def test_an_empty_store_says_what_to_do_next(stoker):
     assert "stoker heat sweep" in stoker("heat", "top")[1]
+
+
+def test_heat_records_have_the_keys_and_names_that_tables_have(stoker):
+    stoker("signals", "import", "rows.csv")
+    stoker("heat", "sweep")
+    first = json.loads(stoker("heat", "top", "--json")[1])[0]
+    assert (first["pk"], first["sk"]) == ("TENANT#acme#ACCOUNT#200000001A", "HEAT#LATEST")
+    assert first["name"] == "Company 200000001A"
+    shown = json.loads(stoker("heat", "show", "200000001A", "--json")[1])
+    assert (shown["pk"], shown["sk"]) == (first["pk"], first["sk"])
+    assert "Company 200000001A" in stoker("heat", "top")[1]
+    assert "from its fit" in stoker("heat", "show", "200000001A")[1]
+
+
+def test_a_sweep_writes_the_days_heat_into_the_history(stoker):
+    assert "a sweep writes it: stoker heat sweep" in stoker("heat", "history", "200000001A")[1]
+    stoker("signals", "import", "rows.csv")
+    stoker("heat", "sweep")
+    stoker("heat", "sweep")
+    [day] = json.loads(stoker("heat", "history", "acme/200000001A", "--json")[1])
+    assert day["pk"] == "TENANT#acme#ACCOUNT#200000001A"
+    assert day["sk"] == f"HEAT#{day['date']}"
+    assert day["heat_score"] == pytest.approx(
+        json.loads(stoker("heat", "show", "200000001A", "--json")[1])["heat_score"], abs=0.01
+    )
+    code, out, _ = stoker("heat", "history", "200000001A")
+    assert (code, "Days without change are left out." in out) == (0, True)

@@ -1,17 +1,18 @@
 """A sweep: whoever fits is met once, everybody is reckoned anew, nothing newer is overwritten."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from stoker.accounts.model import Company, CompanyId
 from stoker.backends.sqlite import MemoryBackend
-from stoker.base.types import TenantId
+from stoker.base.types import Depth, TenantId
 from stoker.files.tables import TableRow
 from stoker.heat.heat import score_heat
 from stoker.heat.model import Signal, SignalKind, Tier
-from stoker.heat.service import HeatSweep, import_signals
-from stoker.heat.settings import HeatSettings
+from stoker.heat.service import HeatSweep, LookupFeedback, import_signals
+from stoker.heat.settings import ChangeRateRule, HeatSettings
 from stoker.heat.signals import MIN_POSTURE
 from stoker.testing import FakeClock
 
@@ -123,3 +124,34 @@ async def test_good_rows_of_a_table_move_heat_once_and_bad_ones_are_told(store, 
     assert (second.new, second.known, second.accounts) == (0, 2, set())
     assert [line for line, _ in first.errors] == [4, 5, 6]
     assert len(kept) == 2
+
+
+async def test_a_history_keeps_its_days_and_no_more(store, clock):
+    await knows(store, "a")
+    await store.heat.add_signals([signal("a", ago=1)], rule=HEAT, now=NOW)
+    short = HeatSweep(heat=replace(HEAT, history=timedelta(days=10)), icp_rule="default")
+    for _ in range(15):
+        await short.recompute(store, clock=clock)
+        clock.advance(timedelta(days=1))
+    days = [day.on for day in await store.heat.list_history(CompanyId("a"))]
+    assert len(days) == len(set(days)) > 5
+    assert min(days) >= NOW.date() + timedelta(days=4)  # swept last on day 14
+
+
+async def test_a_posture_that_a_person_gave_counts_and_outlives_lookups(store, clock):
+    given = [Company(id=CompanyId("a"), name="A", posture=0.9), Company(id=CompanyId("b"), name="")]
+    await store.accounts.import_accounts(given, rule="default", now=NOW)
+    await SWEEP.update_accounts(store, clock)
+    postures = {each.account: each.state.posture for each in await store.heat.list_heats()}
+    assert postures == {"a": 0.9, "b": MIN_POSTURE}
+
+    before = await store.accounts.find_company_record(CompanyId("a"))
+    feedback = LookupFeedback(heat=HEAT, beliefs=ChangeRateRule())
+    look = {"run": "r", "depth": Depth.SHALLOW, "visit": None, "before": before, "after": before}
+    await feedback.record_lookup(store, **look, now=NOW)
+    assert (await store.heat.find_heat(CompanyId("a"))).state.posture == 0.9
+
+    # A lookup that began before an import ended after it: the next sweep sets it right.
+    await store.heat.update_postures({CompanyId("a"): 0.1}, rule=HEAT, now=NOW)
+    await SWEEP.recompute(store, clock=clock)
+    assert (await store.heat.find_heat(CompanyId("a"))).state.posture == 0.9

@@ -1,7 +1,8 @@
 """Match a company against a tenant's ideal customer profile, and say why.
 
 A rule names industries, size, age and whether the company is live. An unknown value is no reason to
-refuse: registers do not list sizes, so an unknown size matches.
+refuse: registers do not list sizes, so an unknown size matches. An account that a person imported
+matches whatever the rule, as long as it is live.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ def match_icp(company: Company, rule: IcpRule) -> IcpMatch:
     """Match a company against a rule. The first part it fails is the reason."""
     if not company.live:
         return IcpMatch(fits=False, reason="it is no longer active in the registry")
+    if company.is_given:
+        return IcpMatch(fits=True, reason="imported as one of your accounts")
     if rule.industries and not company.ssic.startswith(rule.industries):
         return IcpMatch(
             fits=False,

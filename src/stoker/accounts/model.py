@@ -32,6 +32,8 @@ class Company:
     website: str = ""  # empty: not known yet
     employees: int | None = None  # None: not known, which is no reason to refuse it
     last_seen_at: datetime | None = None  # when the register or a lookup last brought something new
+    is_given: bool = False  # a person named it as an account, so it fits whatever the ICP
+    posture: float | None = None  # as a person gave it, 0 to 1; None: the lead score is used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class Candidate:
     last_seen_at: datetime | None
     last_looked_at: datetime | None = None
     heat: float = 0.0
+    posture: float | None = None  # as a person gave it
 
 
 class EmailStatus(StrEnum):
@@ -145,7 +148,10 @@ class UpsertCount:
 
 
 def merge_company(known: Company, newer: Company) -> Company:
-    """Return the known company updated with newer values; it is never seen earlier."""
+    """Return the known company updated with newer values; it is never seen earlier.
+
+    What a person gave stays: only an import of accounts changes that.
+    """
     return replace(
         newer,
         name=newer.name or known.name,
@@ -155,6 +161,8 @@ def merge_company(known: Company, newer: Company) -> Company:
         website=newer.website or known.website,
         employees=known.employees if newer.employees is None else newer.employees,
         last_seen_at=_choose_later(known.last_seen_at, newer.last_seen_at),
+        is_given=known.is_given,
+        posture=known.posture,
     )
 
 

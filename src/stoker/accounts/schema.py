@@ -30,6 +30,7 @@ from stoker.db.table import (
     KEEP_IF_EMPTY,
     KEEP_IF_NULL,
     KEEP_LATER,
+    KEEP_OLD,
     KEY,
     ORDERED_TEXT,
     REAL,
@@ -101,6 +102,8 @@ COMPANIES = Table(
     Column("uen", TEXT, generated="id", since=18),
     Column("incorporation_year", INT, generated="year", since=18),
     Column("employees_est", INT, generated="employees", since=18),
+    Column("given", FLAG, field="is_given", default="FALSE", merge=KEEP_OLD, since=19),
+    Column("posture", REAL, null=True, merge=KEEP_OLD, since=19),
     key=["id"],
     indexes=[
         Index(

@@ -6,7 +6,7 @@ lose neither's values. A company's own row is written first: its lock protects i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -79,7 +79,7 @@ DELETE FROM icp_candidate_companies WHERE tenant_id = ? AND rule = ? AND company
 SELECT_CANDIDATES = """
 SELECT c.id, s.company_id IS NOT NULL, (SELECT count(*) FROM contacts k
     WHERE k.tenant_id = c.tenant_id AND k.company_id = c.id), c.last_seen, f.looked_at,
-    coalesce(h.score, 0.0)
+    coalesce(h.score, 0.0), c.posture
 FROM icp_candidate_companies i JOIN companies c ON c.tenant_id = i.tenant_id AND c.id = i.company_id
 LEFT JOIN lead_scores s ON s.tenant_id = c.tenant_id AND s.company_id = c.id
 LEFT JOIN company_findings f ON f.tenant_id = c.tenant_id AND f.company_id = c.id
@@ -118,6 +118,10 @@ DELETE_CONTACTS = "DELETE FROM contacts WHERE tenant_id = :tenant AND company_id
 DELETE_EMAILS = "DELETE FROM lead_emails WHERE tenant_id = :tenant AND company_id = :company"
 
 UPDATE_WEBSITE = "UPDATE companies SET website = :website WHERE tenant_id = :tenant AND id = :id"
+
+UPDATE_GIVEN = """
+UPDATE companies SET given = TRUE, posture = coalesce(?, posture) WHERE tenant_id = ? AND id = ?
+"""
 
 UPDATE_SITE = """
 UPDATE company_findings SET site = :site WHERE tenant_id = :tenant AND company_id = :company
@@ -183,12 +187,52 @@ class AccountStore:
         dated = [COMPANIES.store(replace(company, last_seen_at=now)) for company in companies]
         return await self._database.write(lambda tx: _upsert_companies(tx, dated))
 
+    async def import_accounts(
+        self, accounts: Sequence[Company], *, rule: str, now: datetime
+    ) -> UpsertCount:
+        """Insert or update the accounts a person gives, each once; they match the rule. Atomic.
+
+        Empty values replace nothing. A posture or a website replaces what was known: people win.
+        """
+        now, wanted = to_utc(now), [_validate_id(each.id) for each in accounts]
+        dated = [COMPANIES.store(replace(each, last_seen_at=now)) for each in accounts]
+        CANDIDATES.encode(rule=rule)
+
+        def put(tx: Transaction) -> UpsertCount:
+            known = {company.id: company for company in COMPANIES.find_in(tx, "id", wanted)}
+            given = [_complete_account(each, known.get(each.id)) for each in dated]
+            changed = [each for each in given if _changes(each, known.get(each.id))]
+            # As given, not merged: an empty value must not undo what another writer stored.
+            COMPANIES.save(tx, changed)
+            if changed:
+                rows = [(each.posture, tx.tenant, each.id) for each in changed]
+                tx.execute_many(UPDATE_GIVEN, rows)
+            for each in changed:
+                if each.website:
+                    verdict = SiteVerdict(host=get_host(each.website), owner=SiteOwner.GIVEN)
+                    site = FACTS.encode(site=verdict)["site"]
+                    tx.execute(UPDATE_SITE, company=each.id, site=site)
+            tx.execute(LOCK_CANDIDATES)
+            fitting = sorted((tx.tenant, rule, each.id) for each in given if each.live)
+            if fitting:
+                tx.execute_many(f"{CANDIDATES.insert} ON CONFLICT DO NOTHING", fitting)
+            new, same = len(given) - len(known), len(given) - len(changed)
+            return UpsertCount(new=new, changed=len(changed) - new, same=same)
+
+        return await self._database.write(put) if accounts else UpsertCount()
+
     async def list_companies(self, *, after: str = "", limit: int = 1000) -> list[Company]:
         validate_text(after, what="a company's id")
         where = "id > :after ORDER BY id LIMIT :limit"
         return await self._database.read(
             lambda tx: COMPANIES.find(tx, where, after=after, limit=limit)
         )
+
+    async def find_names(self, companies: Iterable[CompanyId]) -> dict[CompanyId, str]:
+        """Return the names of those of these companies that are known."""
+        ids = sorted(set(map(_validate_id, companies)))
+        found = await self._database.read(lambda tx: COMPANIES.find_in(tx, "id", ids))
+        return {company.id: company.name for company in found}
 
     async def save_candidates(
         self, ids: Sequence[CompanyId], *, rule: str, after: str = "", upto: str | None = None
@@ -237,8 +281,9 @@ class AccountStore:
                 last_seen_at=from_optional_db_time(last_seen),
                 last_looked_at=from_optional_db_time(looked_at),
                 heat=float(heat),
+                posture=posture,
             )
-            for one, scored, contacts, last_seen, looked_at, heat in rows
+            for one, scored, contacts, last_seen, looked_at, heat, posture in rows
         ]
 
     async def count_visited_since(self, since: datetime) -> int:
@@ -436,6 +481,23 @@ def _upsert_companies(tx: Transaction, companies: Sequence[Company]) -> UpsertCo
     COMPANIES.save(tx, differing)
     changed = len(differing) - new
     return UpsertCount(new=new, changed=changed, same=len(companies) - len(differing))
+
+
+def _complete_account(given: Company, known: Company | None) -> Company:
+    """Return an account a person gives, to be saved: a new one has some name."""
+    if known is not None:
+        return replace(given, live=known.live, is_given=True)
+    name = given.name or get_host(given.website) or given.id
+    return replace(given, name=name, is_given=True)
+
+
+def _changes(given: Company, known: Company | None) -> bool:
+    """Return whether saving an account a person gives would change anything."""
+    if known is None or not known.is_given:
+        return True
+    return given.posture not in (None, known.posture) or (
+        merge_company(known, replace(given, last_seen_at=None)) != known
+    )
 
 
 def _build_records(tx: Transaction, rows: Sequence[Sequence[Any]]) -> list[CompanyRecord]:

@@ -27,6 +27,7 @@ _STEPS = (
     "erased persons",
     "failed lookups",
     "columns and indexes under the names people know",
+    "accounts given by a person, history of heat",
 )
 
 _ROOMS = (

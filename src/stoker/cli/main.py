@@ -51,6 +51,9 @@ SECTIONS = {
         "icp": LazyCommand(
             "stoker.accounts.commands:icp", "set show: which companies a tenant wants"
         ),
+        "accounts": LazyCommand(
+            "stoker.accounts.commands:accounts", "import list show: accounts of your own"
+        ),
         "crm": LazyCommand("stoker.crm.commands:crm", "connect disconnect show undo"),
         "connectors": LazyCommand("stoker.vendors.commands:connector", "list test"),
         "registry": LazyCommand(
@@ -85,7 +88,7 @@ SECTIONS = {
         "contacts": LazyCommand(
             "stoker.maintenance.commands:contacts", "erase: remove one person everywhere"
         ),
-        "heat": LazyCommand("stoker.heat.commands:heat", "top show sweep"),
+        "heat": LazyCommand("stoker.heat.commands:heat", "top show history sweep"),
         "signals": LazyCommand("stoker.heat.commands:signals", "import: what happened at accounts"),
     },
     "Budget": {

@@ -56,6 +56,14 @@ class TableRow:
     wrong: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnUse:
+    """Which columns of a table are used, and which mean nothing to its reader; as written there."""
+
+    used: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
 class Readable(Protocol):
     def readline(self, size: int, /) -> bytes:
         """Return the next line with its end, or at most so many bytes of it."""
@@ -96,6 +104,20 @@ def read_table(
         elif any(row.cells):
             width = len(row.cells)
             yield TableRow(row.line, {n: row.cells[at] for n, at in places if at < width})
+
+
+def read_column_use(
+    stream: Readable, columns: Mapping[str, Sequence[str]], *, limits: TableLimits = STRICT
+) -> ColumnUse:
+    """Return which columns of a CSV file `read_table` uses; both empty without a first line."""
+    header = next(read_csv(stream, limits), CsvRow(1))
+    written = [clean_text(cell[:100]).strip() for cell in header.cells[:MAX_COLUMNS]]
+    names = [normalize_column(cell) for cell in written]
+    places = {names.index(name) for name in _find_columns(names, columns).values()}
+    return ColumnUse(
+        used=tuple(cell for place, cell in enumerate(written) if place in places),
+        unused=tuple(cell for place, cell in enumerate(written) if cell and place not in places),
+    )
 
 
 def normalize_column(name: str) -> str:

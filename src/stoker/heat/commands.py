@@ -1,4 +1,4 @@
-"""`stoker heat top|show|sweep` and `stoker signals import`: how hot accounts are, and why."""
+"""`stoker heat` and `stoker signals import`: how hot accounts are, why, and how that changed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.base.formats import format_count
+from stoker.base.formats import format_count, format_duration, format_time
 from stoker.cli.options import (
     choose_active_tenants,
     choose_tenant,
     choose_tenants,
+    limit_option,
     parse_account,
     tenant_option,
     tenants_option,
@@ -32,9 +33,14 @@ from stoker.runs.model import RunState
 if TYPE_CHECKING:
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
-    from stoker.heat.model import AccountHeat, Signal
+    from stoker.heat.model import AccountHeat, DailyHeat, Factors, Signal
+    from stoker.heat.settings import HeatSettings
 
 MAX_ERRORS_PRINTED = 20
+
+_MAX_SIGNALS_SHOWN = 10
+
+_ALL_DAYS = 10_000  # more than heat.history_days allows
 
 
 @click.group()
@@ -123,40 +129,57 @@ async def top(
     asked: CommandContext, tenants: tuple[str, ...], tier: str | None, limit: int, as_json: bool
 ) -> None:
     """List the hottest accounts."""
-    from stoker.heat.heat import score_heats
+    from stoker.heat.heat import score_heats, split_score
     from stoker.heat.model import Tier
 
     found: list[tuple[TenantId, AccountHeat]] = []
+    rules: dict[TenantId, HeatSettings] = {}
     async with asked.open_app(only_to_read=True) as app:
         for tenant in choose_tenants(app.settings, tenants):
-            own = app.settings.for_tenant(tenant).heat
+            rules[tenant] = own = app.settings.for_tenant(tenant).heat
             heats = await app.backend.tenant(tenant).heat.list_hottest(
                 limit=limit, tier=Tier(tier.upper()) if tier else None
             )
             now = score_heats(heats, now=app.clock.now(), rule=own)
             found += [(tenant, each) for each in now]
-    found.sort(key=lambda pair: (-pair[1].score, pair[0], pair[1].account))
-    found = found[:limit]
+        found.sort(key=lambda pair: (-pair[1].score, pair[0], pair[1].account))
+        found = found[:limit]
+        names = {
+            tenant: await app.backend.tenant(tenant).accounts.find_names(
+                each.account for whose, each in found if whose == tenant
+            )
+            for tenant in {tenant for tenant, _ in found}
+        }
     if as_json:
-        print_json([_to_heat_json(tenant, each) for tenant, each in found])
+        print_json(
+            [
+                {**_to_heat_json(tenant, each), "name": names[tenant].get(each.account, "")}
+                for tenant, each in found
+            ]
+        )
         return
     print_table(
-        ["heat", "tier", "tenant", "account", "posture", "recency", "volume", "last signal"],
+        ["heat", "tier", "tenant", "account", "name", "fit", "signals", "last signal"],
         [
             (
                 f"{each.score:.2f}",
                 each.tier.value,
                 tenant,
                 each.account,
-                f"{each.factors.posture_score:.2f}",
-                f"{each.factors.signal_recency:.2f}",
-                f"{each.factors.signal_volume:.2f}",
-                f"{each.state.latest[0]:%Y-%m-%d %H:%M}" if each.state.latest else "none",
+                names[tenant].get(each.account, ""),
+                *(f"{part:.2f}" for part in split_score(each, rule=rules[tenant])),
+                f"{each.state.latest[0]:%d %b %H:%M}" if each.state.latest else "none",
             )
             for tenant, each in found
         ],
         empty=_NO_HEAT,
     )
+    if found:
+        tenant, first = found[0]
+        print_text(
+            "Heat is 0 to 1: what the fit (posture) and the signals add; times are UTC. "
+            f"One account: stoker heat show {tenant}/{first.account}"
+        )
 
 
 @heat.command()
@@ -166,7 +189,7 @@ async def top(
 @async_command
 async def show(asked: CommandContext, account: str, as_json: bool) -> None:
     """Show one account's heat, its factors and its latest signals."""
-    from stoker.heat.heat import score_heat
+    from stoker.heat.heat import score_heat, split_score
 
     async with asked.open_app(only_to_read=True) as app:
         tenant, company = parse_account(app.settings, account)
@@ -175,33 +198,96 @@ async def show(asked: CommandContext, account: str, as_json: bool) -> None:
         found = await attention.find_heat(company)
         if found is not None:
             found = score_heat(found, now=app.clock.now(), rule=own)
-        signals = await attention.list_signals(company, limit=10)
+        signals = await attention.list_signals(company, limit=_MAX_SIGNALS_SHOWN)
+        name = (await app.backend.tenant(tenant).accounts.find_names([company])).get(company, "")
     if found is None:
         raise ConfigError(
             f"{company} has no heat for {tenant} yet; compute it with: stoker heat sweep"
         )
     if as_json:
         print_json(
-            {**_to_heat_json(tenant, found), "signals": [_to_signal_json(each) for each in signals]}
+            {
+                **_to_heat_json(tenant, found),
+                "name": name,
+                "signals": [_to_signal_json(each) for each in signals],
+            }
         )
         return
-    made_of = found.factors
-    print_text(f"{tenant}/{found.account}: {found.tier.value}, heat {found.score:.2f}")
+    made_of, (from_fit, from_signals) = found.factors, split_score(found, rule=own)
+    print_text(f"{name or found.account} ({tenant}/{found.account}): {found.tier.value}")
     print_text(
-        f"  posture {made_of.posture_score:.2f}, recency {made_of.signal_recency:.2f}, "
-        f"volume {made_of.signal_volume:.2f}"
+        f"  Heat {found.score:.2f} of 1: {from_fit:.2f} from its fit, "
+        f"{from_signals:.2f} from signals"
     )
-    print_text(f"  {found.tier.value} since {found.tier_since:%Y-%m-%d %H:%M} UTC")
+    print_text(
+        f"  Factors, each 0 to 1: posture {made_of.posture_score:.2f} (how well it fits), recency "
+        f"{made_of.signal_recency:.2f} and volume {made_of.signal_volume:.2f} (of its signals)"
+    )
+    print_text(
+        f"  HOT from {own.hot_from:.2f}, WARM from {own.warm_from:.2f}; {found.tier.value} since "
+        f"{format_time(found.tier_since)}"
+    )
     if found.below_since:
-        print_text(f"  below that tier since {found.below_since:%Y-%m-%d %H:%M} UTC")
+        print_text(f"  Below that tier since {format_time(found.below_since)}: it cools down first")
+    if found.state.latest:
+        age, half = found.computed_at - found.state.latest[0], format_duration(own.half_life)
+        print_text(f"  Newest signal {format_duration(age)} ago; a signal counts half after {half}")
+    if not made_of.posture_score and from_signals:
+        print_text(
+            "  Its posture is 0: it does not match the ICP, so no plan selects it. To have it "
+            "researched, import it: stoker accounts import FILE.csv"
+        )
     print_table(
-        ["signal", "at", "strength", "source"],
+        ["signal", "at (utc)", "strength (0-1)", "source"],
         [
             (each.kind.value, f"{each.at:%Y-%m-%d %H:%M}", f"{each.strength:.2f}", each.source)
             for each in signals
         ],
-        empty="no signals yet",
+        empty="  No signals yet; import some: stoker signals import FILE, or: stoker discover",
     )
+    if len(signals) == _MAX_SIGNALS_SHOWN:
+        print_text(f"  The {_MAX_SIGNALS_SHOWN} newest signals; older ones count too.")
+
+
+@heat.command()
+@click.argument("account", metavar="[TENANT/]ACCOUNT")
+@limit_option
+@json_option
+@pass_context
+@async_command
+async def history(asked: CommandContext, account: str, limit: int | None, as_json: bool) -> None:
+    """Show how hot one account was, day by day, newest first.
+
+    A day (UTC) on which its heat did not change is left out. Days older than heat.history_days are
+    deleted.
+    """
+    async with asked.open_app(only_to_read=True) as app:
+        tenant, company = parse_account(app.settings, account)
+        store = app.backend.tenant(tenant)
+        found = await store.heat.list_history(company, limit=limit or _ALL_DAYS)
+        name = (await store.accounts.find_names([company])).get(company, "")
+    if as_json:
+        print_json([_to_day_json(tenant, each) for each in found])
+        return
+    if found:
+        print_text(f"{name or company} ({tenant}/{company}):")
+    print_table(
+        ["day (utc)", "heat", "tier", "posture", "recency", "volume"],
+        [
+            (
+                each.on.isoformat(),
+                f"{each.score:.2f}",
+                each.tier.value,
+                f"{each.factors.posture_score:.2f}",
+                f"{each.factors.signal_recency:.2f}",
+                f"{each.factors.signal_volume:.2f}",
+            )
+            for each in found
+        ],
+        empty=f"{company} has no history for {tenant} yet; a sweep writes it: stoker heat sweep",
+    )
+    if found:
+        print_text("Days without change are left out.")
 
 
 @heat.command()
@@ -253,19 +339,44 @@ async def sweep(asked: CommandContext, tenants: tuple[str, ...], as_json: bool) 
 
 def _to_heat_json(tenant: TenantId, each: AccountHeat) -> dict[str, Json]:
     return {
+        "pk": _build_partition_key(tenant, each.account),
+        "sk": "HEAT#LATEST",
         "tenant_id": tenant,
         "account_id": each.account,
         "heat_score": each.score,
         "heat_tier": each.tier.value,
-        "factors": {
-            "posture_score": each.factors.posture_score,
-            "signal_recency": each.factors.signal_recency,
-            "signal_volume": each.factors.signal_volume,
-        },
+        "factors": _to_factors_json(each.factors),
         "tier_since": each.tier_since.isoformat(),
         "computed_at": each.computed_at.isoformat(),
         "updated_at": each.updated_at.isoformat(),
     }
+
+
+def _to_day_json(tenant: TenantId, each: DailyHeat) -> dict[str, Json]:
+    return {
+        "pk": _build_partition_key(tenant, each.account),
+        "sk": f"HEAT#{each.on.isoformat()}",
+        "tenant_id": tenant,
+        "account_id": each.account,
+        "date": each.on.isoformat(),
+        "heat_score": each.score,
+        "heat_tier": each.tier.value,
+        "factors": _to_factors_json(each.factors),
+        "computed_at": each.computed_at.isoformat(),
+    }
+
+
+def _to_factors_json(factors: Factors) -> dict[str, Json]:
+    return {
+        "posture_score": factors.posture_score,
+        "signal_recency": factors.signal_recency,
+        "signal_volume": factors.signal_volume,
+    }
+
+
+def _build_partition_key(tenant: str, account: str) -> str:
+    """Return the key under which a key-value table has all that is about one account."""
+    return f"TENANT#{tenant}#ACCOUNT#{account}"
 
 
 def _to_signal_json(each: Signal) -> dict[str, Json]:

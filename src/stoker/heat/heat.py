@@ -27,6 +27,7 @@ from stoker.heat.model import (
     BY_RANK,
     EPOCH,
     AccountHeat,
+    DailyHeat,
     Factors,
     HeatState,
     Signal,
@@ -101,6 +102,13 @@ def set_posture(heat: AccountHeat, posture: float) -> AccountHeat:
 def score_heat(heat: AccountHeat, *, now: datetime, rule: HeatSettings) -> AccountHeat:
     """Return the heat at this moment: score, factors and tier, from its state alone."""
     return score_heats([heat], now=now, rule=rule)[0]
+
+
+def split_score(heat: AccountHeat, *, rule: HeatRule) -> tuple[float, float]:
+    """Return how much of a score comes from posture, and how much from signals."""
+    total = rule.posture_weight + rule.recency_weight + rule.volume_weight
+    fit = min(rule.posture_weight * heat.factors.posture_score / total, heat.score)
+    return fit, heat.score - fit
 
 
 def compute_scores(
@@ -239,6 +247,25 @@ def update_tier(
         return replace(standing, below_since=below_since)
     lower = BY_RANK[standing.tier.rank - 1]
     return TierState(tier=lower, since=now, below_since=now if tier is not lower else None)
+
+
+def to_daily_heat(heat: AccountHeat) -> DailyHeat:
+    """Return a heat as the history has it, on the day (UTC) it was computed."""
+    return DailyHeat(
+        account=heat.account,
+        on=heat.computed_at.date(),
+        score=heat.score,
+        tier=heat.tier,
+        factors=heat.factors,
+        computed_at=heat.computed_at,
+    )
+
+
+def is_other_heat(day: DailyHeat, last: DailyHeat | None) -> bool:
+    """Return whether a heat differs from the last one of the history, as people read it."""
+    if last is None:
+        return True
+    return (day.tier, round(day.score, 2)) != (last.tier, round(last.score, 2))
 
 
 def compute_intervals(ranks: Numbers, score: Numbers, quiet: Numbers, *, rule: TierRule) -> Floats:

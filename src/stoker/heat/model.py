@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -119,6 +119,18 @@ class AccountHeat:
     below_since: datetime | None = None
     computed_at: datetime
     updated_at: datetime  # of the last signal, posture or tier that changed something
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DailyHeat:
+    """How hot an account was when its heat was last computed on one day (UTC)."""
+
+    account: CompanyId
+    on: date
+    score: float
+    tier: Tier
+    factors: Factors
+    computed_at: datetime
 
 
 class DataLevel(NamedTuple):

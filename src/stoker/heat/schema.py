@@ -1,4 +1,4 @@
-"""The tables of signals, heats and change rates.
+"""The tables of signals, heats with their history, and change rates.
 
 An account's heat and what lookups taught about it are each one short row, rewritten in place: what
 a plan for a million accounts reads is two walks along two keys.
@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from stoker.db.table import (
+    DATE_TEXT,
     KEY,
     REAL,
     REPEATED_TIME,
@@ -27,6 +28,7 @@ from stoker.heat.model import (
     EPOCH,
     AccountChangeRate,
     AccountHeat,
+    DailyHeat,
     DataLevel,
     Factors,
     HeatState,
@@ -104,6 +106,26 @@ HEATS = Table(
     fill=70,
 )
 
+# A day on which nothing changed has no row: the last one before it still holds.
+HISTORY = Table(
+    "account_heat_days",
+    DailyHeat,
+    Column("account_id", KEY, field="account"),
+    Column("day", DATE_TEXT, field="on"),
+    Column("tier", enum(Tier)),
+    Column("score", _SHARE),
+    Column("posture_score", _SHARE, field="factors.posture_score"),
+    Column("signal_recency", _SHARE, field="factors.signal_recency"),
+    Column("signal_volume", _SHARE, field="factors.signal_volume"),
+    Column("computed_at", REPEATED_TIME),
+    key=["account_id", "day"],
+    nested={"factors": Factors},
+    indexes=[Index("heat_days_by_day", "day, account_id")],
+    since=19,
+    what="the daily heat of",
+    grants="SELECT, INSERT, UPDATE, DELETE",
+)
+
 CHANGE_RATES = Table(
     "account_beliefs",
     AccountChangeRate,
@@ -138,4 +160,4 @@ LOOKUPS: Table[Any] = Table(
     grants="SELECT, INSERT, DELETE",
 )
 
-TABLES = (SIGNALS, HEATS, CHANGE_RATES, LOOKUPS)
+TABLES = (SIGNALS, HEATS, HISTORY, CHANGE_RATES, LOOKUPS)

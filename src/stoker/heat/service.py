@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -20,6 +21,7 @@ from stoker.base.errors import ConfigError
 from stoker.base.types import Depth
 from stoker.context import TenantContext, TenantStores
 from stoker.crawl.model import SiteVisit
+from stoker.db.database import delete_in_batches
 from stoker.files.tables import JSON_LINES_SUFFIXES, TableRow, read_table
 from stoker.heat.heat import score_heats
 from stoker.heat.model import Signal, Tier
@@ -75,13 +77,23 @@ class HeatSweep:
         return RunResult(state=RunState.DONE, counts=asdict(result))
 
     async def recompute(self, store: TenantStores, *, clock: Clock) -> SweepResult:
-        """Add accounts that fit and have no heat yet, then recompute every heat."""
-        new = await self._add_new_accounts(store, clock)
-        return await self._recompute(store.heat, clock, new=new)
+        """Add accounts that fit and have no heat yet, then recompute every heat.
 
-    async def _add_new_accounts(self, store: TenantStores, clock: Clock) -> int:
+        The day's heats go into the history, and what is too old leaves it.
+        """
+        new = await self.update_accounts(store, clock)
+        result = await self._recompute(store.heat, clock, new=new)
+        before = (clock.now() - self.heat.history).date()
+        await delete_in_batches(partial(store.heat.delete_old_history, before=before))
+        return result
+
+    async def update_accounts(self, store: TenantStores, clock: Clock) -> int:
+        """Add accounts that fit and have no heat yet, and set the postures that a person gave.
+
+        Returns how many are new.
+        """
         new, after, last = 0, "", ""
-        known: set[CompanyId] = set()
+        known: dict[CompanyId, float] = {}
         while page := await store.accounts.list_candidates(
             rule=self.icp_rule, after=after, limit=_PAGE_SIZE
         ):
@@ -90,14 +102,22 @@ class HeatSweep:
             while last < after and (
                 heats := await store.heat.list_heats(after=last, limit=_PAGE_SIZE)
             ):
-                known |= {heat.account for heat in heats}
+                known |= {heat.account: heat.state.posture for heat in heats}
                 last = heats[-1].account
             unmet = {
-                one.id: compute_posture(await _find_score(store, one))
+                one.id: compute_posture(await _find_score(store, one), given=one.posture)
                 for one in page
                 if one.id not in known
             }
-            known = {account for account in known if account > after}
+            # An import that a lookup overtook: what a person gave is set again.
+            given = {
+                one.id: one.posture
+                for one in page
+                if one.posture is not None and known.get(one.id, one.posture) != one.posture
+            }
+            known = {account: known[account] for account in known if account > after}
+            if given:
+                await store.heat.update_postures(given, rule=self.heat, now=clock.now())
             if unmet:
                 new += await store.heat.update_postures(unmet, rule=self.heat, now=clock.now())
         return new
@@ -110,6 +130,7 @@ class HeatSweep:
             after = page[-1].account
             now = score_heats(page, now=clock.now(), rule=self.heat)
             put += await heats.update_heats(now, expected=page)
+            await heats.save_history(now)
             accounts += len(page)
             for before, heat in zip(page, now, strict=True):
                 tiers[heat.tier] += 1
@@ -166,7 +187,8 @@ class LookupFeedback:
             at=now,
             cut_short=cut_short,
         )
-        postures = {before.company.id: compute_posture(after.score or before.score)}
+        score, given = after.score or before.score, before.company.posture
+        postures = {before.company.id: compute_posture(score, given=given)}
         await store.heat.update_postures(postures, rule=self.heat, now=now)
         await store.heat.record_lookups([observation.observed], rule=self.beliefs)
         if observation.signals:

@@ -180,3 +180,9 @@ class HeatSettings(TierRule, HeatRule):
         "Minutes between two sweeps, which recompute all heat.",
         key="sweep_minutes",
     )
+    history: timedelta = tenant_setting(
+        days(0, 3650),
+        timedelta(days=90),
+        "Days for which `heat history` keeps each account's daily heat.",
+        key="history_days",
+    )

@@ -4,7 +4,8 @@ A row names an account and a time, and optionally strength, source and id. The s
 same signal, so a file may be imported again. A lookup's surface is the company's own site; the deep
 level is everything else known about it, contacts included. A lookup teaches only what it saw: a
 site that could not be read is as old as before, and a deep lookup that a cap or stop cut short has
-not seen the deep level. An account's posture is its lead score, or a fixed guess before it has one.
+not seen the deep level. An account's posture is the one a person gave, or its lead score, or a
+fixed guess before it has one.
 """
 
 from __future__ import annotations
@@ -90,8 +91,10 @@ SCORE_STRENGTH = 0.8
 _BUCKET_RANKS = {Bucket.LOW: 0, Bucket.MEDIUM: 1, Bucket.HIGH: 2}
 
 
-def compute_posture(score: LeadScore | None) -> float:
-    """Return the posture, 0 to 1, of an account that matches the tenant's ICP."""
+def compute_posture(score: LeadScore | None, *, given: float | None = None) -> float:
+    """Return the posture, 0 to 1, of an account that matches: as a person gave it, or its score."""
+    if given is not None:
+        return given
     return MIN_POSTURE if score is None else score.value
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from itertools import groupby
 from math import fsum
@@ -21,20 +21,33 @@ from stoker.accounts.model import CompanyId
 from stoker.base.errors import PermanentError
 from stoker.base.types import to_utc
 from stoker.db.codec import validate_text
-from stoker.db.database import Database, Transaction, from_db_time, to_db_time
+from stoker.db.database import (
+    Database,
+    Transaction,
+    from_db_time,
+    split_into_batches,
+    to_db_time,
+)
 from stoker.heat.beliefs import learn_change_rates
-from stoker.heat.heat import clamp_signal_date, compute_heats, new_account_heat
+from stoker.heat.heat import (
+    clamp_signal_date,
+    compute_heats,
+    is_other_heat,
+    new_account_heat,
+    to_daily_heat,
+)
 from stoker.heat.model import (
     EPOCH,
     AccountChangeRate,
     AccountColumns,
     AccountHeat,
     AddedSignals,
+    DailyHeat,
     LookupObservation,
     Signal,
     Tier,
 )
-from stoker.heat.schema import CHANGE_RATES, HEATS, LOOKUPS, SIGNALS
+from stoker.heat.schema import CHANGE_RATES, HEATS, HISTORY, LOOKUPS, SIGNALS
 from stoker.heat.settings import ChangeRateRule, HeatSettings
 
 _DAY = timedelta(days=1)
@@ -103,6 +116,21 @@ _IN_PAGE = "WHERE tenant_id = :tenant AND account_id > :after AND account_id <= 
 SELECT_PAGE_CHANGE_RATES = f"SELECT {CHANGE_RATES.names} FROM account_beliefs {_IN_PAGE}"
 
 SELECT_PAGE_SIGNALS = f"SELECT account_id, at, strength FROM account_signals {_IN_PAGE}"
+
+NEWEST_DAYS = "account_id = :account_id ORDER BY day DESC LIMIT :limit"
+
+SELECT_LAST_DAYS = f"""
+SELECT {HISTORY.names_of("d")} FROM asked JOIN account_heat_days d
+    ON d.tenant_id = :tenant AND d.account_id = asked.id
+WHERE d.day = (SELECT max(o.day) FROM account_heat_days o
+    WHERE o.tenant_id = :tenant AND o.account_id = asked.id)
+"""
+
+DELETE_OLD_DAYS = """
+DELETE FROM account_heat_days WHERE tenant_id = :tenant AND (account_id, day) IN (
+    SELECT account_id, day FROM account_heat_days WHERE tenant_id = :tenant AND day < :before
+    ORDER BY day, account_id LIMIT :limit)
+"""
 
 DELETE_OLD = """
 DELETE FROM {table} WHERE tenant_id = :tenant AND {key} IN (
@@ -211,6 +239,39 @@ class HeatStore:
             )
 
         return await self._database.write(put) if pairs else 0
+
+    async def save_history(self, heats: Sequence[AccountHeat]) -> int:
+        """Save the daily heat of these accounts, on the day each was computed; return how many.
+
+        Leaves out an account that is as it was on the last day saved, to the hundredth.
+        """
+
+        def save(tx: Transaction) -> int:
+            accounts = sorted(heat.account for heat in heats)
+            last = {
+                day.account: day
+                for query, some in split_into_batches(SELECT_LAST_DAYS, accounts)
+                for day in map(HISTORY.read, tx.query(query, **some))
+            }
+            days = [to_daily_heat(heat) for heat in heats]
+            changed = [day for day in days if is_other_heat(day, last.get(day.account))]
+            return HISTORY.save(tx, changed)
+
+        return await self._database.write(save) if heats else 0
+
+    async def list_history(self, account: CompanyId, *, limit: int = 100) -> list[DailyHeat]:
+        """Return an account's daily heats, newest first; days without change are left out."""
+        wanted = HISTORY.encode(account_id=account)
+        return await self._database.read(
+            lambda tx: HISTORY.find(tx, NEWEST_DAYS, limit=limit, **wanted)
+        )
+
+    async def delete_old_history(self, *, before: date, limit: int = 10_000) -> int:
+        """Delete up to `limit` of the oldest daily heats before a day; return how many."""
+        day = HISTORY.encode(day=before)["day"]
+        return await self._database.write(
+            lambda tx: tx.execute(DELETE_OLD_DAYS, before=day, limit=limit)
+        )
 
     async def find_heat(self, account: CompanyId) -> AccountHeat | None:
         """Return an account's heat as last computed, or None."""

@@ -120,8 +120,9 @@ async def read_company_report(
 async def _find_company(backend: Backend, store: TenantStores, wanted: str) -> CompanyRecord:
     if not wanted:
         raise ConfigError("name a company: stoker why TENANT/COMPANY")
-    if record := await store.accounts.find_company_record(CompanyId(wanted.upper())):
-        return record
+    for number in dict.fromkeys((wanted, wanted.upper())):  # registers write capital letters
+        if record := await store.accounts.find_company_record(CompanyId(number)):
+            return record
     matches: list[Company] = []
     after, words = "", wanted.casefold()
     while len(matches) <= _MAX_MATCHES and (
