@@ -65,6 +65,24 @@ async def test_a_call_that_is_given_up_ends_its_worker_and_no_more_run_at_once_t
     assert len(set(await asyncio.gather(*(pool.run(os.getpid) for _ in range(5))))) == 1
 
 
+PREPARES = """
+import asyncio, colorsys
+from stoker.base.process_pool import ProcessPool
+async def main():
+    pool = ProcessPool()
+    pool.prepare(colorsys.rgb_to_hls)
+    print(await pool.run(eval, "'colorsys' in __import__('sys').modules"))
+asyncio.run(main())
+"""
+
+
+def test_prepared_workers_have_imported_what_the_next_call_needs():
+    command = [sys.executable, "-c", PREPARES]  # a new process: this one may have idle workers
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"]
+    assert done.stderr == ""
+
+
 async def test_all_pools_together_use_no_more_workers_than_there_are_processors():
     pids = await asyncio.gather(*(ProcessPool().run(os.getpid) for _ in range(20)))
     assert len(set(pids)) <= min(MAX_WORKERS, os.cpu_count())

@@ -552,7 +552,7 @@ async def test_a_page_that_takes_too_long_to_read_is_left_out_and_read_again_nex
     [
         ({"/": BOMB}, VisitOutcome.FAILED, f"the home page could not be read: {TOO_LONG}"),
         (
-            {**WHOLE, "/robots.txt": to_text_response("# bomb")},
+            {**WHOLE, "/robots.txt": to_text_response("# bomb\n" * 300)},
             VisitOutcome.BLOCKED,
             "its robots.txt could not be read, so it is not crawled",
         ),

@@ -57,6 +57,7 @@ class ProcessPool:
     def __init__(self, *, workers: int | None = None, cpu_seconds: float = CPU_SECONDS) -> None:
         self._own_slots = None if workers is None else asyncio.Semaphore(workers)
         self._cpu_seconds = cpu_seconds
+        self._preparation: asyncio.Future[list[Any]] | None = None
 
     async def run(
         self, function: Callable[ArgsT, ResultT], *args: ArgsT.args, **kwargs: ArgsT.kwargs
@@ -88,6 +89,17 @@ class ProcessPool:
         if outcome == "raised":
             raise PermanentError(value)
         return value  # type: ignore[no-any-return]
+
+    def prepare(self, function: Callable[..., Any]) -> None:
+        """Start workers that have imported a function's module; what is asked next waits less."""
+        if self._preparation is None and not _IDLE:
+            slots = min(MAX_WORKERS, os.cpu_count() or 1)
+            calls = [self.run(_import, function) for _ in range(slots)]
+            self._preparation = asyncio.gather(*calls, return_exceptions=True)
+
+
+def _import(function: object) -> None:
+    """Do nothing; reading the arguments of this call has imported the function's module."""
 
 
 class _Worker:

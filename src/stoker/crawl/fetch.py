@@ -20,6 +20,7 @@ from stoker.crawl.robots import (
     CLOSED_ROBOTS,
     MAX_ROBOTS_BYTES,
     OPEN_ROBOTS,
+    SMALL_ROBOTS_BYTES,
     Access,
     Robots,
     get_product_token,
@@ -175,7 +176,7 @@ class PoliteFetcher:
             usage.not_modified += 1
             robots = OPEN_ROBOTS
         elif reply.status == 200:
-            parsed = await self._pool.run(parse_robots, reply.body, product=self._product)
+            parsed = await self._parse_robots(reply.body)
             if isinstance(parsed, Aborted):
                 return self._choose_fallback(seen, otherwise=CLOSED_ROBOTS)
             robots = parsed
@@ -191,6 +192,11 @@ class PoliteFetcher:
         # The other host's validators mean nothing here.
         bare = replace(reply, headers={}, status=200)
         return self._cache_robots(robots_url, robots, bare, usage)
+
+    async def _parse_robots(self, body: bytes) -> Robots | Aborted:
+        if len(body) <= SMALL_ROBOTS_BYTES:
+            return parse_robots(body, product=self._product)
+        return await self._pool.run(parse_robots, body, product=self._product)
 
     async def _fetch_robots(self, robots_url: Url, usage: CrawlUsage) -> tuple[Url, Response]:
         """Return the robots.txt and its URL after redirects.

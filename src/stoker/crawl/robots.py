@@ -124,6 +124,7 @@ def find_delay(lines: Iterable[str]) -> timedelta | None:
     return timedelta(seconds=min(max(waits), 86_400.0)) if waits else None
 
 
+SMALL_ROBOTS_BYTES = 2_000  # read at once: a millisecond at most, whatever is in it
 MAX_ROBOTS_BYTES = 500 * 1024  # RFC 9309: at least this much is read; more is not
 MAX_RULES = 20_000  # a file with more for us forbids everything
 MAX_PATTERNS = 4_000  # rules that take long to match; what is above is taken at its beginning

@@ -21,7 +21,7 @@ from stoker.budgets.charges import Refusal, SpendRequest
 from stoker.budgets.model import Connector, Health, Paid
 from stoker.budgets.service import BudgetService, SettledCall
 from stoker.context import Context, TenantContext
-from stoker.crawl.extract import extract_facts
+from stoker.crawl.extract import extract_facts, read_page
 from stoker.crawl.fetch import MIN_DELAY, PoliteFetcher
 from stoker.crawl.model import Excerpt, Page, PageState, SiteVisit, VisitOutcome, VisitRequest
 from stoker.crawl.visit import CrawlLimits, SiteCrawler
@@ -68,6 +68,7 @@ class Crawler:
             starts = [parse_url(start) for start in _list_start_urls(url)]
         except PermanentError as error:
             return SiteVisit(site=url[:200], outcome=VisitOutcome.GONE, reason=str(error))
+        self._pool.prepare(read_page)  # while robots.txt is fetched and the host's delay passes
         for start in starts:
             visiting = SiteCrawler(
                 self._asking, start, known, pool=self._pool, limits=self._limits, clock=self._clock
