@@ -71,6 +71,7 @@ from stoker.base.process_pool import ProcessPool
 async def main():
     pool = ProcessPool()
     pool.prepare(colorsys.rgb_to_hls)
+    await asyncio.sleep(0)  # the workers are asked for before the next call
     print(await pool.run(eval, "'colorsys' in __import__('sys').modules"))
 asyncio.run(main())
 """
