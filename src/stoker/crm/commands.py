@@ -199,7 +199,8 @@ async def undo(
 
     `latest` is the tenant's newest run that wrote something. Fields get their earlier values back
     unless a person changed them since. Records that the run created are archived unless a person
-    edited them; nothing is deleted. Undo later runs first. Safe to repeat.
+    worked on them or something live hangs on them; nothing is deleted. Undo later runs first. Safe
+    to repeat.
     """
     from stoker.crm.odoo import open_crm
     from stoker.crm.undo import find_run_to_undo, undo_run

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from stoker.base.types import Json
+from stoker.crm.edits import OWN_KEYS
 from stoker.crm.model import CrmRecord, CrmRow, SentRow
 from stoker.crm.odoo import Odoo, get_known_ids
 from stoker.crm.store import CrmStore
 from stoker.crm.upsert import (
     ACTIVE,
     AUTHOR_FIELDS,
-    CRM_KEY,
     ID,
     UNDONE_PREFIX,
     is_own_value,
@@ -75,7 +75,7 @@ async def erase_from_crm(
         kept = [
             column
             for column in row.values
-            if column not in (ID, CRM_KEY)
+            if column not in OWN_KEYS
             and column not in changes
             and isinstance(text := record.values.get(column), str)
             and redact(text) != text
@@ -100,7 +100,7 @@ def plan_changes(
     changes: dict[str, Json] = {}
     for column, ours in sent.values.items():
         current = record.values.get(column)
-        if column in (ID, CRM_KEY) or not isinstance(current, str):
+        if column in OWN_KEYS or not isinstance(current, str):
             continue
         if not is_own_value(ours, current) or not (is_contact or redact(current) != current):
             continue
@@ -132,7 +132,7 @@ async def _read_records(sent: dict[str, SentRow], crm: Odoo) -> dict[str, CrmRec
             model=row.model,
             external_id=id_,
             values=dict.fromkeys(
-                [c for c in (*row.values, *AUTHOR_FIELDS, ACTIVE) if c not in (ID, CRM_KEY)], ""
+                [c for c in (*row.values, *AUTHOR_FIELDS, ACTIVE) if c not in OWN_KEYS], ""
             ),
         )
         for id_, row in sent.items()

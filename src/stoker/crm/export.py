@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from stoker.accounts.model import CompanyId, CompanyRecord
 from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, PermanentError, StokerError, TransientError
+from stoker.crm.edits import find_edited, mark_edited, save_edited
 from stoker.crm.model import CrmRecord, CrmRow, RowResult, RowWrite, SentRow
 from stoker.crm.odoo import Odoo, find_existing, read_records
 from stoker.crm.odoo_load import split_batches
@@ -368,8 +369,10 @@ async def upsert_rows(
     plan = plan_upserts(wanted, sent=sent, there=there, fields=fields, beside=rows)
     writes = [write for write in plan.writes if write.cells]
     idle = [write for write in plan.writes if not write.cells]
+    edited = await find_edited(plan.writes, there=there, sent=sent, crm=crm)
+    await save_edited(edited - {write.row.external_id for write in plan.writes}, store)
     await store.save_sent_rows(
-        [_build_intent(write, crm.database_id, run, now) for write in writes]
+        [mark_edited(_build_intent(write, crm.database_id, run, now), edited) for write in writes]
     )
     results = await crm.upsert(writes) if writes else {}
     done = [write for write in writes if results[write.row.external_id].id is not None]
@@ -380,7 +383,7 @@ async def upsert_rows(
         if write.row.external_id in after
         and (write.cells or not _would_hide_undo(write, sent, there))
     ]
-    await store.save_sent_rows(sent_rows)
+    await store.save_sent_rows([mark_edited(row, edited) for row in sent_rows])
     failed = [each for each in results.values() if each.id is None]
     return UpsertResult(
         written=tuple(write.row.external_id for write in done),

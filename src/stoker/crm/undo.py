@@ -1,27 +1,27 @@
 """Undo what a run wrote into a tenant's CRM, where it is still as that run left it.
 
-A field that a person changed since stays. A record that the run created is archived, never deleted:
-people may have added notes and tasks to it, and can restore it. The undo goes page by page, equal
-changes together. The intent is stored before each write, so stopping half-way and starting again
-ends the same.
+A field that a person changed since stays. A record that the run created is archived, never deleted,
+and stays when a person worked on it or something live hangs on it. Leads go first, then contacts,
+then companies: a write to a company would hide who wrote its contacts. The intent is stored before
+each write, so stopping half-way and starting again ends the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from stoker.base.errors import ConfigError, PermanentError
-from stoker.base.jsontools import compact_json
+from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.types import Json
 from stoker.context import TenantStores
-from stoker.crm.model import CrmRecord, CrmRow, SentRow
+from stoker.crm.edits import EDITED, OWN_KEYS, find_in_use, find_worked_on
+from stoker.crm.model import LEAD, PARTNER, Cell, CrmRecord, CrmRow, RowWrite, SentRow
 from stoker.crm.odoo import Odoo, get_known_ids, read_records
+from stoker.crm.odoo_load import split_batches
 from stoker.crm.store import CrmStore
 from stoker.crm.upsert import (
     ACTIVE,
-    CRM_KEY,
     FOUND_IN_CRM,
     ID,
     UNDONE_PREFIX,
@@ -32,7 +32,7 @@ from stoker.crm.upsert import (
 )
 from stoker.runs.model import RunState, format_run_name, parse_run_name
 
-ARCHIVED: Mapping[str, Json] = {ACTIVE: False}
+PROBABILITY = "probability"  # of a lead, in percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,35 +44,44 @@ class UndoWrite:
     reason: str = ""  # why a record that was created or restored is not archived
 
 
-def plan_undo(sent: SentRow, record: CrmRecord) -> UndoWrite:
+def plan_undo(sent: SentRow, record: CrmRecord, *, keep: str = "") -> UndoWrite:
     """Return how to restore the values before a run, where no person changed them since.
 
-    `record` has our columns, and who created and last wrote it where the CRM says so.
+    `record` has our columns, and who created and last wrote it where the CRM says so. `keep` is why
+    it is not archived whatever it looks like.
     """
-    own = {column: value for column, value in sent.values.items() if column not in (ID, CRM_KEY)}
+    own = {column: value for column, value in sent.values.items() if column not in OWN_KEYS}
     changed = tuple(
         column
         for column, value in own.items()
         if not is_own_value(value, record.values.get(column))
         and not (sent.before and is_own_value(sent.before.get(column), record.values.get(column)))
     )
+    if was_edited_by_person(record):
+        keep = keep or WORKED_ON
     if not sent.before:
         if changed:
             return UndoWrite(values={}, skipped=changed)
-        if was_edited_by_person(record):
-            return UndoWrite(values={}, reason="a person has worked on it since it was made")
-        return UndoWrite(values=ARCHIVED)
+        return UndoWrite(values={} if keep else _archive_values(record), reason=keep)
     restored: dict[str, Json] = {
         column: sent.before.get(column) or False
         for column in own
         if column not in changed
         and (sent.before.get(column) or False) != (record.values.get(column) or False)
     }
-    if ACTIVE in restored and (changed or was_edited_by_person(record)):
-        del restored[ACTIVE]
-        reason = "a person has worked on it since it was brought back"
+    if ACTIVE not in restored:
+        return UndoWrite(values=restored, skipped=changed)
+    del restored[ACTIVE]
+    if changed or keep:
+        reason = keep or "a person has worked on it since it was brought back"
         return UndoWrite(values=restored, skipped=changed, reason=reason)
-    return UndoWrite(values=restored, skipped=changed)
+    return UndoWrite(values=restored | _archive_values(record), skipped=changed)
+
+
+def _archive_values(record: CrmRecord) -> dict[str, Json]:
+    """Return what archives a record. An archived lead without a chance would count as lost."""
+    is_hopeless = PROBABILITY in record.values and not record.values[PROBABILITY]
+    return {ACTIVE: False, PROBABILITY: 1} if is_hopeless else {ACTIVE: False}
 
 
 def list_expected_values(sent: SentRow, undo_write: UndoWrite) -> dict[str, Json]:
@@ -103,11 +112,17 @@ def compute_values_after_undo(sent: SentRow, undo_write: UndoWrite) -> dict[str,
     return values
 
 
+WORKED_ON = "a person has worked on it since"
+
 ROWS_PER_PAGE = 200
+
+ROWS_PER_LOAD = 50  # restored in one call
 
 LATEST, MAX_RUNS_SEARCHED = "latest", 1000
 
-_OWN_KEYS = (ID, CRM_KEY)  # stored beside a record's columns
+_IS_COMPANY = "is_company"
+
+_PLACE_COLUMNS = {PARTNER: (_IS_COMPANY,), LEAD: (PROBABILITY,)}  # read beside our own
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,29 +151,156 @@ async def undo_run(
     With `dry`, only report what would be done. Raises as `Odoo` does; what was done until then is
     stored, and the same call continues from there.
     """
-    result = UndoResult()
-    after = ""
-    while page := await store.list_sent_rows(run, after=after, limit=ROWS_PER_PAGE):
-        after = page[-1].external_id
-        result.rows += len(page)
-        latest = await store.find_sent_rows([sent.external_id for sent in page])
+    return await _Undo(crm=crm, store=store, now=now, dry=dry).undo_rows(run)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Undo:
+    """One undo of one run."""
+
+    crm: Odoo
+    store: CrmStore
+    now: datetime
+    dry: bool
+    result: UndoResult = field(default_factory=UndoResult)
+    archived: set[tuple[str, int]] = field(default_factory=set)  # model and number
+
+    async def undo_rows(self, run: str) -> UndoResult:
+        """Undo leads, then contacts, then companies."""
+        companies: list[tuple[SentRow, CrmRecord]] = []
+        for of_leads in (True, False):
+            async for page in self._list_pages(run):
+                found = await self._find_page([s for s in page if (s.model == LEAD) is of_leads])
+                companies += [each for each in found if _is_company(each[1])]
+                await self._undo_page([each for each in found if not _is_company(each[1])])
+        for some in split_batches(companies, ROWS_PER_PAGE):
+            await self._undo_page(some)
+        return self.result
+
+    async def _list_pages(self, run: str) -> AsyncIterator[list[SentRow]]:
+        after = ""
+        while page := await self.store.list_sent_rows(run, after=after, limit=ROWS_PER_PAGE):
+            after = page[-1].external_id
+            yield page
+
+    async def _find_page(self, page: Sequence[SentRow]) -> list[tuple[SentRow, CrmRecord]]:
+        """Return what can be undone of a page, and its records."""
+        latest = await self.store.find_sent_rows([sent.external_id for sent in page])
         undoable = [
-            sent
+            _carry_edit(sent, latest[sent.external_id])
             for sent in page
-            if _is_undoable(sent, latest[sent.external_id], crm.database_id, result)
+            if _is_undoable(sent, latest[sent.external_id], self.crm.database_id, self.result)
         ]
-        records = await _read_records(undoable, crm)
-        items = list(_plan_items(undoable, records, result))
-        if not dry:
-            items = await _apply_items(items, crm, store, result, now)
-        for item in items:
-            if not item.undo_write.values:
-                result.same += not item.undo_write.skipped
-            elif item.sent.before:
-                result.restored.append(item.sent.external_id)
+        records = await _read_records(undoable, self.crm)
+        self.result.rows += len(page)
+        found: list[tuple[SentRow, CrmRecord]] = []
+        for sent in undoable:
+            record = records.get(sent.external_id)
+            if record is not None:
+                found.append((sent, record))
+            elif not sent.digest and ID not in sent.values:
+                self.result.rows -= 1  # it was to be created, and never arrived
             else:
-                result.archived.append(item.sent.external_id)
-    return result
+                self.result.left[sent.external_id] = "it is no longer in the CRM"
+        return found
+
+    async def _undo_page(self, found: Sequence[tuple[SentRow, CrmRecord]]) -> None:
+        kept = await self._find_kept(found)
+        items = list(_plan_items(found, kept, self.result))
+        if not self.dry:
+            items = await self._apply_items(items)
+        for item in items:
+            if item.undo_write.values.get(ACTIVE) is False:
+                self.archived.add((item.sent.model, item.record.id))
+            if not item.undo_write.values:
+                self.result.same += not item.undo_write.skipped
+            elif item.sent.before:
+                self.result.restored.append(item.sent.external_id)
+            else:
+                self.result.archived.append(item.sent.external_id)
+
+    async def _find_kept(self, found: Sequence[tuple[SentRow, CrmRecord]]) -> dict[str, str]:
+        """Return which of these records must not be archived, by external id, and why."""
+        made = [
+            (sent, record) for sent, record in found if not sent.before or ACTIVE in sent.values
+        ]
+        kept = {sent.external_id: WORKED_ON for sent, _ in made if EDITED in sent.values}
+        for model in dict.fromkeys(sent.model for sent, _ in made):
+            here = [(s.external_id, r) for s, r in made if s.model == model]
+            records = [record for _, record in here]
+            worked_on = await find_worked_on(model, records, self.crm)
+            in_use: Mapping[int, str] = {}
+            if model == PARTNER:
+                ids = [record.id for record in records]
+                in_use = await find_in_use(ids, self.crm, archived=self.archived)
+            for external_id, record in here:
+                if record.id in worked_on:
+                    kept.setdefault(external_id, WORKED_ON)
+                elif record.id in in_use:
+                    kept.setdefault(
+                        external_id, f"{in_use[record.id]} there stays, so it stays too"
+                    )
+        return kept
+
+    async def _apply_items(self, items: Sequence[_UndoItem]) -> list[_UndoItem]:
+        """Write the changes, and return those that were written."""
+        await self.store.save_sent_rows(
+            [
+                replace(
+                    item.sent,
+                    values=list_expected_values(item.sent, item.undo_write),
+                    at=_get_later(item.sent, self.now),
+                )
+                for item in items
+                if item.undo_write.values
+            ]
+        )
+        done = await self._save_done([item for item in items if not item.undo_write.values])
+        for alike in _group_archived(items):
+            done += await self._save_done(await self._archive(alike))
+        for some in _group_restored(items):
+            done += await self._restore(some)
+        return done
+
+    async def _save_done(self, done: list[_UndoItem]) -> list[_UndoItem]:
+        whole = [item for item in done if item.sent.before or not item.undo_write.skipped]
+        await self.store.save_sent_rows([_build_undone_row(item, self.now) for item in whole])
+        return done
+
+    async def _archive(self, alike: Sequence[_UndoItem]) -> list[_UndoItem]:
+        """Archive records in one call, or each in its own when that is refused."""
+        first, ids = alike[0], [item.record.id for item in alike]
+        try:
+            await self.crm.change(first.sent.model, ids, first.undo_write.values)
+        except PermanentError as error:
+            if len(alike) == 1:
+                self.result.left[first.sent.external_id] = str(error)
+                return []
+            return [each for item in alike for each in await self._archive([item])]
+        return list(alike)
+
+    async def _restore(self, alike: Sequence[_UndoItem]) -> list[_UndoItem]:
+        """Restore fields of records in one load. Raises TransientError to be called again."""
+        results = await self.crm.upsert([_build_restore(item) for item in alike])
+        ended = [(item, results[item.sent.external_id]) for item in alike]
+        done = await self._save_done([item for item, result in ended if result.id is not None])
+        for item, result in ended:
+            if result.id is None and result.is_retryable:
+                raise TransientError(result.reason, retry_after=result.retry_after)
+            if result.id is None:
+                self.result.left[item.sent.external_id] = result.reason
+        return done
+
+
+def _is_company(record: CrmRecord) -> bool:
+    return bool(record.values.get(_IS_COMPANY))
+
+
+def _carry_edit(sent: SentRow, latest: SentRow) -> SentRow:
+    """Return a row that knows of edits which a later run found."""
+    if EDITED not in latest.values:
+        return sent
+    return replace(sent, values={**sent.values, EDITED: True})
 
 
 def _is_undoable(sent: SentRow, latest: SentRow, database_id: str, result: UndoResult) -> bool:
@@ -178,17 +320,10 @@ def _is_undoable(sent: SentRow, latest: SentRow, database_id: str, result: UndoR
 
 
 def _plan_items(
-    undoable: Iterable[SentRow], records: dict[str, CrmRecord], result: UndoResult
+    found: Iterable[tuple[SentRow, CrmRecord]], kept: Mapping[str, str], result: UndoResult
 ) -> Iterator[_UndoItem]:
-    for sent in undoable:
-        record = records.get(sent.external_id)
-        if record is None and not sent.digest and ID not in sent.values:
-            result.same += 1  # it was to be created, and never arrived
-            continue
-        if record is None:
-            result.left[sent.external_id] = "it is no longer in the CRM"
-            continue
-        undo_write = plan_undo(sent, record)
+    for sent, record in found:
+        undo_write = plan_undo(sent, record, keep=kept.get(sent.external_id, ""))
         if undo_write.skipped:
             named = ", ".join(undo_write.skipped)
             result.left[sent.external_id] = f"a person has changed {named} since"
@@ -199,68 +334,51 @@ def _plan_items(
         yield _UndoItem(sent, record, undo_write)
 
 
-async def _apply_items(
-    items: Sequence[_UndoItem], crm: Odoo, store: CrmStore, result: UndoResult, now: datetime
-) -> list[_UndoItem]:
-    """Write the changes, and return those that were written."""
-    await store.save_sent_rows(
-        [
-            replace(
-                item.sent,
-                values=list_expected_values(item.sent, item.undo_write),
-                at=_get_later(item.sent, now),
-            )
-            for item in items
-            if item.undo_write.values
-        ]
-    )
-    done = [item for item in items if not item.undo_write.values]
-    for alike in _group_alike(items):
-        try:
-            await _write_group(alike, crm)
-            done += alike
-        except PermanentError:
-            done += [item for item in alike if await _write_alone(item, crm, result)]
-    whole = [item for item in done if item.sent.before or not item.undo_write.skipped]
-    await store.save_sent_rows([_build_undone_row(item, now) for item in whole])
-    return done
-
-
-def _group_alike(items: Iterable[_UndoItem]) -> list[list[_UndoItem]]:
-    groups: dict[tuple[str, str], list[_UndoItem]] = {}
+def _group_archived(items: Iterable[_UndoItem]) -> list[list[_UndoItem]]:
+    """Return the records that are only archived, alike ones together."""
+    groups: dict[tuple[str, ...], list[_UndoItem]] = {}
     for item in items:
-        if item.undo_write.values:
-            key = (item.sent.model, compact_json(dict(item.undo_write.values)))
-            groups.setdefault(key, []).append(item)
+        if item.undo_write.values and item.undo_write.values.keys() <= {ACTIVE, PROBABILITY}:
+            groups.setdefault((item.sent.model, *item.undo_write.values), []).append(item)
     return list(groups.values())
 
 
-async def _write_group(alike: Sequence[_UndoItem], crm: Odoo) -> None:
-    first = alike[0]
-    ids = [item.record.id for item in alike]
-    await crm.change(first.sent.model, ids, first.undo_write.values)
+def _group_restored(items: Iterable[_UndoItem]) -> Iterator[Sequence[_UndoItem]]:
+    """Yield the other records, those with the same columns together."""
+    groups: dict[tuple[str, ...], list[_UndoItem]] = {}
+    for item in items:
+        if item.undo_write.values.keys() - {ACTIVE, PROBABILITY}:
+            columns = sorted(item.undo_write.values)
+            groups.setdefault((item.sent.model, *columns), []).append(item)
+    for group in groups.values():
+        yield from split_batches(group, ROWS_PER_LOAD)
 
 
-async def _write_alone(item: _UndoItem, crm: Odoo, result: UndoResult) -> bool:
-    try:
-        await _write_group([item], crm)
-    except PermanentError as error:
-        result.left[item.sent.external_id] = str(error)
-        return False
-    return True
+def _build_restore(item: _UndoItem) -> RowWrite:
+    row = CrmRow(model=item.sent.model, external_id=item.sent.external_id, values={})
+    cells = {column: _to_cell(column, value) for column, value in item.undo_write.values.items()}
+    return RowWrite(row=row, cells=cells, digest="", before=item.sent.before, intent={})
+
+
+def _to_cell(column: str, value: Json) -> Cell:
+    if column == ACTIVE:
+        return bool(value)
+    return "" if value is None or value is False else str(value)
 
 
 async def _read_records(undoable: Sequence[SentRow], crm: Odoo) -> dict[str, CrmRecord]:
-    rows = [
-        CrmRow(
+    rows = []
+    for sent in undoable:
+        columns = [column for column in sent.values if column not in OWN_KEYS]
+        name = sent.values.get("name")
+        row = CrmRow(
             model=sent.model,
             external_id=sent.external_id,
-            values={column: "" for column in sent.values if column not in _OWN_KEYS},
+            values=dict.fromkeys([*columns, *_PLACE_COLUMNS.get(sent.model, ())], ""),
             # For one whose creation was never answered, so that its number is unknown.
-            match_by=("name", name) if isinstance(name := sent.values.get("name"), str) else None,
+            match_by=("name", name) if isinstance(name, str) else None,
         )
-        for sent in undoable
-    ]
+        rows.append(row)
     known = get_known_ids({sent.external_id: sent for sent in undoable})
     return await read_records(rows, crm=crm, known=known)
 

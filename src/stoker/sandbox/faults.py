@@ -53,7 +53,7 @@ class FaultSettings:
     status: int = 0  # what every call is refused with, in the vendor's words; 0 is not at all
     races: float = 0  # how often a write to the CRM meets another one and loses
     away: int = 0  # 1: the CRM's database is away; 2: it goes in the middle of a call
-    apps: str = "crm"  # what is installed in the CRM: crm, account; none is nothing
+    apps: str = "crm"  # what is installed in the CRM: crm, sale, account; none is nothing
     leads: int = 0  # 1: the CRM's option "Leads" is on
     required: str = ""  # fields that people added there and require, e.g. crm.lead.x_channel
     language: str = ""  # of the messages of the CRM's database, e.g. de

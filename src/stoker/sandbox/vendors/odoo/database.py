@@ -107,7 +107,8 @@ class Database:
                 self._added[model][name] = OdooField(kind="char", label=label, required=True)
 
     def has_model(self, model: str) -> bool:
-        return model in MODELS and ("crm" in self.options.apps or not model.startswith("crm."))
+        app = model.partition(".")[0]
+        return model in MODELS and (app not in ("crm", "sale") or app in self.options.apps)
 
     def get_fields(self, model: str) -> Mapping[str, OdooField]:
         added = self._added.get(model)

@@ -165,6 +165,10 @@ MODELS: Mapping[str, Mapping[str, OdooField]] = {
         "res_id": _build_field("integer", "Related Document ID"),
         "partner_id": _build_many2one("res.partner", "Related Partner"),
     },
+    "sale.order": {
+        "name": _build_field("char", "Order Reference"),
+        "partner_id": _build_many2one("res.partner", "Customer", required=True),
+    },
     "crm.lead.scoring.frequency": {
         "variable": _build_field("char", "Variable"),
         "value": _build_field("char", "Value"),

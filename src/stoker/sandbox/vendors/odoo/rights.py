@@ -72,6 +72,7 @@ _ACCESS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "res.partner": {_USER: _READ, _CONTACTS: _ALL, _OWN_LEADS: _CHANGE},
     "crm.lead": {_OWN_LEADS: _CHANGE, _MANAGER: _ALL},
     "crm.lead.scoring.frequency": {_MANAGER: _READ},
+    "sale.order": {_OWN_LEADS: _CHANGE, _MANAGER: _ALL},
     "crm.merge.opportunity": {_OWN_LEADS: _ALL},
     "crm.stage": {_OWN_LEADS: _READ, _MANAGER: _ALL},
     "crm.tag": {_OWN_LEADS: _CHANGE, _MANAGER: _ALL},
