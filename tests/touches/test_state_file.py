@@ -1,23 +1,28 @@
-"""What is special about touches in one file: it survives crashes, and damage is set aside."""
+"""What is special about touches in files: they survive crashes, and damage is set aside."""
 
 import asyncio
 import json
 import random
 from datetime import timedelta
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
-from contracts.touching import COUNTERS, MONDAY, NOW, WEEK, marked, plan, profile, url
+from contracts.touching import COUNTERS as OTHER_COUNTERS
+from contracts.touching import MONDAY, NOW, WEEK, marked, plan, profile, url
 from stoker.base.errors import ConfigError, TransientError
 from stoker.base.jsontools import compact_json
 from stoker.base.types import TenantId
 from stoker.files.durable import Disk
 from stoker.touches.model import PlanNote
-from stoker.touches.state_file import StateFile
+from stoker.touches.queue import get_window_names
+from stoker.touches.state_file import StateFile, get_records_path
 from stoker.touches.store import TouchStore
 
 ACME = TenantId("acme")
+COUNTERS = list(get_window_names(NOW, zone="UTC").values())
+DATA = Path(__file__).parents[1] / "data"
 
 
 class Told:
@@ -45,9 +50,9 @@ def filled(path):
     return told
 
 
-def test_the_file_says_when_it_was_saved_and_has_plans_and_counters(path):
+def test_the_file_beside_says_when_it_was_saved_and_has_plans_and_counters(path):
     filled(path)
-    said = json.loads(path.read_bytes())
+    said = json.loads(get_records_path(path).read_bytes())
     assert said["saved_at"] == NOW.isoformat()
     assert said["counters"] == dict.fromkeys(COUNTERS, 1)
     assert set(said["plans"]) == {WEEK}
@@ -65,6 +70,7 @@ def test_looking_makes_no_file(path):
     assert not path.parent.exists()
 
 
+COUNTED = json.dumps(COUNTERS[1]).encode()
 DAMAGES = {
     "empty": lambda raw: b"",
     "half": lambda raw: raw[: len(raw) // 2],
@@ -72,36 +78,63 @@ DAMAGES = {
     "a list": lambda raw: b"[]",
     "a word": lambda raw: b'"state"',
     "deep": lambda raw: b"[" * 100_000,
-    "another count": lambda raw: raw.replace(b'"day/2026-02-09": 1', b'"day/2026-02-09": 0'),
+    "another count": lambda raw: raw.replace(COUNTED + b": 1", COUNTED + b": 0"),
     "no digest": lambda raw: raw.replace(b'"digest"', b'"dijest"'),
-    "a word for a format": lambda raw: raw.replace(b'"format": 2', b'"format": "2"'),
+    "a word for a format": lambda raw: raw.replace(b'"format": 3', b'"format": "3"'),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_set_aside_whole_and_reported(path, damage):
+def test_damaged_records_are_set_aside_whole_and_reported(path, damage):
     filled(path)
-    broken = DAMAGES[damage](path.read_bytes())
-    path.write_bytes(broken)
+    path.unlink()
+    records = get_records_path(path)
+    broken = DAMAGES[damage](records.read_bytes())
+    records.write_bytes(broken)
 
     told = Told(path)
     assert told.read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 0)
     [report] = told.reports
     assert "damaged" in report
-    assert path.with_name("schedule_state.json.damaged-1").read_bytes() == broken
+    assert records.with_name("schedule_state.stoker.json.damaged-1").read_bytes() == broken
 
     told.save_profiles([profile(3)])
-    path.write_bytes(broken)
+    path.unlink()
+    records.write_bytes(broken)
     again = Told(path)
     again.add_to_counters(COUNTERS, 2)
     assert len(again.reports) == 1
-    assert path.with_name("schedule_state.json.damaged-2").read_bytes() == broken
+    assert records.with_name("schedule_state.stoker.json.damaged-2").read_bytes() == broken
     assert Told(path).read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 2)
+
+
+def test_of_damaged_records_the_file_that_scripts_know_still_has_counters_and_plan(path):
+    filled(path)
+    get_records_path(path).write_bytes(b"{")
+    told = Told(path)
+    assert told.read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 1)
+    assert [each.url for each in told.list_outcomes(since=MONDAY)] == [url(1)]
+    assert told.find_plan(WEEK).plan.keys == plan((1, 2)).keys
+    assert len(told.reports) == 1
+
+
+@pytest.mark.parametrize("broken", [b"", b"{", b"[]", b'{"counters": {"daily_count": "many"}}'])
+def test_a_damaged_file_of_scripts_is_set_aside_and_nothing_is_lost(path, broken):
+    filled(path)
+    path.write_bytes(broken)
+    told = Told(path)
+    assert told.read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 1)
+    told.add_to_counters(COUNTERS, 1)
+    assert path.with_name("schedule_state.json.damaged-1").read_bytes() == broken
+    assert len(told.reports) == 1
+    assert json.loads(path.read_bytes())["counters"]["daily_count"] == 2
 
 
 def test_any_single_byte_changed_is_noticed(path):
     filled(path)
-    whole = path.read_bytes()
+    path.unlink()
+    records = get_records_path(path)
+    whole = records.read_bytes()
     chance = random.Random(11)
     for place in chance.sample(range(len(whole)), 60):
         other = (
@@ -113,7 +146,7 @@ def test_any_single_byte_changed_is_noticed(path):
             same = False
         if same:
             continue  # a blank for a blank
-        path.write_bytes(other)
+        records.write_bytes(other)
         told = Told(path)
         try:
             told.read_counters(COUNTERS)
@@ -126,10 +159,11 @@ def test_a_file_whose_notes_have_no_days_yet_is_read_with_them(path):
     told = Told(path)
     notes = ("2026-02-10: 2 places stay empty", "the week has room for 35 touches")
     told.save_plan(plan((1,), notes=tuple(PlanNote(message=note) for note in notes)), seen=0)
-    data = json.loads(path.read_bytes())
+    records = get_records_path(path)
+    data = json.loads(records.read_bytes())
     del data["digest"], data["plans"][WEEK]["plan"]["note_days"]
     data["digest"] = sha256(compact_json(data).encode()).hexdigest()
-    path.write_text(json.dumps(data))
+    records.write_text(json.dumps(data))
     read = told.find_plan(WEEK).plan.notes
     assert [(note.message, note.day) for note in read] == [
         (notes[0], MONDAY + timedelta(days=1)),
@@ -152,31 +186,32 @@ def test_a_file_of_an_older_make_is_set_aside_and_not_written_over(path):
     assert told.list_profiles() == [profile(1)]
 
 
-@pytest.mark.parametrize("change", [{"format": 3}, {"tenant": "umbrella"}])
+@pytest.mark.parametrize("change", [{"format": 4}, {"tenant": "umbrella"}])
 def test_a_newer_file_or_another_tenants_is_refused_and_left_alone(path, change):
     filled(path)
+    records = get_records_path(path)
     if "tenant" in change:
         told = Told(path, tenant=TenantId("umbrella"))
     else:
-        said = json.loads(path.read_bytes()) | change
-        path.write_bytes(json.dumps(said).encode())
+        said = json.loads(records.read_bytes()) | change
+        records.write_bytes(json.dumps(said).encode())
         told = Told(path)
-    before = path.read_bytes()
+    before = records.read_bytes(), path.read_bytes()
     with pytest.raises(ConfigError):
         told.add_to_counters(COUNTERS, 1)
-    assert path.read_bytes() == before
+    assert (records.read_bytes(), path.read_bytes()) == before
     assert not told.reports
 
 
 class FullDisk(Disk):
-    """A disk that has no room from the nth replacement on."""
+    """A disk that has no room from the nth replacement of records on."""
 
     def __init__(self, left):
         super().__init__()
         self.left = left
 
     def replace(self, path, data):
-        self.left -= 1
+        self.left -= ".stoker." in path.name
         if self.left < 0:
             raise TransientError("the disk is full")
         super().replace(path, data)
@@ -216,3 +251,39 @@ def test_many_processes_lose_no_count(path):
 
     asyncio.run(whole())
     assert Told(path).read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 20)
+
+
+class NoViewDisk(Disk):
+    """A disk on which only our own records can be written."""
+
+    def replace(self, path, data):
+        if ".stoker." not in path.name:
+            raise TransientError("the disk is full")
+        super().replace(path, data)
+
+
+def test_a_crash_between_the_two_files_loses_and_doubles_nothing(path):
+    filled(path)
+    before = path.read_bytes()
+    told = Told(path, disk=NoViewDisk())
+    told.add_to_counters(COUNTERS, 4)
+    assert "is not up to date: the disk is full" in told.reports[0]
+    assert path.read_bytes() == before
+    after = Told(path)
+    assert after.read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 5)
+    after.add_to_counters(COUNTERS, 1)
+    assert json.loads(path.read_bytes())["counters"]["weekly_count"] == 6
+    assert after.reports == []
+
+
+def test_records_in_one_file_of_the_version_before_are_read_and_split(path):
+    path.parent.mkdir()
+    path.write_bytes((DATA / "schedule_state_format_2.json").read_bytes())
+    told = Told(path)
+    assert told.read_counters(OTHER_COUNTERS) == dict.fromkeys(OTHER_COUNTERS, 1)
+    assert told.list_profiles() == filled(path.with_name("other.json")).list_profiles()
+    told.add_to_counters(OTHER_COUNTERS, 1)
+    assert set(json.loads(path.read_bytes())) == {"counters", "plan"}
+    assert Told(path).read_counters(OTHER_COUNTERS) == dict.fromkeys(OTHER_COUNTERS, 2)
+    assert Told(path).find_plan(WEEK).plan.keys == plan((1, 2)).keys
+    assert told.reports == []

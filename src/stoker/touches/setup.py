@@ -80,7 +80,8 @@ def find_state_file(tenant: TenantContext, *, report: Callable[[str], None]) -> 
     if section.state != "file":
         return None
     path = tenant.settings.directory / section.state_file
-    return StateFile(path, tenant=tenant.id, now=tenant.clock.now, report=report)
+    zone = tenant.settings.scheduling.timezone
+    return StateFile(path, tenant=tenant.id, now=tenant.clock.now, report=report, zone=zone)
 
 
 class Scheduler:
@@ -144,7 +145,8 @@ def scheduler_in_file(
 ) -> Scheduler:
     """Return touches for a script that has no store: everything is in this one file."""
     used_clock, name = clock or SystemClock(), parse_tenant_id(tenant)
-    store = TouchStore(StateFile(path, tenant=name, now=used_clock.now, report=report))
+    file = StateFile(path, tenant=name, now=used_clock.now, report=report, zone=zone)
+    store = TouchStore(file)
     return Scheduler(
         TouchService(store, rule=rule or PlanRule(), zone=zone, clock=used_clock, tenant=name)
     )
