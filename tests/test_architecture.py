@@ -30,6 +30,7 @@ ACT_TOO = {
     "accounts/account_rows",
     "app", "backends/json", "base/cancellation", "base/clock", "base/telemetry", "base/heartbeat",
     "base/process_pool",
+    "compat/threads", "compat/touches/scheduler",
     "cli/doctor", "cli/main", "cli/options", "cli/output", "cli/reference", "config/fields",
     "config/sources", "crawl/fetch", "rate_limits/host_delays",
     "crm/export", "crm/odoo", "db/settings",

@@ -76,6 +76,20 @@ def system_clock(environment: Mapping[str, str] = os.environ) -> SystemClock:
     return SystemClock(ahead=timedelta(seconds=float(environment.get(CLOCK_AHEAD) or 0)))
 
 
+def find_local_zone(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the IANA name of the machine's time zone; UTC where it has none."""
+    from stoker.calendar.timezones import get_zone
+
+    link = Path("/etc/localtime")
+    named = environment.get("TZ", "").lstrip(":") or str(link.resolve() if link.exists() else "")
+    name = named.rpartition("zoneinfo/")[2]
+    try:
+        get_zone(name)
+    except ConfigError:
+        return "UTC"
+    return name
+
+
 def build_backend(settings: Settings) -> Backend:
     """Return the backend these settings name. Nothing is opened for writing yet."""
     storage = settings.storage

@@ -23,7 +23,7 @@ from contracts.touching import (
     touch,
     url,
 )
-from stoker.base.errors import ConfigError
+from stoker.base.errors import ConfigError, PermanentError
 from stoker.touches.model import (
     PlanBasis,
     ProfileCounts,
@@ -371,3 +371,26 @@ async def test_one_tenant_sees_nothing_of_anothers_touches(backend):
     assert await theirs.read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 0)
     assert await theirs.save_plan(plan((2,)), seen=0)
     assert (await mine.find_plan(WEEK)).plan.days[0].touches[0].url == url(1)
+
+
+async def test_an_outcome_that_no_plan_has_is_recorded_once_and_counts(store):
+    await store.touches.save_profiles([profile(9)])
+    kept = store.touches.record_unplanned_outcome
+    assert await kept(marked(9), counters=COUNTERS)
+    assert not await kept(marked(9), counters=COUNTERS)
+    assert await store.touches.read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 1)
+    assert await store.touches.list_outcomes(since=MONDAY) == [marked(9)]
+    [known] = await store.touches.list_profiles()
+    assert known.last_done_at == marked(9).marked_at
+    other = replace(marked(9), outcome=TouchOutcome.FAILED)
+    await refused(kept(other, counters=COUNTERS), PermanentError)
+    skipped = replace(marked(8), outcome=TouchOutcome.SKIPPED)
+    assert await kept(skipped, counters=COUNTERS)
+    assert await store.touches.read_counters(COUNTERS) == dict.fromkeys(COUNTERS, 1)
+
+
+async def test_counters_are_replaced_and_the_others_stay(store):
+    await store.touches.add_to_counters(["a", "b"], 3)
+    await store.touches.replace_counters({"a": 1, "new": 7})
+    found = await store.touches.read_counters(["a", "b", "new"])
+    assert found == {"a": 1, "b": 3, "new": 7}

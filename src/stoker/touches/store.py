@@ -33,7 +33,7 @@ from stoker.touches.model import (
     WeeklyPlan,
 )
 from stoker.touches.profiles import merge_profile
-from stoker.touches.queue import is_new_outcome, parse_week
+from stoker.touches.queue import format_week, is_new_outcome, parse_week
 from stoker.touches.schema import (
     COUNTERS,
     DELIVERIES,
@@ -258,6 +258,28 @@ class TouchStore:
 
         return await self._database.write(work)
 
+    async def record_unplanned_outcome(self, mark: OutcomeMark, *, counters: Sequence[str]) -> bool:
+        """Record what came of a touch that no plan has; return whether that is new.
+
+        Otherwise as `record_outcome`.
+        """
+        mark = OUTCOMES.store(mark)
+        counts = _to_counts(counters, 1)
+
+        def work(tx: Transaction) -> bool:
+            day = mark.day.isoformat()
+            known = OUTCOMES.find(tx, "day = :day AND url = :url", day=day, url=mark.url)
+            if not is_new_outcome(known[0].outcome if known else None, mark):
+                return False
+            OUTCOMES.save(tx, [mark])
+            if mark.outcome.is_counted:
+                COUNTERS.save(tx, counts)
+                tx.execute(UPDATE_LAST_DONE, url=mark.url, at=to_db_time(mark.marked_at))
+            tx.execute(INCREMENT_REVISION, week=format_week(mark.day))
+            return True
+
+        return await self._database.write(work)
+
     async def record_delivery(self, week: str, delivery: Delivery) -> bool:
         """Record that a planned touch was delivered; False when it was, or was marked, before.
 
@@ -298,6 +320,19 @@ class TouchStore:
             raise PermanentError(f"counters grow by 0 to {MAX_COUNT}, not {amount}")
         if counts := _to_counts(counters, amount):
             await self._database.write(lambda tx: COUNTERS.save(tx, counts))
+
+    async def replace_counters(self, values: Mapping[str, int]) -> None:
+        """Give counters these values, together, whatever they were."""
+        counts = [COUNTERS.store(Count(name, used)) for name, used in sorted(values.items())]
+
+        def work(tx: Transaction) -> None:
+            for count in counts:
+                if not COUNTERS.update(
+                    tx, "used = :used", "name = :name", name=count.name, used=count.used
+                ):
+                    COUNTERS.save(tx, [count])
+
+        await self._database.write(work)
 
     async def read_counters(self, counters: Sequence[str]) -> dict[str, int]:
         """Return counter values by name; 0 for one that was never counted."""

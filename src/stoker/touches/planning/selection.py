@@ -60,14 +60,17 @@ def pick_profiles(
     barred: Ints | None = None,
     forced_already: int = 0,
     appeal: Floats | None = None,
+    scores: Floats | None = None,
 ) -> Picks:
     """Return at most `budget` picks of a day among profiles by the day (its ordinal) last done.
 
     `barred` are places not to pick: they have a touch that day already, `forced_already` of them
     by force. No profile done within the rule's rest is picked. `appeal` is each one's, from 0 to 1.
+    `scores` are computed if none are given.
     """
     since, chance = day.toordinal() - last_done, RandomStream(seed, Purpose.PICKS, day.toordinal())
-    scores = compute_scores(since, rule=rule, chance=chance)
+    if scores is None:
+        scores = compute_scores(since, rule=rule, chance=chance)
     free = since >= rule.min_rest.days
     if barred is not None:
         free[barred] = False

@@ -1,0 +1,65 @@
+"""The numbers a week is planned by, under the names that scripts know. Set one to change it."""
+
+from __future__ import annotations
+
+from datetime import time
+
+SCHEDULE_STATE_FILE = "schedule_state.json"  # in the current directory
+
+WEEKLY_LIMIT = 80
+
+DAILY_LIMIT = 20
+
+HOURLY_LIMIT = 5
+
+OPERATING_START = time(9, 0)
+
+OPERATING_END = time(18, 0)
+
+TIMEZONE = ""  # an IANA name; empty: the machine's
+
+WEEKLY_BUDGET_TARGET = 80
+
+DAILY_BUDGET_MEAN = 12
+
+DAILY_BUDGET_STD = 4
+
+DAILY_BUDGET_MIN = 5
+
+DAILY_BUDGET_MAX = 20
+
+FORCE_INCLUDE_DAYS_THRESHOLD = 12
+
+FORCE_INCLUDE_MAX_PER_DAY = 5
+
+COVERAGE_GUARANTEE_DAYS = 14
+
+PRIORITY_DAYS_WEIGHT = 0.8
+
+PRIORITY_DAYS_CAP = 12.0
+
+PRIORITY_JITTER_MAX = 5.0
+
+SELECTION_POOL_MULTIPLIER = 2
+
+TIMING_RATE_MORNING_WARMUP = 0.6  # 09:00 to 10:00
+
+TIMING_RATE_MID_MORNING = 1.3  # 10:00 to 12:00
+
+TIMING_RATE_LUNCH_DIP = 0.8  # 12:00 to 13:00
+
+TIMING_RATE_AFTERNOON_PEAK = 1.2  # 13:00 to 15:00
+
+TIMING_RATE_AFTERNOON_WIND = 0.7  # 15:00 to 17:00
+
+TIMING_RATE_END_OF_DAY = 0.4  # 17:00 to 18:00
+
+TIMING_MIN_GAP_MINUTES = 3
+
+TIMING_JITTER_MINUTES = 5
+
+BURST_DAY_PROBABILITY = 0.15
+
+BURST_DAY_EXTRA_MIN = 3
+
+BURST_DAY_EXTRA_MAX = 5
