@@ -31,7 +31,8 @@ def url(number):
 
 
 def profile(number, **more):
-    return Profile(url=url(number), name=f"Person {number}", **more)
+    known = {"person": f"Ann {number}", "channel": "phone", **more}
+    return Profile(url=url(number), name=f"Person {number}", **known)
 
 
 def touch(number, *, day=MONDAY, **more):
@@ -45,6 +46,9 @@ def touch(number, *, day=MONDAY, **more):
             "days_since": 9,
             "forced": False,
             "probability": 0.125,
+            "person": f"Ann {number}",
+            "channel": "phone",
+            "pressing": number % 2 == 0,
             **more,
         }
     )

@@ -9,6 +9,7 @@ import pytest
 from contracts.accounts import company
 from contracts.backends import BACKENDS
 from stoker import app as wiring
+from stoker.accounts.erasure import ERASED
 from stoker.accounts.model import CompanyRecord, Contact
 from stoker.accounts.store import save_company_record
 from stoker.backends.sqlite import SqliteBackend
@@ -19,6 +20,8 @@ from stoker.discovery.sources import SourceRecord, SourceState
 from stoker.maintenance.erasure import ErasureReport, ErasureRequest, erase_person
 from stoker.testing import EventRecorder, FakeClock
 from stoker.touches.model import Profile
+from stoker.touches.profiles import normalize_profile_url
+from stoker.touches.setup import build_touch_service
 
 ACME = TenantId("acme")
 
@@ -134,3 +137,29 @@ async def test_what_the_last_step_of_the_schema_grants_counts(settings, tmp_path
         tenant = replace(app, backend=backend).for_tenant(ACME)
         done = await erase_person(tenant, ErasureRequest(profiles=(profile.url,)))
         assert (done.tables["touch_profiles"], done.problems) == (TableResult(deleted=1), [])
+
+
+@pytest.mark.parametrize("kind", BACKENDS)
+async def test_the_person_a_leads_touches_name_is_erased_and_the_lead_stays(
+    settings, tmp_path, kind
+):
+    async with (
+        wiring.open_app(settings, clock=FakeClock(), observer=EventRecorder()) as app,
+        BACKENDS[kind](tmp_path) as backend,
+    ):
+        await save_jane(backend)
+        touches = backend.tenant(ACME).touches
+        lead = Profile(url=normalize_profile_url(company().website), name="One", person="Jane Doe")
+        other = Profile(url="https://else.test/", name="Else", person="Jane Doe")
+        await touches.save_profiles([lead, other])
+        tenant = replace(app, backend=backend).for_tenant(ACME)
+        service = build_touch_service(tenant, report=print)
+        plan = await service.generate_weekly_plan()
+        assert {t.person for slot in plan.days for t in slot.touches} == {"Jane Doe"}
+        done = await erase_person(tenant, REQUEST)
+        assert done.problems == []
+        assert done.same_name_profiles == [other.url]
+        left = {each.url: each.person for each in await touches.list_profiles()}
+        assert left == {lead.url: ERASED, other.url: "Jane Doe"}
+        kept = await touches.find_plan(plan.week)
+        assert {t.url for slot in kept.plan.days for t in slot.touches} == {other.url}

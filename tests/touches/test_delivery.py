@@ -301,6 +301,7 @@ async def test_a_file_gets_what_stands_in_its_last_lines_no_second_time(tmp_path
 async def test_odoo_gets_each_touch_as_one_activity_on_one_partner_however_often():
     at = await opened(rule=PLENTY)
     queue = await at.touching.get_todays_queue()
+    queue[0] = replace(queue[0], person="Ann Lee", channel="phone")
     evil = replace(queue[0], name="<b>Ann</b>\0", url="https://people.test/<x>")
     async with Sandbox(companies=1) as box:
         http = HttpClient(user_agent="Stoker/test", sandbox=box.address)
@@ -323,6 +324,7 @@ async def test_odoo_gets_each_touch_as_one_activity_on_one_partner_however_often
     touch = queue[0]
     [partner] = partners
     assert partner.values["name"] == touch.name
+    assert made[0].values["summary"] == f"Touch Ann Lee, {touch.name} by phone"
     assert [each.values["date_deadline"] for each in made] == [
         "2026-02-09",
         "2026-02-10",

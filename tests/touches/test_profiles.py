@@ -13,6 +13,8 @@ from stoker.accounts.model import (
     Company,
     CompanyId,
     CompanyRecord,
+    Contact,
+    EmailStatus,
     LeadScore,
     SiteOwner,
     SiteVerdict,
@@ -147,6 +149,29 @@ def test_leads_become_profiles_by_their_websites():
     assert "only probable" in told.bad_rows[-1].reason
 
 
+def test_a_lead_names_its_best_contact_and_the_channel_that_contact_has():
+    def contact(**known):
+        return Contact(source="apollo", confidence=0.9, **known)
+
+    def profile(*contacts):
+        record = replace(lead(1, "https://one.test/"), contacts=contacts)
+        [found] = leads_to_profiles([record]).profiles
+        return found.person, found.channel, found.name
+
+    assert profile() == ("", "", "Lead 1")
+    phone = contact(name="Bob", phone="+65 1")
+    assert profile(phone) == ("Bob", "phone", "Lead 1")
+    assert profile(phone, contact(name="Ann", email="a@one.test")) == ("Ann", "email", "Lead 1")
+    invalid = contact(name="Ann", email="a@one.test", verdict=EmailStatus.INVALID)
+    assert profile(invalid) == ("Ann", "", "Lead 1")
+
+
+def test_a_source_without_names_or_channels_takes_none_away():
+    known = Profile(url="https://p.test/a", name="Acme", person="Ann", channel="phone")
+    given_url = Profile(url=known.url, name=known.url)
+    assert merge_profile(known, given_url) == known
+
+
 MOMENTS = st.none() | st.integers(0, 1000).map(lambda hours: NOW - timedelta(hours=hours))
 PROFILES = st.builds(
     Profile,
@@ -222,8 +247,40 @@ async def test_a_file_is_read_and_its_bad_rows_are_told(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("\ufeff" + TABLE)
     told = await read_profiles_file(path, zone=ZONE, now=NOW)
-    assert told.profiles == (Profile(url="https://p.test/a", name="Ann"),)
+    assert told.profiles == (Profile(url="https://p.test/a", name="Ann", person="Ann"),)
     assert [each.where for each in told.bad_rows] == ["line 3"]
+
+
+async def test_the_columns_of_a_weekly_planner_are_read_with_their_dates(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text(
+        "linkedin_url,name,last_engaged_date,status\n"
+        "https://www.linkedin.com/in/ann,Ann Lee,2026-02-01,active\n"
+    )
+    told = await read_profiles_file(path, zone=ZONE, now=NOW)
+    [profile] = told.profiles
+    assert profile.last_done_at == datetime(2026, 1, 31, 16, tzinfo=UTC)
+    assert (profile.person, profile.status) == ("Ann Lee", ProfileStatus.ACTIVE)
+    assert told.columns.unused == ()
+    assert told.has_status
+
+
+async def test_columns_that_are_not_understood_are_named(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text(
+        "Profile URL,company,contact,Posted Date,notes\np.test/a,Acme,Ann,2026-01-01,x\n"
+    )
+    told = await read_profiles_file(path, zone=ZONE, now=NOW)
+    assert told.profiles == (Profile(url="https://p.test/a", name="Acme", person="Ann"),)
+    assert told.columns.unused == ("Posted Date", "notes")
+    assert told.columns.format_text() == (
+        "Columns used: Profile URL (as url), company (as name), contact (as person). "
+        "Not used: Posted Date, notes."
+    )
+    assert not told.has_status
+    path.write_text("homepage,notes\np.test/a,x\n")
+    with pytest.raises(ConfigError, match="it has: homepage, notes"):
+        await read_profiles_file(path, zone=ZONE, now=NOW)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"name\nAnn\n", b"\x00\xff\xfe"])

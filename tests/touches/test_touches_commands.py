@@ -274,3 +274,37 @@ def test_a_printed_plan_says_how_many_touches_are_planned_beside_the_budget(told
     assert planned < plan["total"]
     assert planned in numbers
     assert plan["total"] in numbers
+
+
+def test_a_weekly_planners_file_is_imported_with_its_dates_and_its_columns_are_named(
+    home, stoker, told
+):
+    (home / "state.csv").write_text(
+        "linkedin_url,name,last_engaged_date,status,notes\n"
+        "https://www.linkedin.com/in/ann,Ann Lee,2026-02-01,active,x\n"
+        "https://www.linkedin.com/in/bob,Bob Tan,,paused,y\n"
+    )
+    code, out, _ = stoker("touches", "import", "state.csv")
+    assert code == 0
+    assert " ".join(out.split()) == (
+        "2 profiles new, 0 changed, 0 unchanged Columns used: linkedin_url (as url), name (as name "
+        "and person), last_engaged_date (as last_done_at), status. Not used: notes."
+    )
+    assert told("touches", "import", "state.csv")["columns_not_used"] == ["notes"]
+    told("touches", "plan")
+    week = told("touches", "show")
+    touches = [touch for day in week["days"] for touch in day["touches"]]
+    assert {(each["person"], each["channel"]) for each in touches} == {("Ann Lee", "linkedin")}
+    assert all(each["days_since"] is not None for each in touches)
+    _, shown, _ = stoker("touches", "show")
+    assert "Ann Lee" in shown
+    assert "linkedin" in shown
+
+
+def test_a_list_without_a_status_wakes_up_no_paused_profile(home, told):
+    (home / "one.csv").write_text("url,status\np.test/a,paused\n")
+    (home / "two.csv").write_text("url,name\np.test/a,Ann\n")
+    told("touches", "import", "one.csv")
+    assert told("touches", "import", "two.csv")["changed"] == 1
+    profiles = with_store(home, lambda store: store.touches.list_profiles())
+    assert [(each.name, each.status) for each in profiles] == [("Ann", "paused")]

@@ -28,6 +28,7 @@ _STEPS = (
     "failed lookups",
     "columns and indexes under the names people know",
     "accounts given by a person, history of heat",
+    "persons and channels of touches",
 )
 
 _ROOMS = (

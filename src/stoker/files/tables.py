@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,6 +22,7 @@ JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
 MAX_LINE_BYTES = 64 * 1024  # a real line has some hundred
 MAX_COLUMNS = 500
 _MAX_SHOWN = 2_000  # characters of a record that cannot be read
+_MAX_SHOWN_COLUMNS = 20
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -62,6 +63,18 @@ class ColumnUse:
 
     used: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
+    meanings: Mapping[str, str] = field(default_factory=dict)  # the reader's name, then the table's
+
+    def format_text(self) -> str:
+        """Return a sentence about both: each column with what it is taken for."""
+        taken_for: dict[str, list[str]] = {}
+        for meaning, name in self.meanings.items():
+            taken_for.setdefault(name, []).append(meaning)
+        shown = [
+            name if meant == [name] else f"{name} (as {' and '.join(meant)})"
+            for name, meant in taken_for.items()
+        ]
+        return f"Columns used: {', '.join(shown)}. Not used: {', '.join(self.unused) or 'none'}."
 
 
 class Readable(Protocol):
@@ -77,12 +90,13 @@ def read_table(
     required: Sequence[str] = (),
     json_lines: bool = False,
     limits: TableLimits = STRICT,
+    on_columns: Callable[[ColumnUse], None] | None = None,
 ) -> Iterator[TableRow]:
     """Yield each row by its column.
 
     `columns` are the names people give each column, in small letters with underscores; the first
-    that is there counts, others are left out. Raises ConfigError when the first line of CSV does
-    not name the required ones.
+    that is there counts, others are left out. `on_columns` gets which those of CSV are, before the
+    first row. Raises ConfigError when the first line of CSV does not name the required ones.
     """
     if json_lines:
         yield from _read_json_lines(stream, columns, limits)
@@ -93,10 +107,13 @@ def read_table(
     found = _find_columns(names[:MAX_COLUMNS], columns)
     if header is None or header.wrong or not set(required) <= found.keys():
         optional = ", ".join(name for name in columns if name not in required)
+        named = ", ".join(filter(None, names[:_MAX_SHOWN_COLUMNS]))
         raise ConfigError(
             f"the first line must name its columns: {' and '.join(required)}, "
-            f"and {optional} if known"
+            f"and {optional} if known" + (f"; it has: {named[:_MAX_SHOWN]}" if named else "")
         )
+    if on_columns is not None:
+        on_columns(_build_column_use(header.cells, columns))
     places = [(column, names.index(name)) for column, name in found.items()]
     for row in rows:
         if row.wrong:
@@ -110,13 +127,20 @@ def read_column_use(
     stream: Readable, columns: Mapping[str, Sequence[str]], *, limits: TableLimits = STRICT
 ) -> ColumnUse:
     """Return which columns of a CSV file `read_table` uses; both empty without a first line."""
-    header = next(read_csv(stream, limits), CsvRow(1))
-    written = [clean_text(cell[:100]).strip() for cell in header.cells[:MAX_COLUMNS]]
+    return _build_column_use(next(read_csv(stream, limits), CsvRow(1)).cells, columns)
+
+
+def _build_column_use(header: Sequence[str], columns: Mapping[str, Sequence[str]]) -> ColumnUse:
+    written = [clean_text(cell[:100]).strip() for cell in header[:MAX_COLUMNS]]
     names = [normalize_column(cell) for cell in written]
-    places = {names.index(name) for name in _find_columns(names, columns).values()}
+    places = {column: names.index(name) for column, name in _find_columns(names, columns).items()}
+    is_used = [place in places.values() for place in range(len(written))]
     return ColumnUse(
-        used=tuple(cell for place, cell in enumerate(written) if place in places),
-        unused=tuple(cell for place, cell in enumerate(written) if cell and place not in places),
+        used=tuple(cell for cell, used in zip(written, is_used, strict=True) if used),
+        unused=tuple(
+            cell for cell, used in zip(written, is_used, strict=True) if cell and not used
+        ),
+        meanings={column: written[place] for column, place in places.items()},
     )
 
 

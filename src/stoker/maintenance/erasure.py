@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from stoker.accounts.erasure import (
     normalize_name,
 )
 from stoker.accounts.model import CompanyId, CompanyRecord
-from stoker.base.errors import ConfigError, StokerError
+from stoker.base.errors import ConfigError, PermanentError, StokerError
 from stoker.context import TenantContext
 from stoker.crm.erasure import CrmErasure, erase_from_crm
 from stoker.crm.odoo import Odoo, open_crm
@@ -35,6 +36,7 @@ from stoker.db.table import Table
 from stoker.ledger.chain import NewEntry
 from stoker.maintenance.files import search_files
 from stoker.touches import schema as touches_schema
+from stoker.touches.profiles import normalize_profile_url
 from stoker.touches.setup import find_state_file
 
 ERASED_ENTRY = "ERASED"  # the ledger's kind of entries about erasures
@@ -133,6 +135,7 @@ async def erase_person(
             person, companies, new_key=secrets.token_bytes(32), now=now
         )
     ids, own = _list_external_ids(tenant, person, records)
+    sites = _list_sites(records)
     crm = None if without_crm else await _open_crm(tenant, ids)
     report.crm = await erase_from_crm(
         ids, contacts=own, redact=person.redact, crm=crm, store=store.crm, now=now, dry=dry
@@ -150,8 +153,15 @@ async def erase_person(
         database: Database = stores
         if state_file is not None and table.name in _TOUCHES:
             database = state_file
+        scope: dict[str, Sequence[str]] = {
+            "company_id": companies,
+            "account_id": companies,
+            "external_id": ids,
+        }
+        if table.name in _TOUCHES:
+            scope["url"] = sites  # a lead's touches name its contact
         found = await _erase_in_table(
-            database, table, person, companies, ids, grants=grants[table.name], dry=dry
+            database, table, person, scope, grants=grants[table.name], dry=dry
         )
         if found != TableResult():
             report.tables[table.name] = found
@@ -262,6 +272,15 @@ def _list_external_ids(
     return [*ids, *own], own
 
 
+def _list_sites(records: Iterable[CompanyRecord]) -> list[str]:
+    """Return the addresses that the profiles of these companies go by."""
+    sites = []
+    for record in records:
+        with suppress(PermanentError):  # no address: it has no profile
+            sites.append(normalize_profile_url(record.company.website))
+    return sites
+
+
 async def _open_crm(tenant: TenantContext, ids: Sequence[str]) -> Odoo | None:
     connection = await tenant.store.setup.find_connection()
     if connection is not None and not connection.active:
@@ -278,18 +297,15 @@ async def _erase_in_table(
     database: Database,
     table: Table[Any],
     person: Person,
-    companies: Sequence[str],
-    external_ids: Sequence[str],
+    scope: Mapping[str, Sequence[str]],
     *,
     grants: str,
     dry: bool,
 ) -> TableResult:
-    """Erase address, phone and profile in all rows, the name in rows of the person's companies."""
-    scope: dict[str, Sequence[str]] = {
-        "company_id": companies,
-        "account_id": companies,
-        "external_id": external_ids,
-    }
+    """Erase address, phone and profile in all rows, the name in rows of the person's companies.
+
+    `scope` has the ids of those rows, by the columns that may be in a table.
+    """
     scope = {name: ids for name, ids in scope.items() if name in {c.name for c in table.columns}}
     passes = [_build_erasure(person, with_names=False, rows={})]
     if scope or table.name in _CACHES:
@@ -342,5 +358,9 @@ async def _find_same_names(tenant: TenantContext, person: Person) -> list[str]:
         return found
     while names and (page := await tenant.store.touches.list_profiles(after=after, limit=1000)):
         after = page[-1].url
-        found += [each.url for each in page if normalize_name(each.name) in names]
+        found += [
+            each.url
+            for each in page
+            if names & {normalize_name(text) for text in (each.name, each.person) if text}
+        ]
     return found

@@ -91,8 +91,9 @@ async def import_profiles(
 ) -> Exit | None:
     """Import profiles from a CSV file, a shared sheet, or the tenant's leads.
 
-    The first row names the columns: url, and optionally name, last_done_at and status. A Google
-    sheet is given by its address. Invalid rows are listed with their reasons.
+    The first row names the columns: url, and optionally name, person, channel, last_done_at and
+    status; those that are not used are named. A Google sheet is given by its address. Invalid rows
+    are listed with their reasons.
     """
     if (source is None) == (not leads):
         raise ConfigError("say one of: a CSV file, a sheet's address, or --leads")
@@ -100,7 +101,9 @@ async def import_profiles(
 
     async with open_touches(ctx, tenant) as opened:
         parsed = await read_profiles(opened.tenant, source)
-        counts = await opened.service.store.save_profiles(parsed.profiles)
+        counts = await opened.service.store.save_profiles(
+            parsed.profiles, keep_status=not parsed.has_status
+        )
     if as_json:
         print_json(
             {
@@ -109,6 +112,7 @@ async def import_profiles(
                 "changed": counts.changed,
                 "same": counts.same,
                 "bad": [{"where": each.where, "because": each.reason} for each in parsed.bad_rows],
+                **_columns_to_json(parsed),
             }
         )
     else:
@@ -120,8 +124,19 @@ async def import_profiles(
     return Exit.PROBLEMS if parsed.bad_rows else None
 
 
+def _columns_to_json(parsed: ParsedProfiles) -> dict[str, Json]:
+    if parsed.columns is None:
+        return {}
+    return {
+        "columns_used": list(parsed.columns.used),
+        "columns_not_used": list(parsed.columns.unused),
+    }
+
+
 def _print_bad_rows(parsed: ParsedProfiles) -> None:
     bad = parsed.bad_rows
+    if parsed.columns is not None:
+        print_text(parsed.columns.format_text())
     if bad:
         print_text(f"{format_count(len(bad), 'row')} rejected:")
         print_table(
@@ -165,7 +180,7 @@ async def plan(
         service = opened.service
         parsed = await read_profiles(opened.tenant, profiles) if profiles else None
         if parsed is not None:
-            await service.store.save_profiles(parsed.profiles)
+            await service.store.save_profiles(parsed.profiles, keep_status=not parsed.has_status)
         before = await service.find_plan(week)
         make = service.preview_week if dry_run else service.generate_weekly_plan
         after = await make(week, seed=seed)
@@ -216,15 +231,16 @@ def _print_queue(queue: Sequence[Touch], *, zone: str) -> None:
     rows = [
         (
             f"{touch.at.astimezone(get_zone(zone)):%a %H:%M}",
-            touch.name,
+            touch.who,
+            touch.channel,
             touch.url,
             "never" if touch.days_since is None else touch.days_since,
-            "overdue" if touch.forced else "",
+            touch.reason,
             touch.status,
         )
         for touch in queue[:MAX_TOUCHES_SHOWN]
     ]
-    print_table(["at", "name", "url", "days since", "", "status"], rows)
+    print_table(["at", "who", "channel", "url", "days since", "", "status"], rows)
     _print_more(queue, MAX_TOUCHES_SHOWN)
 
 

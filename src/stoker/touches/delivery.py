@@ -34,7 +34,7 @@ from stoker.crm.rows import build_external_id
 from stoker.crm.upsert import compute_digest
 from stoker.http.api_client import StatusMeaning, VendorApi
 from stoker.http.client import HttpClient
-from stoker.touches.export import touch_to_json
+from stoker.touches.export import format_summary, touch_to_json
 from stoker.touches.model import Delivery, Touch
 from stoker.touches.queue import build_delivery_id, format_week, get_limits, list_pending
 from stoker.touches.service import TouchService
@@ -254,10 +254,10 @@ def build_activity_write(
 ) -> RowWrite:
     """Return what makes a touch an activity on a partner's record, for a user if one is named."""
     wait = "never touched" if touch.days_since is None else f"{touch.days_since} days since"
-    forced = ", overdue" if touch.forced else ""
+    reason = f", {touch.reason}" if touch.reason else ""
     cells: dict[str, Cell] = {
-        "summary": f"Touch {to_sendable_text(touch.name) or touch.url}",
-        "note": f"<p>{escape(to_sendable_text(touch.url))}</p><p>{wait}{forced}; due "
+        "summary": to_sendable_text(format_summary(touch)),
+        "note": f"<p>{escape(to_sendable_text(touch.url))}</p><p>{wait}{reason}; due "
         f"{touch.at:%H:%M} UTC</p>",
         "date_deadline": touch.day.isoformat(),
         "res_model_id/id": _PARTNERS,

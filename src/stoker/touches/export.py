@@ -29,6 +29,9 @@ COLUMNS = (
     "probability",
     "status",
     "handed_at",
+    "person",
+    "channel",
+    "pressing",
 )
 
 _MAX_LINE_OCTETS = 75  # on one line of a calendar
@@ -69,15 +72,23 @@ def touch_to_json(touch: Touch) -> dict[str, Json]:
     return {
         "url": touch.url,
         "name": touch.name,
+        "person": touch.person,
+        "channel": touch.channel,
         "day": touch.day.isoformat(),
         "at": touch.at.isoformat(),
         "score": touch.score,
         "days_since": touch.days_since,
         "forced": touch.forced,
+        "pressing": touch.pressing,
         "probability": touch.probability,
         "status": touch.status,
         "handed_at": touch.handed_at.isoformat() if touch.handed_at else None,
     }
+
+
+def format_summary(touch: Touch) -> str:
+    """Return what is to be done in one line: whom to contact, and how."""
+    return f"Touch {touch.who}" + (f" by {touch.channel}" if touch.channel else "")
 
 
 def plan_to_csv(plan: WeeklyPlan) -> str:
@@ -91,6 +102,7 @@ def plan_to_csv(plan: WeeklyPlan) -> str:
                 **touch_to_json(touch),
                 "week": plan.week,
                 "forced": str(touch.forced).lower(),
+                "pressing": str(touch.pressing).lower(),
             }
             rows.writerow([escape_cell(values[column]) for column in COLUMNS])  # type: ignore[arg-type]
     return out.getvalue()
@@ -120,7 +132,7 @@ def _build_event(touch: Touch, *, written_at: datetime) -> Iterator[str]:
     yield f"UID:{named}@stoker"
     yield f"DTSTAMP:{_format_stamp(written_at)}"
     yield f"DTSTART:{_format_stamp(touch.at)}"
-    yield f"SUMMARY:{_escape_text('Touch ' + (touch.name or touch.url))}"
+    yield f"SUMMARY:{_escape_text(format_summary(touch))}"
     yield "DESCRIPTION:" + _escape_text(f"{touch.url}\n{wait}; {touch.status}")
     if _WEB_URL.fullmatch(touch.url):
         yield f"URL:{touch.url}"

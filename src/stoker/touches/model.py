@@ -38,6 +38,24 @@ class TouchOutcome(StrEnum):
 
 PENDING = "pending"  # the status of a touch without an outcome
 
+_CHANNELS = {
+    "linkedin.com": "linkedin",
+    "xing.com": "xing",
+    "facebook.com": "facebook",
+    "instagram.com": "instagram",
+    "github.com": "github",
+    "youtube.com": "youtube",
+    "twitter.com": "x",
+    "x.com": "x",
+}  # by the last two parts of a host's name
+
+
+def derive_channel(url: str) -> str:
+    """Return the channel that an address belongs to: a network's name, else `web`."""
+    # Called for every touch of a plan, so no parser: the address was normalized before.
+    host = url.partition("://")[2].partition("/")[0].partition(":")[0]
+    return _CHANNELS.get(".".join(host.rsplit(".", 2)[-2:]), "web")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
@@ -45,6 +63,8 @@ class Profile:
 
     url: str
     name: str = ""
+    person: str = ""  # whom to contact; empty where only the company is known
+    channel: str = ""  # how: linkedin, email, phone, web …; empty: as the url says
     last_done_at: datetime | None = None  # never touched: first in line
     status: ProfileStatus = ProfileStatus.ACTIVE
 
@@ -61,6 +81,9 @@ class Touch:
     days_since: int | None  # on that day, by what was known or projected; None: never touched
     forced: bool
     probability: float  # of being picked that day, given the day's scores; 1 for a forced one
+    person: str = ""  # whom to contact, as its profile says
+    channel: str = ""  # and how
+    pressing: bool = False  # came first because its wait nears the window, beyond the forced ones
     outcome: TouchOutcome | None = None
     handed_at: datetime | None = None  # when it left Stoker; from then on its time stays
 
@@ -68,6 +91,18 @@ class Touch:
     def status(self) -> str:
         """Return `pending`, or the outcome's name."""
         return PENDING if self.outcome is None else self.outcome.value
+
+    @property
+    def who(self) -> str:
+        """Return the person with the name of its profile, or what is known of them."""
+        if self.person and self.name not in (self.person, self.url):
+            return f"{self.person}, {self.name}"
+        return self.person or self.name or self.url
+
+    @property
+    def reason(self) -> str:
+        """Return why it came before others; empty when it was drawn."""
+        return "overdue" if self.forced else "pressing" if self.pressing else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

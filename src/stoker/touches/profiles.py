@@ -15,16 +15,19 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 from zoneinfo import ZoneInfo
 
-from stoker.accounts.model import CompanyId, CompanyRecord
+from stoker.accounts.contacts import choose_best_contact, get_usable_email
+from stoker.accounts.model import CompanyId, CompanyRecord, Contact
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.retry import parse_retry_after
 from stoker.base.types import Json, clean_text, to_utc
-from stoker.files.tables import Readable, TableRow, read_table
+from stoker.files.tables import ColumnUse, Readable, TableRow, read_table
 from stoker.http.client import MAX_REDIRECTS, HttpClient, Request, is_temporary
 from stoker.http.url import parse_url
 from stoker.touches.model import Profile, ProfileStatus
 
 MAX_NAME_LENGTH = 200  # characters
+
+MAX_CHANNEL_LENGTH = 40  # characters
 
 MAX_URL_LENGTH = 2_000  # characters, the longest a store finds rows by
 
@@ -46,7 +49,20 @@ _SHEET_PATH = re.compile(r"/spreadsheets/d/([A-Za-z0-9_-]{10,200})(?:/.*)?")
 PROFILE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "url": ("url", "profile_url", "link", "profile", "linkedin_url", "website"),
     "name": ("name", "full_name", "company", "company_name"),
-    "last_done_at": ("last_done_at", "last_done", "last_touched_at", "last_touch", "last_contact"),
+    "person": ("person", "contact", "contact_name", "full_name", "name"),
+    "channel": ("channel", "medium", "via"),
+    "last_done_at": (
+        "last_done_at",
+        "last_done",
+        "last_touched_at",
+        "last_touch",
+        "last_contact",
+        "last_engaged_date",
+        "last_engaged_at",
+        "last_engaged",
+        "last_like_date",
+        "last_liked_at",
+    ),
     "status": ("status", "state"),
 }
 
@@ -65,6 +81,12 @@ class ParsedProfiles:
 
     profiles: tuple[Profile, ...]
     bad_rows: tuple[BadRow, ...]
+    columns: ColumnUse | None = None  # of a table
+
+    @property
+    def has_status(self) -> bool:
+        """Return whether it says which profiles are active, paused, private or deleted."""
+        return self.columns is not None and "status" in self.columns.meanings
 
 
 def parse_profiles(rows: Iterable[TableRow], *, zone: ZoneInfo, now: datetime) -> ParsedProfiles:
@@ -99,7 +121,19 @@ def _lead_to_profile(record: CompanyRecord) -> Profile | str:
         return "no website of it is known"
     if record.is_site_probable:
         return f"its website is only probable; accept it with: stoker leads website {company.id}"
-    return _build_profile(company.website, company.name)
+    contact = choose_best_contact(record)
+    return _build_profile(
+        company.website,
+        company.name,
+        person=contact.name if contact is not None else "",
+        channel=_choose_channel(contact),
+    )
+
+
+def _choose_channel(contact: Contact | None) -> str:
+    if contact is not None and get_usable_email(contact):
+        return "email"
+    return "phone" if contact is not None and contact.phone else ""
 
 
 def _sort_out(found: Iterable[tuple[str, Profile | str]], *, repeated: str) -> ParsedProfiles:
@@ -136,10 +170,17 @@ def compute_appeals(
 def merge_profile(known: Profile, given: Profile) -> Profile:
     """Return a known profile merged with a given one.
 
-    An empty name and a missing moment never replace one; of two moments the later counts.
+    An empty text and a missing moment never replace one; of two moments the later counts.
     """
     moments = [at for at in (known.last_done_at, given.last_done_at) if at is not None]
-    return replace(given, name=given.name or known.name, last_done_at=max(moments, default=None))
+    has_name = given.name not in ("", given.url)  # without a name a profile goes by its url
+    return replace(
+        given,
+        name=given.name if has_name else known.name or given.name,
+        person=given.person or known.person,
+        channel=given.channel or known.channel,
+        last_done_at=max(moments, default=None),
+    )
 
 
 def normalize_profile_url(text: str) -> str:
@@ -182,13 +223,22 @@ def _parse_profile(row: Mapping[str, Json], *, zone: ZoneInfo, now: datetime) ->
         return f"its last_done_at is {_quote_cell(done)}; give it as 2026-02-07 or 2026-02-07T09:30"
     if done_at is not None and done_at > now + _ONE_DAY:
         return f"its last_done_at, {_quote_cell(done)}, is still to come"
-    return _build_profile(cells["url"], cells.get("name", ""), status=status, last_done_at=done_at)
+    return _build_profile(
+        cells["url"],
+        cells.get("name", ""),
+        person=cells.get("person", ""),
+        channel=cells.get("channel", ""),
+        status=status,
+        last_done_at=done_at,
+    )
 
 
 def _build_profile(
     url: str,
     name: str,
     *,
+    person: str = "",
+    channel: str = "",
     status: ProfileStatus = ProfileStatus.ACTIVE,
     last_done_at: datetime | None = None,
 ) -> Profile | str:
@@ -196,8 +246,17 @@ def _build_profile(
         url = normalize_profile_url(url)
     except PermanentError as error:
         return f"its url cannot be used: {error}"
-    name = " ".join(clean_text(name).split())[:MAX_NAME_LENGTH]
-    return Profile(url=url, name=name or url, last_done_at=last_done_at, status=status)
+    name, person, channel = (
+        " ".join(clean_text(text).split())[:MAX_NAME_LENGTH] for text in (name, person, channel)
+    )
+    return Profile(
+        url=url,
+        name=name or person or url,
+        person=person,
+        channel=channel[:MAX_CHANNEL_LENGTH].lower(),
+        last_done_at=last_done_at,
+        status=status,
+    )
 
 
 def _parse_moment(text: str, *, zone: ZoneInfo) -> datetime:
@@ -264,7 +323,9 @@ async def fetch_profiles(
 
 def _parse_table(stream: Readable, *, zone: ZoneInfo, now: datetime, where: str) -> ParsedProfiles:
     try:
-        rows = read_table(stream, PROFILE_COLUMNS, required=("url",))
-        return parse_profiles(rows, zone=zone, now=now)
+        seen: list[ColumnUse] = []
+        rows = read_table(stream, PROFILE_COLUMNS, required=("url",), on_columns=seen.append)
+        parsed = parse_profiles(rows, zone=zone, now=now)
+        return replace(parsed, columns=seen[0])
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error

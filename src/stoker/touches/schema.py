@@ -50,6 +50,8 @@ from stoker.touches.model import (
 
 _URL = Column("url", key(MAX_URL_BYTES))
 
+_PERSONS = 20  # the step that names the person and the channel of a touch
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
@@ -84,6 +86,8 @@ PROFILES = Table(
     Column("name", TEXT),
     Column("status", enum(ProfileStatus)),
     Column("last_done_at", TIME, null=True, merge=KEEP_LATER),
+    Column("person", TEXT, default="''", since=_PERSONS),
+    Column("channel", TEXT, default="''", since=_PERSONS),
     key=["url"],
     since=7,
     what="the profile",
@@ -116,6 +120,9 @@ TOUCHES = Table(
     Column("forced", FLAG),
     Column("probability", REAL),
     Column("handed_at", TIME, null=True),
+    Column("person", TEXT, default="''", since=_PERSONS),
+    Column("channel", TEXT, default="''", since=_PERSONS),
+    Column("pressing", FLAG, default="false", since=_PERSONS),
     key=["week", "day", "url"],
     since=7,
     what="the touch of",
@@ -181,6 +188,8 @@ TABLES: tuple[Table[Any] | Script, ...] = (
     COUNTERS,
     _ERASABLE,
 )
+
+LAST_STEP = _PERSONS  # the last step of these tables
 
 
 def check_plan(plan: WeeklyPlan) -> None:

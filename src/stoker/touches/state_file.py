@@ -37,6 +37,7 @@ from stoker.touches.schedule_state import (
 from stoker.touches.schema import (
     COUNTERS,
     DELIVERIES,
+    LAST_STEP,
     OUTCOMES,
     PLANS,
     PROFILES,
@@ -55,7 +56,7 @@ LOCK_TIMEOUT = timedelta(seconds=30)
 
 MAX_SET_ASIDE = 1000
 
-_SCHEMA = Schema([""] * max(table.since for table in TABLES), lambda: [*TABLES])
+_SCHEMA = Schema([""] * LAST_STEP, lambda: [*TABLES])
 
 # Where a list of the file is called otherwise than the column.
 _OUTCOME_KEYS = {"at": "marked_at"}

@@ -120,10 +120,13 @@ class TouchStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def save_profiles(self, profiles: Sequence[Profile]) -> ProfileCounts:
+    async def save_profiles(
+        self, profiles: Sequence[Profile], *, keep_status: bool = False
+    ) -> ProfileCounts:
         """Insert profiles, or merge them into those known by their urls.
 
-        As `merge_profile`: a wait never begins earlier than it did.
+        As `merge_profile`: a wait never begins earlier than it did. With `keep_status` a known
+        profile keeps its status, because the source has none.
         """
         valid = [PROFILES.store(profile) for profile in profiles]
         if not valid:
@@ -137,6 +140,8 @@ class TouchStore:
             for given in valid:
                 before = known.get(given.url)
                 merged = given if before is None else merge_profile(before, given)
+                if before is not None and keep_status:
+                    merged = replace(merged, status=before.status)
                 new, changed = new + (before is None), changed + (before not in (None, merged))
                 if merged != before:
                     differing[given.url] = known[given.url] = merged

@@ -19,7 +19,15 @@ import numpy as np
 from stoker.base.errors import ConfigError
 from stoker.base.types import to_utc
 from stoker.calendar.timezones import get_zone
-from stoker.touches.model import DaySlot, OutcomeMark, PlanNote, Profile, Touch, WeeklyPlan
+from stoker.touches.model import (
+    DaySlot,
+    OutcomeMark,
+    PlanNote,
+    Profile,
+    Touch,
+    WeeklyPlan,
+    derive_channel,
+)
 from stoker.touches.planning.daily_budgets import DayBounds, WeekBudgets, draw_week_budgets
 from stoker.touches.planning.random import Ints, Purpose, RandomStream
 from stoker.touches.planning.selection import (
@@ -194,6 +202,7 @@ def _build_touches(
         np.round(picks.scores[by_place], _ROUND_DIGITS).tolist(),
         picks.since[by_place].tolist(),
         picks.forced[by_place].tolist(),
+        picks.pressing[by_place].tolist(),
         np.round(picks.probability[by_place], _ROUND_DIGITS).tolist(),
         strict=True,
     )
@@ -203,14 +212,17 @@ def _build_touches(
         Touch(
             url=(profile := profiles[place]).url,
             name=profile.name,
+            person=profile.person,
+            channel=profile.channel or derive_channel(profile.url),
             day=day,
             at=from_ticks(at),
             score=score,
             days_since=None if since == longest else since,
             forced=forced,
+            pressing=pressing,
             probability=probability,
         )
-        for place, at, score, since, forced, probability in columns
+        for place, at, score, since, forced, pressing, probability in columns
     ]
     return [made[turn] for turn in np.argsort(turns).tolist()]
 
