@@ -45,7 +45,7 @@ ROWS = {  # rows as they are, since only whose they are matters here
     "odoo_connections": "(:tenant, 'odoo', 'u', 'd', true, NULL)",
     "icp_rules": "(:tenant, 'r', '[]', 1, 2, 2000, 2025)",
     "account_marks": "(:tenant, 'm', now())",
-    "companies": "(:tenant, 'c', 'n', true, '', NULL, '', '', NULL, now(), false, NULL)",
+    "companies": "(:tenant, 'c', 'n', true, '', NULL, '', '', NULL, now())",
     "icp_candidate_companies": "(:tenant, 'r', 'c')",
     "company_findings": "(:tenant, 'c', now(), 'r', '', '[]', '{}')",
     "contacts": "(:tenant, 'c', 0, 'n', '', '', '', 's', 1)",

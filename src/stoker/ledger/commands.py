@@ -6,7 +6,7 @@ A command reads the tenants' ledgers or, with `--shared`, the installation's own
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.base.formats import format_count
-from stoker.base.jsontools import compact_json
+from stoker.base.formats import format_count, format_time
+from stoker.base.jsontools import compact_json, get_object
 from stoker.budgets.operator import format_connector
 from stoker.budgets.verify import (
     find_shared_mismatches,
@@ -47,7 +47,7 @@ from stoker.cli.output import (
 )
 from stoker.files.export import FORMATS, open_export
 from stoker.ledger.chain import Checkpoint
-from stoker.ledger.query import LedgerFilter, get_data_text
+from stoker.ledger.query import EntryKind, LedgerFilter, get_data_text
 from stoker.ledger.read import list_latest, read_pages
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from stoker.files.export import Row
     from stoker.ledger.chain import LedgerEntry
     from stoker.ledger.store import LedgerStore
+    from stoker.pulls.decision_entries import DecisionList
 
 ALL_TENANTS = "everybody"  # the installation's ledger, in JSON
 
@@ -114,6 +115,12 @@ _ALL = 2**31  # entries; more than a terminal is sent
 
 _MAX_KEY_SHOWN = 8  # characters
 
+_MAX_DELETED_SHOWN = 3  # plans
+
+_PLAN_KIND = "PLAN"
+
+_DECISION_KINDS = frozenset({EntryKind.CHOSEN.value, EntryKind.NOT_CHOSEN.value})
+
 _CHECKPOINT_PATTERN = re.compile(r"[0-9]{1,18}:[0-9a-f]{64}")
 
 _FILTER_OPTIONS = [
@@ -129,6 +136,11 @@ _FILTER_OPTIONS = [
     since_option("From this time on: a date, a time with its offset, or a span (7d, 2h)."),
     until_option("Before this time, written like --since."),
 ]
+
+
+plan_option = click.option(
+    "--plan", metavar="RUN", help="The decisions of the plan of this run, or of the latest."
+)
 
 
 def filter_options(command: _CommandT) -> _CommandT:
@@ -147,6 +159,7 @@ def ledger() -> None:
 @tenants_option
 @shared_option
 @filter_options
+@plan_option
 @limit_option
 @click.option("--before", type=_SEQ_RANGE, metavar="SEQ", help="Continue below this entry.")
 @json_option
@@ -157,44 +170,158 @@ async def list_entries(
     /,
     tenants: tuple[str, ...],
     shared: bool,
+    plan: str | None,
     limit: int | None,
     before: int | None,
     as_json: bool,
     **filters: str | None,
 ) -> None:
-    """Show entries, newest first."""
+    """Show entries, newest first.
+
+    --account also shows what each stored plan decided about the account, --plan every decision of
+    one plan: selected or not, with reason and numbers, read from the stored plan whose digest the
+    ledger has.
+    """
     selection, limit = _build_filter(**filters), limit or _ALL
     found: list[tuple[str, LedgerEntry]] = []
+    deleted: list[tuple[str, LedgerEntry]] = []
+    names: dict[tuple[str, str], str] = {}
     async with asked.open_app(only_to_read=True) as app:
         chosen = list_ledgers(app, tenants, shared=shared)
-        if before is not None and len(chosen) > 1:
+        if before is not None and (len(chosen) > 1 or plan):
             raise ConfigError("--before counts in one ledger; choose a tenant with --tenant")
+        if shared and plan:
+            raise ConfigError("plans are a tenant's; leave out --shared")
         for owner, book in chosen:
-            latest = await list_latest(book, selection, before=before, limit=limit)
-            found.extend((owner, entry) for entry in latest)
-    if len(chosen) > 1:
-        found.sort(key=lambda pair: (pair[1].at, pair[0], pair[1].seq), reverse=True)
-    del found[limit:]
+            if shared or not (plan or selection.account):
+                latest = await list_latest(book, selection, before=before, limit=limit)
+                found.extend((owner, entry) for entry in latest)
+                continue
+            read = await _read_decisions(
+                app, owner, plan, selection, before=before, limit=limit, single=len(chosen) == 1
+            )
+            found.extend((owner, entry) for entry in read.entries)
+            deleted.extend((owner, entry) for entry in read.deleted)
+        if len(chosen) > 1 and not plan:
+            found.sort(key=lambda pair: (pair[1].at, pair[0], pair[1].seq), reverse=True)
+        more = max(len(found) - limit, 0) if plan else 0
+        del found[limit:]
+        if not as_json and (plan or selection.account):
+            names = await _find_names(app, found)
     if as_json:
         print_json([to_entry_json(*pair) for pair in found])
         return
-    print_table(
-        ["tenant", "seq", "at (utc)", "kind", "about", "reason"],
-        [
-            (
-                _format_owner(owner),
-                entry.seq,
-                f"{entry.at:%Y-%m-%d %H:%M:%S}",
-                entry.kind,
-                _format_subject(entry),
-                _format_reason(entry),
-            )
-            for owner, entry in found
-        ],
-        empty="No such entries.",
-    )
-    if len(chosen) == 1 and len(found) == limit and found[-1][1].seq > 1:
+    if plan and found:
+        _print_decisions(found, names)
+    else:
+        print_table(
+            ["tenant", "seq", "at (utc)", "kind", "about", "reason"],
+            [
+                (
+                    _format_owner(owner),
+                    entry.seq,
+                    f"{entry.at:%Y-%m-%d %H:%M:%S}",
+                    entry.kind,
+                    _format_subject(entry, names.get((owner, entry.subject), "")),
+                    _format_reason(entry),
+                )
+                for owner, entry in found
+            ],
+            empty="No such entries.",
+        )
+    for owner, entry in deleted[:_MAX_DELETED_SHOWN]:
+        print_text(
+            f"The decisions of plan {entry.subject} were deleted with its run (retention); its "
+            f"totals: stoker ledger show {entry.seq} --tenant {owner}"
+        )
+    if len(deleted) > _MAX_DELETED_SHOWN:
+        print_text(f"and those of {len(deleted) - _MAX_DELETED_SHOWN} older plans.")
+    if more:
+        print_text(f"{format_count(more, 'more decision')}; --limit 0 shows all.")
+    elif len(chosen) == 1 and len(found) == limit and found[-1][1].seq > 1 and not plan:
         print_text(f"Older entries: repeat with --before {found[-1][1].seq}")
+
+
+def _print_decisions(
+    found: Sequence[tuple[str, LedgerEntry]], names: Mapping[tuple[str, str], str]
+) -> None:
+    """Print the decisions of plans, what they have in common once."""
+    for owner in dict.fromkeys(owner for owner, _ in found):
+        entries = [entry for whose, entry in found if whose == owner]
+        first = entries[0]
+        print_text(
+            f"{owner}: plan of run {get_data_text(first, 'run')}, {format_time(first.at)}, policy "
+            f"{get_data_text(first, 'policy')}; entry {first.seq} has its digest, which the stored "
+            "plan matches"
+        )
+        print_table(
+            ["account", "name", "decision", "depth", "last research", "value"],
+            [
+                (
+                    entry.subject,
+                    names.get((owner, entry.subject), ""),
+                    get_data_text(entry, "code"),
+                    get_data_text(entry, "depth"),
+                    _format_age(entry.data["age_days"]),
+                    f"{float(str(entry.data['value_per_unit'])):.3g}",
+                )
+                for entry in entries
+            ],
+            right=["value"],
+        )
+        print_text(
+            f"Value is per pull unit; the cutoff was {float(str(first.data['cutoff'])):.3g}. "
+            f"One account in full: stoker why {owner}/{first.subject}"
+        )
+
+
+def _format_age(days: Json) -> str:
+    return "never" if days is None else f"{float(str(days)):.1f} days ago"
+
+
+async def _read_decisions(
+    app: Context,
+    owner: str,
+    plan: str | None,
+    selection: LedgerFilter,
+    *,
+    before: int | None,
+    limit: int,
+    single: bool,
+) -> DecisionList:
+    """Return a tenant's entries with the decisions of its plans, or those of one plan."""
+    from stoker.base.types import TenantId
+    from stoker.pulls.decision_entries import (
+        DecisionList,
+        list_account_entries,
+        list_plan_decisions,
+        require_plan,
+    )
+
+    store = app.backend.tenant(TenantId(owner))
+    if plan is None:
+        return await list_account_entries(store, selection, before=before, limit=limit)
+    found = await list_plan_decisions(store, plan, selection)
+    return require_plan(found, plan, owner) if single else found or DecisionList()
+
+
+async def _find_names(
+    app: Context, found: Sequence[tuple[str, LedgerEntry]]
+) -> dict[tuple[str, str], str]:
+    """Return the names of the accounts that decisions are about, by tenant and id."""
+    from stoker.accounts.model import CompanyId
+    from stoker.base.types import TenantId
+
+    names: dict[tuple[str, str], str] = {}
+    for owner in {owner for owner, _ in found}:
+        ids = [
+            CompanyId(entry.subject)
+            for whose, entry in found
+            if whose == owner and entry.kind in _DECISION_KINDS
+        ]
+        known = await app.backend.tenant(TenantId(owner)).accounts.find_names(ids)
+        names |= {(owner, account): name for account, name in known.items()}
+    return names
 
 
 @ledger.command("show")
@@ -313,6 +440,7 @@ async def verify(
 @tenants_option
 @shared_option
 @filter_options
+@plan_option
 @click.option(
     "--limit", type=COUNT, metavar="N", help="Write at most N entries per tenant; 0 writes all."
 )
@@ -327,12 +455,14 @@ async def export_entries(
     force: bool,
     tenants: tuple[str, ...],
     shared: bool,
+    plan: str | None,
     limit: int | None,
     as_json: bool,
     **filters: str | None,
 ) -> None:
     """Write entries to a file, oldest first, tenant by tenant.
 
+    --account includes what stored plans decided about it, --plan writes every decision of one plan.
     In CSV, a ' precedes text that a spreadsheet could take for a formula; on a terminal, control
     characters are made visible.
     """
@@ -345,11 +475,16 @@ async def export_entries(
     count = 0
     async with asked.open_app(only_to_read=True) as app:
         chosen = list_ledgers(app, tenants, shared=shared)
+        if shared and plan:
+            raise ConfigError("plans are a tenant's; leave out --shared")
         place = out and asked.directory / out
         with open_export(kind, EXPORT_COLUMNS, out=place, replace=force) as writing:
             for owner, book in chosen:
                 left = limit or None
-                async for page in read_pages(book):
+                pages = read_pages(book)
+                if plan or (selection.account and not shared):
+                    pages = _read_decision_pages(app, owner, book, plan, selection)
+                async for page in pages:
                     wanted = [entry for entry in page if selection.matches(entry)][:left]
                     writing.add([to_export_row(owner, entry) for entry in wanted])
                     count += len(wanted)
@@ -359,6 +494,22 @@ async def export_entries(
         print_json({"entries": count, "out": str(out), "format": kind})
     elif out is not None:
         print_text(f"Wrote {format_count(count, 'entry')} to {out}.")
+
+
+async def _read_decision_pages(
+    app: Context, owner: str, book: LedgerStore, plan: str | None, selection: LedgerFilter
+) -> AsyncIterator[Sequence[LedgerEntry]]:
+    """Yield a ledger's pages with the decisions of plans in them, or those of one plan."""
+    from stoker.base.types import TenantId
+    from stoker.pulls.decision_entries import expand_entry, list_plan_decisions, require_plan
+
+    store = app.backend.tenant(TenantId(owner))
+    if plan is not None:
+        yield require_plan(await list_plan_decisions(store, plan, selection), plan, owner).entries
+        return
+    async for page in read_pages(book):
+        found = [await expand_entry(store, entry, selection) for entry in page]
+        yield [entry for each in found for entry in each.entries]
 
 
 def to_export_row(tenant: str, entry: LedgerEntry) -> Row:
@@ -384,8 +535,10 @@ def _format_owner(owner: str) -> str:
     return "all tenants" if owner == ALL_TENANTS else owner
 
 
-def _format_subject(entry: LedgerEntry) -> str:
+def _format_subject(entry: LedgerEntry, name: str = "") -> str:
     """Return what an entry is about; a vendor call's key is long and shown by `ledger show`."""
+    if name:
+        return f"{name} ({entry.subject})"
     connector, _, key = entry.subject.partition("/")
     if connector != get_data_text(entry, "connector") or len(key) <= _MAX_KEY_SHOWN:
         return entry.subject
@@ -395,6 +548,13 @@ def _format_subject(entry: LedgerEntry) -> str:
 
 
 def _format_reason(entry: LedgerEntry) -> str:
+    if entry.kind == _PLAN_KIND and not entry.reason:
+        counts = get_object(entry.data, "counts")
+        decided = ", ".join(
+            f"{number} {code}" for code, number in counts.items() if code not in ("shallow", "deep")
+        )
+        accounts = get_data_text(entry, "accounts")
+        return f"{accounts} accounts: {decided or 'none'}; ledger list --plan {entry.subject}"
     code = get_data_text(entry, "code")
     return f"{code}: {entry.reason}" if code else entry.reason
 

@@ -187,10 +187,12 @@ def _print_plan(planned: PlannedPulls) -> None:
 
 
 def _to_plan_json(planned: PlannedPulls) -> dict[str, Json]:
+    from stoker.pulls.jobs import list_pull_jobs
     from stoker.pulls.planner import DEEP, SHALLOW
     from stoker.pulls.store import list_active_constraints, summarize_plan
 
     pulls, quote = planned.pulls, planned.quote
+    jobs = list_pull_jobs(planned.tenant, pulls, bucket=pulls.inputs.rule.tick, run=planned.run)
     plan = pulls.plan
     return {
         "tenant": planned.tenant,
@@ -212,6 +214,7 @@ def _to_plan_json(planned: PlannedPulls) -> dict[str, Json]:
             "slowest": quote.slowest,
             "learned_from_nights": quote.nights,
         },
+        "jobs": [each.as_json() for each in jobs],
     }
 
 
