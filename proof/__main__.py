@@ -31,6 +31,7 @@ PROOFS = (
     "nights",
     "touches",
     "pulls",
+    "people",
     "mutants",
 )
 

@@ -124,6 +124,8 @@ async def test_what_it_says_of_make_believe_companies_is_nearly_complete_and_nev
             wrong += best is not None and best.value != value
             missing += best is None
         people = {f"{each.name} | {each.title}" for each in company.people}
+        people |= {f"{each.name} | {each.title} | {each.email}" for each in company.people}
+        people |= {f"{each.name} | {each.email}" for each in company.people}
         wrong += len(set(values(extracted, FactField.PERSON)) - people)
     print(f"plain extraction: {len(read)} companies, {right} right, {wrong} wrong, {missing} none")
     assert len(read) >= 10

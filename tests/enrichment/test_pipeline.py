@@ -8,8 +8,10 @@ from datetime import timedelta
 import pytest
 
 from night_house import ACME, house
-from stoker.accounts.facts import ExtractedFacts
+from stoker.accounts.contacts import choose_best_contact, find_own_mailbox
+from stoker.accounts.facts import ExtractedFacts, Fact, FactField, Method
 from stoker.accounts.model import EmailStatus
+from stoker.accounts.websites import get_host
 from stoker.base.cancellation import cancel_and_wait
 from stoker.base.clock import SystemClock
 from stoker.base.errors import ConfigError, TransientError
@@ -432,6 +434,32 @@ def silent_desk(house, **how):
         return ExtractedFacts(facts=())
 
     return Desk(house, crawler=Silent(house), extract_facts=nothing, llm=None, **how)
+
+
+async def test_people_are_asked_for_where_pages_give_only_a_mailbox(tmp_path):
+    async def journey(house):
+        async def mailbox_only(pages, *, excerpts=()):
+            mailboxes = [
+                Fact.build(
+                    FactField.EMAIL,
+                    f"info@{get_host(page.url)}",
+                    source=page.url,
+                    how=Method.LINK,
+                    confidence=0.9,
+                )
+                for page in pages
+            ]
+            return ExtractedFacts(facts=tuple(mailboxes))
+
+        desk = Desk(house, crawler=Silent(house), extract_facts=mailbox_only, llm=None)
+        ending, _ = await desk.go()
+        return ending, await house.store().accounts.list_company_records()
+
+    ending, known = await at(tmp_path, journey, companies=2)
+
+    assert ending.cost["lusha/calls"] == 4
+    assert all(find_own_mailbox(record).email.startswith("info@") for record in known)
+    assert all(choose_best_contact(record).source == "lusha" for record in known)
 
 
 async def test_people_are_asked_for_only_where_pages_name_no_address(tmp_path):

@@ -70,6 +70,7 @@ class Contact:
     verdict: EmailStatus = EmailStatus.UNVERIFIED
     source: str
     confidence: float
+    identity: str = ""  # the key it was first known by; empty while that is its address or name
 
     def __post_init__(self) -> None:
         if not (self.name or self.email or self.phone):
@@ -77,8 +78,11 @@ class Contact:
 
     @property
     def key(self) -> str:
-        """What tells contacts of a company apart: the address, else the name."""
-        return (self.email or self.name or self.phone).casefold()
+        """What tells contacts of a company apart, and names their records in a CRM.
+
+        It stays when the address becomes known or changes.
+        """
+        return self.identity or (self.email or self.name or self.phone).casefold()
 
 
 class SiteOwner(StrEnum):

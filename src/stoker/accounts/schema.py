@@ -214,6 +214,7 @@ CONTACTS: Table[Any] = Table(
     Column("phone", TEXT),
     Column("source", TEXT),
     Column("confidence", REAL),
+    Column("identity", TEXT, since=21, default="''"),
     key=["company_id", "place"],
     indexes=[Index("idx_contacts_company", "company_id", since=18)],
     check=_check_confidence,

@@ -29,6 +29,7 @@ _STEPS = (
     "columns and indexes under the names people know",
     "accounts given by a person, history of heat",
     "persons and channels of touches",
+    "contacts that keep their records",
 )
 
 _ROOMS = (

@@ -110,8 +110,24 @@ def _scan_emails(page: ParsedPage) -> Iterator[_Candidate]:
     for match in _PLAIN.finditer(page.text):
         yield match[0].strip(".'"), match[0], Method.TEXT, 0.85
     for match in _OBFUSCATED.finditer(page.text):
-        local, _, rest = _AT_SIGN.sub("@", match[0], count=1).partition("@")
-        yield f"{local}@{_DOT_SIGN.sub('.', rest)}".strip("."), match[0], Method.TEXT, 0.75
+        yield _to_plain_email(match[0]), match[0], Method.TEXT, 0.75
+
+
+def _to_plain_email(text: str) -> str:
+    local, _, rest = _AT_SIGN.sub("@", text, count=1).partition("@")
+    return f"{local}@{_DOT_SIGN.sub('.', rest)}".strip(".")
+
+
+def find_emails_in_text(text: str, *, as_written: bool = False) -> list[str]:
+    """Return what looks like addresses in a short text, also those written with (at)."""
+    plain = [match[0].strip(".'") for match in _PLAIN.finditer(text)]
+    hidden = [match[0] for match in _OBFUSCATED.finditer(text)]
+    return [*plain, *(hidden if as_written else map(_to_plain_email, hidden))]
+
+
+def find_phones_in_text(text: str) -> list[str]:
+    """Return what looks like phone numbers in a short text, as written there."""
+    return [match[0] for match in _DIGITS.finditer(text)]
 
 
 def parse_email(text: str, *, page: str = "") -> str | None:

@@ -20,11 +20,19 @@ from stoker.accounts.identifiers import (
     parse_postal_code,
     parse_uen,
 )
+from stoker.accounts.people import format_person
 from stoker.base.types import clean_text
 from stoker.crawl.contacts import find_contacts
 from stoker.crawl.key_pages import HOME, list_site_pages
 from stoker.crawl.model import Excerpt, PageReading, classify_page, compute_fingerprint
 from stoker.crawl.page import ParsedPage, parse_page
+from stoker.crawl.people import (
+    PAGES_WITH_PEOPLE,
+    find_people,
+    find_people_in_blocks,
+    get_confidence,
+    leave_out_joined,
+)
 from stoker.crawl.structured_data import find_structured_facts
 from stoker.http.url import parse_url
 
@@ -104,7 +112,6 @@ def _iterate_hints(page: ParsedPage, server: str) -> Iterable[tuple[str, str, Me
 
 MAX_LINES = 4_000
 MAX_LINE_LENGTH = 1_000
-MAX_PEOPLE = 40
 
 _UEN = re.compile(
     r"(?<![0-9A-Z])(?:[0-9]{8,9}[A-Z]|[TSR][0-9]{2}[A-Z]{2}[0-9]{4}[A-Z])(?![0-9A-Z])"
@@ -134,40 +141,16 @@ _LEGAL = re.compile(
     r"(?:PTE\.? ?LTD\.?|Pte\.? ?Ltd\.?|PRIVATE LIMITED|Private Limited|LLP|PTE\.? LIMITED))(?!\w)"
 )
 
-_NAME = re.compile(
-    r"[A-Z][\w'’.-]{0,25}(?: (?:bin|binte|de|van|s/o|d/o|[A-Z(][\w'’.()-]{0,25})){1,4}"
-)
-
-_ROLE = re.compile(
-    r"(?i)\b(?:founder|chief|c[etfom]o|managing|director|manager|head of|officer|president|partner"
-    r"|principal|lead|engineer|executive|chairman|chairwoman|consultant|architect|secretary|vp|svp"
-    r"|owner|accountant|analyst|designer|developer|specialist|supervisor|advis[eo]r|counsel)\b"
-)
-
-_TITLE = re.compile(r"(?:(?:[A-Z&(][^\s]*|of|and|for|the|to|in)(?: |$)){1,10}")
-
-_NO_NAMES = frozenset(
-    (
-        "about", "all", "api", "career", "careers", "company", "contact", "find", "follow", "for",
-        "get", "how", "join", "learn", "meet", "more", "new", "news", "open", "our", "privacy",
-        "products", "read", "services", "solutions", "team", "terms", "the", "us", "we", "what",
-        "why", "with", "work", "your",
-    )
-)  # fmt: skip
-
-_SPLIT = re.compile(r", | – | — | - | \| |: ")
-_PAGES_WITH_PEOPLE = frozenset({"team", "about", "contact", "home"})
-
 
 def find_text_facts(text: str, *, url: str, kind: str) -> Iterator[Fact]:
     lines = [line.strip()[:MAX_LINE_LENGTH] for line in text.split("\n", MAX_LINES)[:MAX_LINES]]
     for line in lines:
         for field, value, confidence, evidence in _scan_line(line):
             yield _build_text_fact(field, value, url, confidence, evidence)
-    if kind in _PAGES_WITH_PEOPLE:
-        for value, evidence in _find_people(lines):
+    if kind in PAGES_WITH_PEOPLE:
+        for person, evidence in find_people(lines):
             yield _build_text_fact(
-                FactField.PERSON, value, url, 0.75 if kind == "team" else 0.6, evidence
+                FactField.PERSON, format_person(person), url, get_confidence(kind), evidence
             )
 
 
@@ -214,30 +197,6 @@ def _find_address(line: str, match: re.Match[str]) -> str:
     return f"{before}, Singapore {match[1]}" if has_number and 6 <= len(before) <= 150 else ""
 
 
-def _find_people(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield names with their roles: on one line, or a role on the line under a name."""
-    many = 0
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
-        if len(line) > 120 or many >= MAX_PEOPLE:
-            continue
-        parts = _SPLIT.split(line, maxsplit=1)
-        name, role = (parts[0], parts[1]) if len(parts) == 2 else (line, after)
-        evidence = line if len(parts) == 2 else f"{line} {after}"
-        if _is_name(name) and _is_role(role):
-            many += 1
-            yield f"{name} | {role}", evidence
-
-
-def _is_name(text: str) -> bool:
-    if len(text) > 60 or _NAME.fullmatch(text) is None or _ROLE.search(text):
-        return False
-    return _NO_NAMES.isdisjoint(text.lower().split())
-
-
-def _is_role(text: str) -> bool:
-    return len(text) <= 80 and bool(_ROLE.search(text)) and _TITLE.fullmatch(text) is not None
-
-
 def _get_context(line: str, match: re.Match[str]) -> str:
     return line[max(0, match.start() - 60) : match.end() + 60].strip()
 
@@ -256,11 +215,11 @@ def read_page(
     page = parse_page(body, content_type=content_type)
     title, text = clean_text(page.title), clean_text(page.text)
     contacts = find_contacts(page, url=url)
-    facts = [
-        *find_structured_facts(LexborHTMLParser(page.markup), url=url),
-        *contacts,
-        *find_text_facts(text, url=url, kind=kind),
-    ]
+    tree = LexborHTMLParser(page.markup)
+    structured = find_structured_facts(tree, url=url)
+    joined = find_people_in_blocks(tree, url=url, kind=kind)
+    plain = leave_out_joined(find_text_facts(text, url=url, kind=kind), joined)
+    facts = [*structured, *contacts, *joined, *plain]
     if kind == HOME and (name := _get_title_name(title)):
         facts.append(
             Fact.build(

@@ -258,7 +258,7 @@ MAX_LINKS = 2_000
 MAX_PAGE_TEXT_LENGTH = 100_000  # characters
 _MAX_TITLE_LENGTH = 300
 
-_BLOCKS = frozenset(
+BLOCK_TAGS = frozenset(
     (
         "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "fieldset",
         "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header",
@@ -267,7 +267,7 @@ _BLOCKS = frozenset(
     )
 )  # fmt: skip
 
-_SKIPPED = "script,style,noscript,template,svg,head,[hidden],select"
+HIDDEN_PARTS = "script,style,noscript,template,svg,head,[hidden],select"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +301,7 @@ def parse_page(body: bytes, *, content_type: str = "") -> ParsedPage:
     shell = tree.css_first("#root, #app, #__next, #___gatsby, app-root") is not None
     without_script = " ".join(get_node_text(node) for node in tree.css("noscript")[:20])
     words = "" if title is None else get_node_text(title)
-    for node in tree.css(_SKIPPED):
+    for node in tree.css(HIDDEN_PARTS):
         node.decompose()
     return ParsedPage(
         title=" ".join(words.split())[:_MAX_TITLE_LENGTH],
@@ -331,7 +331,7 @@ def _extract_text(tree: LexborHTMLParser) -> str:
             length += len(words)
             if length > 2 * MAX_PAGE_TEXT_LENGTH:
                 break
-        elif tag in _BLOCKS:
+        elif tag in BLOCK_TAGS:
             parts.append("\n")
     lines = (" ".join(line.split()) for line in "".join(parts).splitlines())
     text = "\n".join(line for line in lines if line)[:MAX_PAGE_TEXT_LENGTH]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -25,6 +25,7 @@ from stoker.accounts.identifiers import (
     parse_postal_code,
     parse_uen,
 )
+from stoker.accounts.people import PersonEntry, format_person
 from stoker.base.errors import PermanentError
 from stoker.base.strict_json import parse_json
 from stoker.base.types import Json, clean_text
@@ -199,7 +200,14 @@ class _OrganizationReader:
                 for who in _list_texts(person.get("name"))[:1]:
                     role = next(iter(_list_texts(person.get("jobTitle"))), "")
                     role = role or ("Founder" if name.startswith("founder") else "")
-                    yield self._build_fact(FactField.PERSON, f"{who} | {role}" if role else who)
+                    contacts = list(self._list_contact_facts(person))
+                    entry = PersonEntry(
+                        name=who.replace("|", " "),
+                        title=role,
+                        email=_find_value(contacts, FactField.EMAIL),
+                        phone=_find_value(contacts, FactField.PHONE),
+                    )
+                    yield self._build_fact(FactField.PERSON, format_person(entry), evidence=who)
 
     def _list_employee_ranges(self) -> list[str]:
         made: list[str] = []
@@ -229,6 +237,10 @@ class _OrganizationReader:
         if len(node) == 1 and isinstance(reference, str):
             return _to_object(self._known.get(reference, {}))
         return node
+
+
+def _find_value(facts: Iterable[Fact], field: FactField) -> str:
+    return next((fact.value for fact in facts if fact.field is field), "")
 
 
 def _list_nodes(data: Json, *, most: int) -> list[Mapping[str, Json]]:

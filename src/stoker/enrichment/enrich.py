@@ -10,7 +10,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from stoker.accounts.contacts import build_contacts_from_facts, merge_contacts
+from stoker.accounts.contacts import (
+    build_contacts_from_facts,
+    has_reachable_person,
+    merge_contacts,
+)
 from stoker.accounts.erasure import Suppressions, redact_texts
 from stoker.accounts.facts import ExtractedFacts, Fact, merge_extractions
 from stoker.accounts.model import Company, CompanyRecord, Contact, LeadScore, SiteVerdict
@@ -302,7 +306,7 @@ class CompanyEnricher:
         domain = get_host(company.website)
         people_source, reveal = self.vendors.people, self.vendors.reveal
         if (
-            any(contact.email for contact in contacts)
+            has_reachable_person(contacts)
             or not domain
             or people_source is None
             or reveal is None

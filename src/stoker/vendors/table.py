@@ -334,7 +334,8 @@ _ROWS = (
         is_paid=True,
         caps={"calls": "caps.lusha_contact_lookups", "credits": "caps.lusha_credits"},
         step=Step.CONTACTS,
-        need=VendorNeed(connector="lusha", calls=0.1, cost={"calls": 1, "credits": 1}),
+        # Asked where a site shows no person's address: who works there, then two addresses.
+        need=VendorNeed(connector="lusha", calls=0.55, cost={"calls": 1, "credits": 1.4}),
         addresses={"lusha.base_url": "http://lusha.test"},
         sandbox="stoker.sandbox.vendors.lusha",
         key="keys.lusha",
