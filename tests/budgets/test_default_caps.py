@@ -39,7 +39,7 @@ caps = st.builds(
 
 
 def test_every_allowance_becomes_a_cap_of_its_own_sorted_by_id():
-    found = build_default_caps(DAILY, VENDORS)
+    found = build_default_caps(DAILY, VENDORS, per_run=[("tavily", "calls", 1)])
 
     assert [(cap.id, cap.limit) for cap in found] == [
         ("tenant/*/money:SGD/day", 6),
@@ -47,6 +47,7 @@ def test_every_allowance_becomes_a_cap_of_its_own_sorted_by_id():
         ("tenant_connector/lusha/calls/day", 2),
         ("tenant_connector/lusha/credits/day", 12),
         ("tenant_connector/tavily/calls/day", 1),
+        ("tenant_connector/tavily/calls/run", 1),
     ]
 
 

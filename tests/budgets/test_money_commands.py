@@ -397,6 +397,9 @@ HUDSONS = ("--tenant", "hudson")
     ("words", "complaint"),
     [
         (["caps", "set", "nonsense", "5", *HUDSONS], "unknown cap 'nonsense'"),
+        (["caps", "set", "tavly/calls/day", "5", *HUDSONS], "there is no connector tavly"),
+        (["caps", "set", "tavly/calls/run", "5", *HUDSONS], "there are: crawl, tavily, openai"),
+        (["caps", "set", "connector/tavly/calls/day", "5"], "this cap would bind nothing"),
         (["caps", "set", "tenant/*/calls/month", "5", *HUDSONS], "unknown cap"),
         (["caps", "set", "tenant/*/smiles/day", "5", *HUDSONS], "'smiles' is no unit"),
         (["caps", "set", "tenant/*/money:dollars/day", "5", *HUDSONS], "is no unit"),

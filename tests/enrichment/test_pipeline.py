@@ -65,7 +65,7 @@ class Desk:
             export_batch_size=sent_together,
         )
 
-        async def means():
+        async def means(_run=""):
             if planning is not None:
                 await planning()
             return Capacity()

@@ -36,7 +36,7 @@ async def planned(*, known=3, rule=ANYBODY, pull_units=1000, **order):
     if rule is not None:
         await store.accounts.save_rule(rule)
 
-    async def means():
+    async def means(_run=""):
         return Capacity(tenant_units=pull_units)
 
     planning = NightlyPlanner(

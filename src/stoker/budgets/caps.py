@@ -165,14 +165,19 @@ def compute_effective_limit(cap: Cap, change: CapChange | None, *, now: datetime
 
 
 def build_default_caps(
-    daily: CapSettings, vendors: Iterable[tuple[str, str, int]]
+    daily: CapSettings,
+    vendors: Iterable[tuple[str, str, int]],
+    *,
+    per_run: Iterable[tuple[str, str, int]] = (),
 ) -> tuple[Cap, ...]:
     """Return the caps a tenant's settings switch on, sorted by id.
 
-    `vendors` has what may be used of each vendor: its name, the unit, the limit.
+    `vendors` has what may be used of each vendor in a day, and `per_run` in a run: its name, the
+    unit, the limit.
     """
     caps = [
-        *(_build_vendor_cap(name, unit, limit) for name, unit, limit in vendors),
+        *(_build_vendor_cap(*each, window=WindowKind.DAY) for each in vendors),
+        *(_build_vendor_cap(*each, window=WindowKind.RUN) for each in per_run),
         _build_tenant_cap("pull_units", daily.pull_units_per_day),
         _build_tenant_cap(f"money:{daily.currency}", daily.money_per_day_minor),
     ]
@@ -229,12 +234,12 @@ def list_added_caps(given: Iterable[Cap], changes: Mapping[str, CapChange]) -> l
     ]
 
 
-def _build_vendor_cap(connector: str, unit: str, limit: int) -> Cap:
+def _build_vendor_cap(connector: str, unit: str, limit: int, *, window: WindowKind) -> Cap:
     return Cap(
         scope=Scope.TENANT_CONNECTOR,
         connector=connector,
         unit=unit,
-        window=WindowKind.DAY,
+        window=window,
         limit=limit,
     )
 

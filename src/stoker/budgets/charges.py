@@ -25,7 +25,14 @@ from stoker.budgets.caps import (
     validate_connector,
     validate_unit,
 )
-from stoker.budgets.windows import BudgetWindow, ResetRule, WindowKind, compute_window, parse_window
+from stoker.budgets.windows import (
+    FAR_FUTURE,
+    BudgetWindow,
+    ResetRule,
+    WindowKind,
+    compute_window,
+    parse_window,
+)
 
 CapWindow = tuple[str, str]
 """A cap, and one of its windows."""
@@ -45,6 +52,9 @@ class SpendRequest:
     run: str | None = None
     account: str | None = None
     sends_at_once: bool = True  # the reservation may be acted on the time it is given
+    # The run whose caps per run count it, when `run` goes on with that one. It is no input: the
+    # same key is the same request before and after its run was resumed.
+    budget_run: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.key) <= MAX_KEY_LENGTH or not self.key.isprintable():
@@ -145,6 +155,7 @@ def list_charges(
     one cap is given twice (its limit would be ambiguous).
     """
     uncapped = dict.fromkeys(request.amounts)
+    run = request.budget_run or request.run
     wanted: dict[str, list[Charge]] = {}
     for cap in caps:
         if not cap_applies(cap, request):
@@ -153,7 +164,7 @@ def list_charges(
             raise ConfigError(f"the cap {cap.id} is set twice; keep one of the two")
         uncapped.pop(cap.unit, None)
         limit = compute_effective_limit(cap, changes.get(cap.id), now=now)
-        window = compute_window(cap.window, now, reset=get_reset_rule(cap, reset), run=request.run)
+        window = compute_window(cap.window, now, reset=get_reset_rule(cap, reset), run=run)
         wanted[cap.id] = _list_cap_charges(request, cap, limit, window, opened or {})
     for name in uncapped:
         raise ConfigError(
@@ -255,7 +266,7 @@ def find_refusal(wanted: Iterable[Charge], used: Mapping[CapWindow, Totals]) -> 
             cap=charge.cap,
             used=0 if charge.shared else gone,
             limit=0 if charge.shared else charge.limit,
-            resets_at=charge.ends_at,
+            resets_at=None if charge.ends_at == FAR_FUTURE else charge.ends_at,
         )
     return None
 

@@ -114,10 +114,12 @@ async def set_cap(
     is added. connector/NAME/UNIT/WINDOW is shared by all tenants. Money is in minor units: 1000 is
     USD 10.00.
     """
+    from stoker.vendors.table import VENDORS
+
     cap_id, wanted = parse_cap_name(cap), parse_amount(limit, what="LIMIT")
     async with asked.open_app() as app:
         owner = _choose_cap_tenant(app, cap_id, tenant)
-        update = await operator.set_cap(app, cap_id, wanted, tenant=owner)
+        update = await operator.set_cap(app, cap_id, wanted, tenant=owner, known=VENDORS)
     if as_json:
         print_json(
             {

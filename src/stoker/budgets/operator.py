@@ -107,10 +107,21 @@ async def list_shared_balances(app: Context, *, now: datetime) -> list[CapBalanc
     return list_balances(caps, changes, used, reset=ResetRule(), now=now)
 
 
-async def set_cap(app: Context, cap_id: str, limit: int, *, tenant: TenantId | None) -> CapUpdate:
-    """Set a cap's limit from now on, or add the cap; a temporary raise ends."""
+async def set_cap(
+    app: Context, cap_id: str, limit: int, *, tenant: TenantId | None, known: Iterable[str]
+) -> CapUpdate:
+    """Set a cap's limit from now on, or add the cap; a temporary raise ends.
+
+    Raises ConfigError for a new cap of a connector that is not among those `known`: it would bind
+    nothing, and may be a typo.
+    """
     cap, now = parse_cap(cap_id, limit=limit), app.clock.now()
     limits = await _find_limits(app, cap, tenant=tenant, now=now)
+    if limits is None and cap.connector and cap.connector not in (names := list(known)):
+        raise ConfigError(
+            f"there is no connector {cap.connector}, so this cap would bind nothing; "
+            f"there are: {', '.join(names)}"
+        )
     was, raised = limits or (None, 0)
     change = CapChange(
         cap=cap.id,

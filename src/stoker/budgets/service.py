@@ -106,10 +106,15 @@ class BudgetService:
         self._clock = clock
         self._lease = lease
         self._in_flight: set[str] = set()  # acted on, and their end is not written yet
+        self._budget_runs: dict[str, str] = {}  # by run: the one it goes on with
         self._unwritten_closes: dict[str, CloseAction] = {}  # not yet written to the store
         self._abandoned: dict[str, timedelta] = {}  # perhaps reserved; and when we gave up
         self._closing_tasks: dict[str, asyncio.Task[Reservation]] = {}  # being written now
         self._heartbeats = AsyncExitStack()
+
+    def continue_run(self, run: str, earlier: str) -> None:
+        """Count what a run spends in the caps per run of an earlier one, which it goes on with."""
+        self._budget_runs[run] = earlier
 
     async def spend(
         self, request: SpendRequest, call: PaidCall[Answer], *, slot: CallSlot | None = None
@@ -241,6 +246,7 @@ class BudgetService:
 
     async def _reserve_in_store(self, request: SpendRequest) -> Reservation | Refusal:
         now = self._clock.now()
+        request = replace(request, budget_run=self._budget_runs.get(request.run or "", ""))
         reserve = partial(
             self._money.reserve,
             request,
@@ -392,7 +398,7 @@ def build_budget(tenant: TenantContext) -> BudgetService:
     """Build a tenant's budget service; `tenant.open(build_budget)` keeps its leases alive."""
     return BudgetService(
         tenant.store.budgets,
-        caps=build_default_caps(tenant.settings.caps, tenant.settings.list_vendor_caps()),
+        caps=_build_given_caps(tenant.settings),
         reset=build_reset_rule(tenant.settings),
         owner=tenant.process.owner,
         clock=tenant.clock,
@@ -402,12 +408,16 @@ def build_budget(tenant: TenantContext) -> BudgetService:
     )
 
 
+def _build_given_caps(own: Settings) -> tuple[Cap, ...]:
+    return build_default_caps(own.caps, own.list_vendor_caps(), per_run=own.list_run_caps())
+
+
 async def list_caps(tenant: TenantContext) -> tuple[Cap, ...]:
     """Return every cap of a tenant, shared ones first, with those that people added.
 
     Changed limits are not applied: the store reads them when it grants or refuses.
     """
-    given = build_default_caps(tenant.settings.caps, tenant.settings.list_vendor_caps())
+    given = _build_given_caps(tenant.settings)
     changes = await tenant.store.budgets.list_cap_changes()
     own = list_effective_caps(given, changes, shared=False)
     return (*await list_shared_caps(tenant.process), *own)

@@ -108,18 +108,20 @@ def compute_left(
     *,
     reset: ResetRule,
     now: datetime,
+    run: str = "",
 ) -> dict[str, dict[str, int]]:
     """Return how much of each unit each connector may still use in a run that begins now.
 
     The minimum over all caps of any scope and window; shared caps count, and a cap per run is
-    unused. A unit without a cap is missing; the empty connector stands for spending without a
-    connector.
+    unused but for what `run` used, which the new one goes on with. A unit without a cap is
+    missing; the empty connector stands for spending without a connector.
     """
     found: dict[str, dict[str, int]] = {name: {} for name in connectors}
     for cap in caps:
         change = changes.get(cap.id)
         if cap.window is WindowKind.RUN:
-            free = compute_effective_limit(cap, change, now=now)
+            spent = used.get((cap.id, f"run {run}"), Totals()).total
+            free = max(compute_effective_limit(cap, change, now=now) - spent, 0)
         else:
             window = compute_window(cap.window, now, reset=get_reset_rule(cap, reset)).name
             lines = _list_cap_balances(cap, change, used, reset=get_reset_rule(cap, reset), now=now)

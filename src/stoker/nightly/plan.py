@@ -48,6 +48,7 @@ from stoker.enrichment.model import (
 from stoker.leads.settings import ScoreRule
 from stoker.nightly.resume import (
     ResumedWork,
+    find_budget_run,
     find_unfinished_work,
     get_selection,
     limit_to_daily_cap,
@@ -119,8 +120,10 @@ class Capacity:
         return min(self.tenant_units, self.connector_units)
 
 
-async def read_capacity(tenant: TenantContext) -> Capacity:
+async def read_capacity(tenant: TenantContext, run: str = "") -> Capacity:
     """Return what is left of a tenant's caps now, and how fast its vendors may be called.
+
+    `run` is the one whose caps per run count, for a run that goes on with it.
 
     For shared caps it sees only what is left, never which tenants used them.
     With it comes what its latest nights took of its vendors.
@@ -135,7 +138,7 @@ async def read_capacity(tenant: TenantContext) -> Capacity:
     }
 
     def left(names: Sequence[str], among: Iterable[Cap]) -> dict[str, dict[str, int]]:
-        return compute_left(names, among, changes, used, reset=reset, now=now)
+        return compute_left(names, among, changes, used, reset=reset, now=now, run=run)
 
     capacities, nights = {"crawl": VendorCapacity()}, await list_recent_lookups(store)
     for name, free in left(list_paid_vendors(own), caps).items():
@@ -189,7 +192,7 @@ class NightlyPlanner:
         options: NightlyOptions,
         *,
         registry: RegistryStore,
-        read_capacity: Callable[[], Awaitable[Capacity]],
+        read_capacity: Callable[[str], Awaitable[Capacity]],
     ) -> None:
         self._options = options
         self._registry = registry
@@ -201,7 +204,8 @@ class NightlyPlanner:
         rule = await accounts.find_rule(options.rule_name)
         if rule is None:
             raise ConfigError(f"there is no ICP {options.rule_name!r}; set it with: stoker icp set")
-        refreshed, capacity = RefreshCount(), await self._read_capacity()
+        budget_run = await find_budget_run(run, kind=KIND, reset=options.reset)
+        refreshed, capacity = RefreshCount(), await self._read_capacity(budget_run)
         stops = await self._list_stops(run.store, capacity)
         if Step.REFRESH in options.steps:
             with run.time_step(Step.REFRESH) as step:

@@ -161,6 +161,21 @@ async def find_unfinished_work(
     )
 
 
+async def find_budget_run(run: RunHandle, *, kind: str, reset: ResetRule) -> str:
+    """Return the run whose caps per run count what this one spends; mostly itself.
+
+    A run started after one of the same day that was killed, cancelled or failed goes on with that
+    one's budget, and so with the first of several: starting again gives no second budget.
+    """
+    day = compute_window(WindowKind.DAY, run.clock.now(), reset=reset)
+    first = Run(key=run.key, kind=run.kind).name
+    for earlier in await _list_runs_of_day(run, kind=kind, began_at=day.start):
+        if earlier.state in FINISHED_RUN_STATES:
+            break
+        first = earlier.name
+    return first
+
+
 async def get_selection(store: TenantStores, name: str, *, again: bool) -> ResumedWork:
     """Return exactly the selection of an earlier run, without what is done unless it is wanted.
 

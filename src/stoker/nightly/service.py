@@ -37,6 +37,7 @@ from stoker.enrichment.workers import (
 )
 from stoker.heat.service import LookupFeedback
 from stoker.nightly.plan import NightlyOptions, NightlyPlan
+from stoker.nightly.resume import find_budget_run
 from stoker.runs.model import Run, RunKey, RunState, choose_run_time
 from stoker.runs.service import RunHandle, RunResult
 from stoker.vendors.client import open_vendor_client
@@ -103,6 +104,9 @@ class NightlyRun:
         began_at = run.clock.now()
         # So that no query waits for the reservations of a dead process.
         await expire_reservations(run.store, now=began_at, observer=run.observer)
+        budget = await self._tenant.open(build_budget)
+        reset = self._options.reset
+        budget.continue_run(name, await find_budget_run(run, kind=self.kind, reset=reset))
         try:
             plan = await self._planner.plan(run)
         except ConfigError as error:

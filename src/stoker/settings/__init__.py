@@ -211,6 +211,15 @@ class Settings:
             for unit, key in vendor.caps.items()
         ]
 
+    def list_run_caps(self) -> list[tuple[str, str, int]]:
+        """Return what may be used of each vendor in one run, where that is limited."""
+        return [
+            (name, unit, limit)
+            for name, vendor in VENDORS.items()
+            for unit, key in vendor.run_caps.items()
+            if (limit := self.get_value(key)) is not None
+        ]
+
     def get_pull_units(self, connector: str, *, deep: bool) -> int:
         """Return the pull units of one lookup; for a tenant, ask its own settings."""
         section = self.get_connector(connector)

@@ -61,6 +61,11 @@ def _cap(name: str, default: int, text: str, *env: str) -> Any:
     return tenant_setting(_CAP, default, text, *env, key=f"caps.{name}")
 
 
+def _run_cap(name: str, text: str) -> Any:
+    """Return the field of a vendor's limit for one run; without it only the day's limit binds."""
+    return tenant_setting(_CAP, None, text, key=f"caps.{name}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class VendorSettings(Section):
     """How one vendor is called."""
@@ -98,6 +103,9 @@ class TavilySettings(VendorSettings):
         SECRET, None, "Tavily's key.", "TAVILY_API_KEY", key="keys.tavily"
     )
     daily_calls: int = _cap("tavily_queries", 800, "Tavily searches a day.", "TAVILY_MAX_QUERIES")
+    run_calls: int | None = _run_cap(
+        "tavily_queries_per_run", "Tavily searches in one run; not limited, if not set."
+    )
     daily_credits: int = _cap(
         "tavily_credits", 1000, "Tavily credits a day; a search costs one, a deeper one two."
     )
@@ -130,6 +138,9 @@ class OpenAiSettings(VendorSettings):
     daily_tokens: int = _cap(
         "openai_daily_tokens", 150_000, "OpenAI tokens a day.", "OPENAI_DAILY_TOKENS_CAP"
     )
+    run_tokens: int | None = _run_cap(
+        "openai_tokens_per_run", "OpenAI tokens in one run; not limited, if not set."
+    )
     daily_calls: int = _cap("openai_calls", 2000, "OpenAI calls a day.")
 
 
@@ -146,6 +157,9 @@ class LushaSettings(VendorSettings):
     )
     daily_calls: int = _cap(
         "lusha_contact_lookups", 500, "Lusha lookups a day.", "LUSHA_MAX_CONTACT_LOOKUPS"
+    )
+    run_calls: int | None = _run_cap(
+        "lusha_contact_lookups_per_run", "Lusha lookups in one run; not limited, if not set."
     )
     daily_credits: int = _cap(
         "lusha_credits",
@@ -168,6 +182,9 @@ class ZeroBounceSettings(VendorSettings):
     )
     daily_calls: int = _cap(
         "zerobounce_verifications", 1000, "ZeroBounce checks a day.", "ZEROBOUNCE_MAX_VERIFICATIONS"
+    )
+    run_calls: int | None = _run_cap(
+        "zerobounce_verifications_per_run", "ZeroBounce checks in one run; not limited, if not set."
     )
     daily_credits: int = _cap(
         "zerobounce_credits", 1000, "ZeroBounce credits a day; an address costs one at most."
@@ -273,6 +290,7 @@ class Vendor:
     needs: tuple[str, ...] = ()  # the settings without which it is off
     is_paid: bool = False
     caps: Mapping[str, str] = field(default_factory=dict)  # by unit, the setting of a daily limit
+    run_caps: Mapping[str, str] = field(default_factory=dict)  # the same of a limit for one run
     step: Step | None = None  # of a lookup, in which it is asked
     need: VendorNeed | None = None  # of a lookup with that step
     # The settings that say where it goes, and where in the sandbox each leads.
@@ -296,6 +314,7 @@ _ROWS = (
         needs=("keys.tavily",),
         is_paid=True,
         caps={"calls": "caps.tavily_queries", "credits": "caps.tavily_credits"},
+        run_caps={"calls": "caps.tavily_queries_per_run"},
         step=Step.EXTRACT,
         need=VendorNeed(
             connector="tavily", calls=1.0, cost={"calls": 1, "credits": 1}, seconds=1.5
@@ -312,6 +331,7 @@ _ROWS = (
         needs=("keys.openai",),
         is_paid=True,
         caps={"calls": "caps.openai_calls", "tokens": "caps.openai_daily_tokens"},
+        run_caps={"tokens": "caps.openai_tokens_per_run"},
         step=Step.EXTRACT,
         # Money is rounded up to a cent a call, and few texts cost more.
         need=VendorNeed(
@@ -333,6 +353,7 @@ _ROWS = (
         needs=("keys.lusha",),
         is_paid=True,
         caps={"calls": "caps.lusha_contact_lookups", "credits": "caps.lusha_credits"},
+        run_caps={"calls": "caps.lusha_contact_lookups_per_run"},
         step=Step.CONTACTS,
         # Asked where a site shows no person's address: who works there, then two addresses.
         need=VendorNeed(connector="lusha", calls=0.55, cost={"calls": 1, "credits": 1.4}),
@@ -348,6 +369,7 @@ _ROWS = (
         needs=("keys.zerobounce",),
         is_paid=True,
         caps={"calls": "caps.zerobounce_verifications", "credits": "caps.zerobounce_credits"},
+        run_caps={"calls": "caps.zerobounce_verifications_per_run"},
         step=Step.VERIFY,
         # Two addresses of a company; a hundred go in one call. A company that waits for a verdict
         # holds no worker slot, so waiting takes the run no time.
