@@ -73,6 +73,8 @@ async def connect(
     from stoker.budgets.model import Health
     from stoker.cli.options import parse_time
     from stoker.crm.odoo import open_crm
+    from stoker.crm.odoo_protocols import ALLOW_PRIVATE
+    from stoker.http.fields import require_allowed_url
     from stoker.tenants.model import CrmConnection
     from stoker.vendors.table import OdooSettings
 
@@ -91,8 +93,10 @@ async def connect(
                 f"connect the CRM of {tenant_id}: stoker crm connect --tenant {tenant_id} "
                 "--url https://your.odoo.com --database NAME"
             )
+        address = _normalize_url(place)
+        require_allowed_url(address, setting=ALLOW_PRIVATE, may_be_private=own.allow_private)
         connection = CrmConnection(
-            kind=system, url=_normalize_url(place), database=data, key_expires_at=expires_at
+            kind=system, url=address, database=data, key_expires_at=expires_at
         )
         await setup.save_connection(connection)
         await setup.complete_setup_step("crm", at=app.clock.now())
@@ -146,12 +150,12 @@ async def show_crm(ctx: CommandContext, tenant: str | None, as_json: bool) -> No
 
 
 def _normalize_url(url: str) -> str:
-    from stoker.http.fields import BASE_URL
+    from stoker.http.fields import OWN_URL
 
     try:
-        return str(BASE_URL.read(url, True))
+        return str(OWN_URL.read(url, True))
     except ValueError:
-        raise ConfigError(f"--url is {url[:80]!r}; allowed: {BASE_URL.allowed}") from None
+        raise ConfigError(f"--url is {url[:80]!r}; allowed: {OWN_URL.allowed}") from None
 
 
 def _print_connection(

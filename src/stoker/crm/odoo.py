@@ -23,11 +23,19 @@ from stoker.budgets.model import Health
 from stoker.context import TenantContext
 from stoker.crm.model import PARTNER, CrmField, CrmRecord, CrmRow, RowResult, RowWrite, SentRow
 from stoker.crm.odoo_load import load_rows, split_batches
-from stoker.crm.odoo_protocols import NAME, Json2, OdooProtocol, OdooServer, Turn, XmlRpc
+from stoker.crm.odoo_protocols import (
+    ALLOW_PRIVATE,
+    NAME,
+    Json2,
+    OdooProtocol,
+    OdooServer,
+    Turn,
+    XmlRpc,
+)
 from stoker.crm.upsert import ACTIVE, AUTHOR_FIELDS, FOUND_IN_CRM, ID
 from stoker.http.api_client import check_health
 from stoker.http.client import HttpClient, Request, build_http_client
-from stoker.http.fields import is_sandbox_key, is_sandbox_url
+from stoker.http.fields import is_sandbox_key, is_sandbox_url, require_allowed_url
 from stoker.http.unpaid import build_unpaid_calls
 from stoker.tenants.model import CrmConnection
 from stoker.vendors.table import OdooSettings
@@ -70,6 +78,7 @@ class Odoo:
         protocol: str = "",
         deadline: timedelta = DEADLINE,
         turn: Turn | None = None,
+        may_be_private: bool = False,
         chance: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -83,6 +92,7 @@ class Odoo:
             key=key,
             deadline=deadline,
             turn=turn or _go_at_once,
+            may_be_private=may_be_private,
         )
         self._protocol, self._chance, self._sleep = protocol, chance, sleep
         self._calls: OdooProtocol | None = None
@@ -254,7 +264,13 @@ class Odoo:
         server = self._server
         url = f"{server.url}/web/version"
         call = Request(
-            method="GET", url=url, deadline=server.deadline, max_bytes=10_000, is_vendor=True
+            method="GET",
+            url=url,
+            deadline=server.deadline,
+            max_bytes=10_000,
+            is_vendor=True,
+            may_be_private=server.may_be_private,
+            private_setting=ALLOW_PRIVATE,
         )
         await server.turn()
         try:
@@ -338,13 +354,14 @@ def open_crm(
     missing = [setting for setting, value in needs.items() if not value]
     if key is None or missing:
         raise ConfigError(f"odoo is off for {tenant.id}: {tenant.settings.format_missing(missing)}")
+    require_allowed_url(url, setting=ALLOW_PRIVATE, may_be_private=section.allow_private)
     if is_sandbox_url(url) and not is_sandbox_key(key):
         raise ConfigError(
             f"{url} is fake, and {tenant.id}'s Odoo key may be real: it is not sent there"
         )
     process = tenant.process
     return process.parts.get(
-        (Odoo, tenant.id, url, database, despite_stops),
+        (Odoo, tenant.id, url, database, despite_stops, section.allow_private),
         lambda: Odoo(
             process.get(build_http_client),
             url=url,
@@ -352,6 +369,7 @@ def open_crm(
             key=key.reveal(),
             login=section.login or "",
             protocol="" if section.protocol == "auto" else section.protocol,
+            may_be_private=section.allow_private,
             turn=process.get(build_unpaid_calls).for_vendor(
                 NAME, tenant.id, despite_stops=despite_stops
             ),

@@ -117,6 +117,8 @@ def _to_json(value: Any) -> Json:
 
 NAME = "odoo"
 
+ALLOW_PRIVATE = "odoo.allow_private"  # the setting
+
 STATUSES: Mapping[int, StatusMeaning] = {
     401: StatusMeaning(
         ConfigError, "refuses our key; make a new one there, they last three months"
@@ -151,6 +153,7 @@ class OdooServer:
     key: str = field(repr=False)
     deadline: timedelta
     turn: Turn
+    may_be_private: bool = False
 
     def build_api(
         self,
@@ -167,6 +170,8 @@ class OdooServer:
             deadline=self.deadline,
             failures=failures,
             judge=judge,
+            may_be_private=self.may_be_private,
+            private_setting=ALLOW_PRIVATE,
         )
 
 

@@ -126,9 +126,11 @@ class VendorApi:
         failures: Mapping[int, StatusMeaning] | None = None,
         judge: ErrorClassifier | None = None,
         most_bytes: int = MAX_ANSWER_BYTES,
+        may_be_private: bool = False,
+        private_setting: str = "",
     ) -> None:
         try:
-            base = parse_url(base_url)
+            base = parse_url(base_url, may_be_private=may_be_private)
         except PermanentError as error:
             raise ConfigError(f"{name}'s base address cannot be used: {error}") from error
         if not base.is_confidential:
@@ -136,6 +138,7 @@ class VendorApi:
         self.name = name
         self._http = http
         self._base = str(base).rstrip("/")
+        self._may_be_private, self._private_setting = may_be_private, private_setting
         self._headers = dict(headers)
         self._deadline = deadline
         self._failures = {**DEFAULT_STATUSES, **(failures or {})}
@@ -192,6 +195,8 @@ class VendorApi:
             max_bytes=self._most_bytes,
             billable=True,
             is_vendor=True,
+            may_be_private=self._may_be_private,
+            private_setting=self._private_setting,
         )
         try:
             reply = await self._http.send(call)

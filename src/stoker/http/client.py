@@ -17,8 +17,9 @@ from datetime import timedelta
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.context import Context
 from stoker.http.pool import ConnectionPool
+from stoker.http.resolver import LookUp, look_up
 from stoker.http.response import ACCEPT_ENCODING, BodySink, Outcome, ResponseParser
-from stoker.http.ssrf import SafeConnector
+from stoker.http.ssrf import PrivateAddressError, SafeConnector
 from stoker.http.url import Url, parse_url, resolve_link
 
 MAX_REDIRECTS = 5
@@ -48,6 +49,8 @@ class Request:
     max_redirects: int = 0  # at most MAX_REDIRECTS; with none, a redirect is the reply
     billable: bool = False  # it may cost something: an answer we cannot take is then uncertain
     is_vendor: bool = False  # settings name the host, no page or list does
+    may_be_private: bool = False  # a setting allows this host and port to be private; no redirects
+    private_setting: str = ""  # which one would
     body_sink: BodySink | None = None  # takes the body of a 200; the reply has none of it
 
 
@@ -95,11 +98,12 @@ class HttpClient:
         sandbox: str | None = None,
         connections: int = 100,
         tls: ssl.SSLContext | None = None,
+        look_up: LookUp = look_up,
     ) -> None:
         if not user_agent or not _HEADER_VALUE.fullmatch(user_agent):
             raise ConfigError("the user agent is one line of plain text that names the caller")
         self._user_agent = user_agent
-        self._connector = SafeConnector(sandbox=sandbox)
+        self._connector = SafeConnector(sandbox=sandbox, look_up=look_up)
         self._connections = ConnectionPool(self._connector, most=connections, tls=tls)
 
     async def send(self, call: Request) -> Response:
@@ -110,7 +114,7 @@ class HttpClient:
         TransientError when no connection was made, so that nothing was sent; UncertainError when
         the request may have arrived: no answer in time, or a broken one.
         """
-        address = parse_url(call.url)
+        address = parse_url(call.url, may_be_private=call.may_be_private)
         if not 0 <= call.max_redirects <= MAX_REDIRECTS:
             raise ConfigError(
                 f"at most {MAX_REDIRECTS} redirects are followed, not {call.max_redirects}"
@@ -119,6 +123,11 @@ class HttpClient:
         try:
             async with asyncio.timeout(call.deadline.total_seconds()):
                 return await self._follow_redirects(call, address, progress)
+        except PrivateAddressError as error:
+            if not call.private_setting:
+                raise
+            hint = f"if it is your own server, set {call.private_setting} = true"
+            raise PermanentError(f"{error}; {hint}") from error
         except TimeoutError as error:
             if progress.sent:
                 raise UncertainError(f"{address.display_text} did not answer in time") from error

@@ -19,7 +19,7 @@ from stoker.http.url import Url
 # Below the five seconds after which common servers close: a request that crosses their closing
 # on the way would be lost.
 MAX_IDLE = timedelta(seconds=4)
-Origin = tuple[str, str, int]
+Origin = tuple[str, str, int, bool]
 
 
 class Connection(asyncio.Protocol):
@@ -159,11 +159,17 @@ class ConnectionPool:
         return None
 
     async def _connect(self, address: Url, is_vendor: bool) -> Connection:
-        scheme, host, port = address.origin
-        tls = self._get_tls_context() if scheme == "https" else None
+        host = address.host
+        tls = self._get_tls_context() if address.scheme == "https" else None
         while self._idle and self._busy + len(self._idle) > self._most:
             self._drop_oldest()
-        opened = await self._connector.connect(host, port, is_vendor=is_vendor)
+        opened = await self._connector.connect(
+            host,
+            address.port,
+            is_vendor=is_vendor,
+            may_be_private=address.may_be_private,
+            is_encrypted=tls is not None,
+        )
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
                 lambda: Connection(address.origin),

@@ -2,7 +2,8 @@
 
 Every connection of every connector goes through here: a name is resolved, refused if any of its
 addresses is not public, connected to at the very address that was checked, and checked once more
-at the other end. Nothing above can go around it, redirects and changing DNS answers included.
+at the other end. One place that settings name may be private, if a setting allows it. Nothing above
+can go around it, redirects and changing DNS answers included.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ipaddress import ip_address
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.http.resolver import LookUp, Resolver, look_up
-from stoker.http.url import PORTS, is_public_text, is_sandbox_host
+from stoker.http.url import PORTS, is_private_text, is_public_text, is_sandbox_host
 
 # Names looked up at once, and past the time limit besides; each lookup holds a thread. The system
 # takes 30 to 40 seconds for a dead name, eight time limits: so many times as many may be late.
@@ -49,10 +50,15 @@ def parse_sandbox_address(text: str) -> CheckedAddress:
     return CheckedAddress(family, str(address), int(port))
 
 
+class PrivateAddressError(PermanentError):
+    """A host is refused because it leads to an address that is not public."""
+
+
 class SafeConnector:
     """Opens connections to public addresses at ports 80 and 443, and to nothing else.
 
-    With a sandbox, names ending in `.test` lead there and only there; that is the one exception.
+    There are two exceptions. With a sandbox, names ending in `.test` lead there and only there. An
+    address that may be private, because a setting says so of that place, may be at any port.
     Vendors' names, which settings give, are looked up apart from those that pages and lists give.
     """
 
@@ -64,22 +70,37 @@ class SafeConnector:
         self._vendors = Resolver(most=VENDOR_LOOKUPS, late=LATE_VENDOR_LOOKUPS, look_up=look_up)
         _self_test()
 
-    async def connect(self, host: str, port: int, *, is_vendor: bool = False) -> socket.socket:
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        *,
+        is_vendor: bool = False,
+        may_be_private: bool = False,
+        is_encrypted: bool = False,
+    ) -> socket.socket:
         """Return a socket connected to a host, whose every address must be public.
 
-        Raises PermanentError when the host is refused or does not exist, TransientError when it
-        cannot be reached now; nothing was sent in either case.
+        With `may_be_private` every one may also be private; unless the caller encrypts what it
+        sends, they must be. Raises PermanentError when the host is refused or does not exist,
+        TransientError when it cannot be reached now; nothing was sent in either case.
         """
-        if port not in PORTS.values():
+        if port not in PORTS.values() and not may_be_private:
             raise PermanentError(f"only ports 80 and 443 are visited, not {port}")
+
+        def require(places: list[CheckedAddress]) -> list[CheckedAddress]:
+            if may_be_private:
+                return require_own(host, places, is_encrypted=is_encrypted)
+            return require_public(host, places)
+
         if self._sandbox is not None and is_sandbox_host(host):
             return await _connect_first(host, [self._sandbox])
         resolver = self._vendors if is_vendor else self._sites
         found = [CheckedAddress(*each, port) for each in await resolver.resolve(host)]
-        opened = await _connect_first(host, require_public(host, found))
+        opened = await _connect_first(host, require(found))
         try:
             # Once more at the other end: only what the kernel says counts.
-            require_public(host, [CheckedAddress(opened.family, opened.getpeername()[0], port)])
+            require([CheckedAddress(opened.family, opened.getpeername()[0], port)])
         except OSError as error:
             opened.close()
             raise TransientError(f"{host} hung up at once") from error
@@ -94,12 +115,25 @@ class SafeConnector:
         self._vendors.close()
 
 
+def require_own(
+    host: str, found: list[CheckedAddress], *, is_encrypted: bool
+) -> list[CheckedAddress]:
+    """Return the places if every one is private, or every one public and what is sent encrypted."""
+    if found and all(is_private_text(place.address) for place in found):
+        return found
+    if not is_encrypted and found and all(is_public_text(place.address) for place in found):
+        raise PermanentError(f"{host} is on the public internet: use https://, a key goes along")
+    return require_public(host, found)
+
+
 def require_public(host: str, found: list[CheckedAddress]) -> list[CheckedAddress]:
     """Return the places if every one is public: one that is not makes the host a trap."""
     if not found:
         raise PermanentError(f"there is no host {host}")
     if not all(is_public_text(place.address) for place in found):
-        raise PermanentError(f"{host} leads to an address that is not public; it is not visited")
+        raise PrivateAddressError(
+            f"{host} leads to an address that is not public; it is not visited"
+        )
     return found
 
 

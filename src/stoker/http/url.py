@@ -1,7 +1,8 @@
 """What a web address is: parsed strictly, written one way, and refused when it could mean two.
 
-Only http and https, ports 80 and 443, no user names, no numbers in disguise. Which IP
-addresses are public is decided here; `ssrf` asks it for every address that a name resolves to.
+Only http and https, ports 80 and 443, no user names, no numbers in disguise; a setting may allow
+one place to be private, at any port. Which IP addresses are public or private is decided here;
+`ssrf` asks it for every address that a name resolves to.
 """
 
 from __future__ import annotations
@@ -9,7 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
 from urllib.parse import quote, urljoin
 
 import idna
@@ -74,6 +82,34 @@ def is_public_text(text: str) -> bool:
         return False
 
 
+# What a setting may allow: an office's own network and this machine. No link-local addresses, where
+# clouds answer with credentials.
+_PRIVATE = tuple(
+    ip_network(text)
+    for text in (
+        "10.0.0.0/8",
+        "127.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "::1/128",
+        "fc00::/7",
+    )
+)
+
+
+def is_private(address: IPv4Address | IPv6Address) -> bool:
+    """Return whether an address is in a private network or on this machine."""
+    return any(address.version == net.version and address in net for net in _PRIVATE)
+
+
+def is_private_text(text: str) -> bool:
+    """Say the same of an address as written."""
+    try:
+        return is_private(ip_address(text))
+    except ValueError:
+        return False
+
+
 MAX_URL_LENGTH = 8_000  # characters; servers refuse longer ones anyway
 PORTS = {"http": 80, "https": 443}
 SANDBOX_SUFFIX = ".test"  # of every host of the sandbox; reserved, so never on the internet
@@ -98,6 +134,7 @@ class Url:
     host: str  # as DNS knows it: lower case, ASCII; or a literal public address
     port: int
     target: str  # path and query, as sent
+    may_be_private: bool = False  # a setting allows this very place to be private, at any port
 
     @property
     def netloc(self) -> str:
@@ -106,14 +143,21 @@ class Url:
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
-    def origin(self) -> tuple[str, str, int]:
-        """To whom one speaks there; credentials never go from one to another."""
-        return (self.scheme, self.host, self.port)
+    def origin(self) -> tuple[str, str, int, bool]:
+        """To whom one speaks there, and by which right; credentials never go from one to another.
+
+        What a setting allows is another origin than the same host on a page: a connection to the
+        one is never used for the other.
+        """
+        return (self.scheme, self.host, self.port, self.may_be_private)
 
     @property
     def is_confidential(self) -> bool:
-        """Whether what is sent cannot be read or changed on the way: https, or the sandbox."""
-        return self.scheme == "https" or is_sandbox_host(self.host)
+        """Whether what is sent cannot be read or changed on the way: https, or the sandbox.
+
+        Or a place that may be private: without https, `ssrf` connects to private addresses alone.
+        """
+        return self.scheme == "https" or is_sandbox_host(self.host) or self.may_be_private
 
     @property
     def display_text(self) -> str:
@@ -129,8 +173,10 @@ def is_sandbox_host(host: str) -> bool:
     return host.endswith(SANDBOX_SUFFIX)
 
 
-def parse_url(text: str) -> Url:
+def parse_url(text: str, *, may_be_private: bool = False) -> Url:
     """Return what an address means, written one way; its fragment goes.
+
+    With `may_be_private` its host may be private or on this machine, and its port any.
 
     Raises PermanentError, without repeating the address, when it is none that we may visit.
     """
@@ -143,11 +189,11 @@ def parse_url(text: str) -> Url:
     if _BAD.search(text):
         raise PermanentError("a web address has no spaces or control characters in it")
     scheme = parts[1].lower()
-    host, port = _parse_authority(scheme, parts[2])
+    host, port = _parse_authority(scheme, parts[2], may_be_private)
     target = (parts[3] or "/") + ("" if parts[4] is None else "?" + parts[4])
     if not _PLAIN_TARGET.fullmatch(target):
         target = quote(target, safe="-._~:/?#[]@!$&'()*+,;=%|")
-    return Url(scheme, host, port, target)
+    return Url(scheme, host, port, target, may_be_private)
 
 
 def resolve_link(base: Url, reference: str) -> Url:
@@ -162,7 +208,7 @@ def resolve_link(base: Url, reference: str) -> Url:
 
 
 @lru_cache(maxsize=4096)
-def _parse_authority(scheme: str, text: str) -> tuple[str, int]:
+def _parse_authority(scheme: str, text: str, may_be_private: bool) -> tuple[str, int]:
     if "@" in text:
         raise PermanentError("a web address with a user name in it is not visited")
     host, port = text, PORTS[scheme]
@@ -176,22 +222,27 @@ def _parse_authority(scheme: str, text: str) -> tuple[str, int]:
         if not (rest[0] == ":" and rest[1:].isascii() and rest[1:].isdigit() and len(rest) <= 6):
             raise PermanentError("the port of this web address is not a number")
         port = int(rest[1:])
-    if port not in PORTS.values():
+    if port not in PORTS.values() and not (may_be_private and 0 < port < 65_536):
         raise PermanentError(f"only ports 80 and 443 are visited, not {port}")
-    return (_parse_ipv6(host) if bracket else _parse_host(host)), port
+    parse = _parse_ipv6 if bracket else _parse_host
+    return parse(host, may_be_private), port
 
 
-def _parse_ipv6(text: str) -> str:
+def _is_allowed(address: IPv4Address | IPv6Address | None, may_be_private: bool) -> bool:
+    return address is not None and (is_public(address) or (may_be_private and is_private(address)))
+
+
+def _parse_ipv6(text: str, may_be_private: bool) -> str:
     try:
         address = IPv6Address(text[1:-1]) if text[:1] == "[" and "%" not in text else None
     except ValueError:
         address = None
-    if address is None or not is_public(address):
+    if address is None or not _is_allowed(address, may_be_private):
         raise PermanentError("the host of this web address is not a public address")
     return address.compressed
 
 
-def _parse_host(text: str) -> str:
+def _parse_host(text: str, may_be_private: bool) -> str:
     """Return a host's name as DNS knows it; numbers only in their one plain form."""
     name = text
     if len(text) > _MAX_NAME_LENGTH + 1:  # before IDNA, which takes long
@@ -208,11 +259,11 @@ def _parse_host(text: str) -> str:
             address = IPv4Address(name)
         except ValueError:
             address = None
-        if address is None or not is_public(address):
+        if not _is_allowed(address, may_be_private):
             raise PermanentError("the host of this web address is not a public address")
         return name
     if (
-        len(labels) < 2
+        (len(labels) < 2 and not may_be_private)
         or len(name) > _MAX_NAME_LENGTH
         or not all(_LABEL.fullmatch(one) for one in labels)
     ):

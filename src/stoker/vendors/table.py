@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from stoker.base.errors import ConfigError
 from stoker.base.types import Step
 from stoker.config.fields import (
+    BOOLEAN,
     SECRET,
     TEXT,
     Secret,
@@ -29,7 +30,7 @@ from stoker.config.fields import (
     setting,
     tenant_setting,
 )
-from stoker.http.fields import BASE_URL
+from stoker.http.fields import BASE_URL, OWN_URL
 from stoker.rate_limits.rate_limit import Rate
 
 if TYPE_CHECKING:
@@ -198,13 +199,19 @@ class OdooSettings(VendorSettings):
     own_key: ClassVar[bool] = True
 
     url: str | None = tenant_setting(
-        BASE_URL,
+        OWN_URL,
         None,
         "The address of the tenant's Odoo; without it, nothing is exported.",
         "ODOO_URL",
     )
     database: str | None = tenant_setting(
         TEXT, None, "The name of the tenant's database.", "ODOO_DB"
+    )
+    allow_private: bool = tenant_setting(
+        BOOLEAN,
+        False,
+        "Whether the tenant's Odoo may be in a private network or on this machine: then http:// "
+        "and any port are allowed for its address, and for nothing else.",
     )
     login: str | None = tenant_setting(
         TEXT, None, "The user of the key; needed before version 19 only.", "ODOO_LOGIN"
