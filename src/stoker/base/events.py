@@ -146,6 +146,20 @@ class ClockWentBack(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockBehind(Event):
+    """A run was started by hand while the wall clock is earlier than a time already recorded."""
+
+    level = Level.ERROR
+    text = (
+        "the clock says {at:%Y-%m-%d %H:%M:%S} UTC, but {seen:%Y-%m-%d %H:%M:%S} was already "
+        "recorded, so nothing is paid for until it catches up; set the clock, or if it is right "
+        "now: stoker schedule accept-clock"
+    )
+
+    seen: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TenantFailed(Event):
     """One tenant's work failed; the others continue."""
 
