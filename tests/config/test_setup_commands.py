@@ -266,3 +266,44 @@ def test_a_key_on_the_command_line_is_warned_about_once_with_the_safer_way(
     assert "canary" not in err
     assert len(err.splitlines()) == (instead is not None)
     assert instead is None or f"set {instead}" in err
+
+
+def read_levels(stoker):
+    found = json.loads(stoker("doctor", "--json")[1])["checks"]
+    return {check["what"]: (check["level"], check["detail"]) for check in found}
+
+
+def test_a_warning_says_what_is_off_what_that_costs_and_the_next_command(stoker, tmp_path):
+    (tmp_path / "stoker.toml").write_text(
+        "[tenants.acme]\ncaps.lusha_credits = 0\nscheduling.enabled = false\n"
+    )
+    stoker("db", "setup")
+    stoker("stop", "--tenant", "acme", "--reason", "look first")
+    checks = read_levels(stoker)
+    expected = {
+        "keys.zerobounce": "email addresses stay unverified; set ZEROBOUNCE_API_KEY in .env",
+        "connectors, acme": "no lead reaches a CRM: stoker crm connect --tenant acme",
+        "stops, acme": "all spending is stopped (look first), so nothing is bought there: "
+        "stoker resume --tenant acme",
+        "accounts, acme": "no night selects anyone: stoker icp set --tenant acme",
+        "caps, acme": "caps.lusha_credits: 0, so nothing is bought under it",
+        "next run, acme": "so runs start by hand only: stoker nightly",
+    }
+    for what, words in expected.items():
+        level, detail = checks[what]
+        assert (level, words in detail) == ("warning", True), (what, detail)
+
+    stoker("resume", "--tenant", "acme")
+    stoker("icp", "set", "--tenant", "acme")
+    checks = read_levels(stoker)
+    assert checks["stops, acme"] == ("ok", "none in force")
+    assert "stoker accounts import FILE.csv" in checks["accounts, acme"][1]
+    (tmp_path / "list.csv").write_text("account_id\na-1\n")
+    stoker("accounts", "import", "list.csv")
+    assert read_levels(stoker)["accounts, acme"][0] == "ok"
+
+
+def test_doctor_names_the_unit_of_every_cap(stoker):
+    shown = stoker("doctor")[1]
+    assert "Tavily searches a day." in shown
+    assert "Pull units a day, over all connectors." in shown

@@ -1,7 +1,8 @@
 """`doctor`: check that everything is in place for the next run. It changes nothing.
 
-`Backend.checks` checks the store; here are the checks of settings, keys, zones, the clock and the
-schedule, and the list of caps that will be enforced.
+`Backend.checks` checks the store; here are the checks of settings, keys, zones, the clock, tenants
+and the schedule, and the list of caps that will be enforced. A check is ok, wrong, or a warning:
+something is off, with what that costs and the command that changes it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from stoker.base.clock import Clock, clock_went_backwards
 from stoker.base.errors import ConfigError, StokerError
 from stoker.base.formats import format_count, format_duration
 from stoker.base.types import Json, TenantId
+from stoker.budgets.operator import format_resume_command
+from stoker.budgets.reservations import ReservationStatus
 from stoker.calendar.recurrence import Interval, compute_next_run
 from stoker.calendar.timezones import get_zone
 from stoker.cli.output import (
@@ -32,7 +35,7 @@ from stoker.cli.output import (
 from stoker.context import Backend
 from stoker.db.database import Check
 from stoker.http.fields import is_sandbox_url
-from stoker.settings import Settings
+from stoker.settings import Settings, get_field
 from stoker.settings.load import add_stored_tenants
 from stoker.touches.setup import check_touches
 from stoker.vendors.table import PAID_VENDORS, VENDORS, get_off_reason, list_addresses
@@ -42,13 +45,24 @@ MIN_PLAUSIBLE_TIME = datetime(2026, 1, 1, tzinfo=UTC)  # this program did not ex
 MAX_PLAUSIBLE_TIME = datetime(2100, 1, 1, tzinfo=UTC)
 
 
+_COSTS = {  # what is missing without a vendor
+    "tavily": "websites that the register does not name are not found",
+    "openai": "facts come from page markup only",
+    "lusha": "people are found on websites only",
+    "zerobounce": "email addresses stay unverified",
+}
+
+_NO_CRM = "no lead reaches a CRM"
+
+
 @click.command()
 @json_option
 @pass_context
 def doctor(asked: CommandContext, *, as_json: bool) -> Exit:
-    """Check settings, keys, store, time zones, clock and schedule; list every cap.
+    """Check settings, keys, store, time zones, clock, tenants and schedule; list every cap.
 
-    Exits with 1 when something is wrong. Values of keys are never printed.
+    Exits with 1 when something is wrong; a warning says what is off, what that costs and the next
+    command. Values of keys are never printed.
     """
     caps: dict[str, dict[str, int]] = {}
     try:
@@ -127,7 +141,9 @@ async def _check_store(backend: Backend, settings: Settings, now: datetime) -> l
         checks += await backend.checks()
         if all(check.ok for check in checks):
             tenants = settings.list_active_tenants()
-            checks += [await _check_clock(backend, tenant, now) for tenant in tenants]
+            for tenant in tenants:
+                checks.append(await _check_clock(backend, tenant, now))
+                checks += await _check_tenant(backend, settings, tenant)
     except StokerError as error:
         checks.append(Check(what="store opens", ok=False, detail=str(error)))
     return checks
@@ -145,6 +161,64 @@ async def _check_clock(backend: Backend, tenant: TenantId, now: datetime) -> Che
         )
         return Check(what=what, ok=False, detail=detail)
     return Check(what=what, ok=True, detail=f"last decision {seen:%Y-%m-%d %H:%M} UTC")
+
+
+async def _check_tenant(backend: Backend, settings: Settings, tenant: TenantId) -> list[Check]:
+    """Warn of what keeps a tenant's next run from spending, or from finding anyone."""
+    store, own = backend.tenant(tenant), settings.for_tenant(tenant)
+    checks = [_check_zero_caps(own, tenant)]
+    stops = await store.budgets.list_stops()
+    checks.append(
+        Check(
+            what=f"stops, {tenant}",
+            ok=True,
+            detail="; ".join(
+                f"{stop.connector or 'all spending'} is stopped "
+                f"({stop.reason or 'no reason was given'}), so nothing is bought there: "
+                f"{format_resume_command(stop)}"
+                for stop in stops
+            )
+            or "none in force",
+            is_warning=bool(stops),
+        )
+    )
+    open_holds = await store.budgets.list_reservations(phases=[ReservationStatus.UNCERTAIN])
+    if open_holds:
+        count = format_count(len(open_holds), "reservation")
+        detail = f"{count} of unknown outcome use up caps until you decide: stoker holds"
+        checks.append(
+            Check(what=f"reservations, {tenant}", ok=True, detail=detail, is_warning=True)
+        )
+    rule = await store.accounts.find_rule(own.icp.rule_name)
+    companies = await store.accounts.list_companies(limit=1)
+    detail = f"ICP {own.icp.rule_name!r} is set, accounts are known"
+    if rule is None:
+        detail = (
+            f"no ICP {own.icp.rule_name!r}, so no night selects anyone: "
+            f"stoker icp set --tenant {tenant}"
+        )
+    elif not companies:
+        detail = (
+            "no accounts yet, so a run has nothing to do: stoker registry import --download, or "
+            "stoker accounts import FILE.csv"
+        )
+    checks.append(
+        Check(
+            what=f"accounts, {tenant}",
+            ok=True,
+            detail=detail,
+            is_warning=rule is None or not companies,
+        )
+    )
+    return checks
+
+
+def _check_zero_caps(own: Settings, tenant: TenantId) -> Check:
+    zero = [key for key, limit in own.list_cap_values().items() if limit == 0]
+    detail = "each allows something"
+    if zero:
+        detail = f"{', '.join(zero)}: 0, so nothing is bought under it; set it in {app.CONFIG_FILE}"
+    return Check(what=f"caps, {tenant}", ok=True, detail=detail, is_warning=bool(zero))
 
 
 def _check_privacy(asked: CommandContext, settings: Settings) -> list[Check]:
@@ -187,6 +261,7 @@ def _check_connectors(settings: Settings, tenant: TenantId) -> Check:
     detail = f"on: {', '.join(on)}"
     if off:
         detail += f"; off: {', '.join(off)} (why: stoker connectors list)"
+        detail += f"; {_NO_CRM}: stoker crm connect --tenant {tenant}" if "odoo" in off else ""
     real = [
         name
         for name in on
@@ -200,7 +275,8 @@ def _check_connectors(settings: Settings, tenant: TenantId) -> Check:
 def _check_key(settings: Settings, vendor: str) -> Check:
     key = f"keys.{vendor}"
     if settings.get_value(key) is None:
-        detail = f"not set; {vendor} is not called"
+        cost = _COSTS.get(vendor, f"{vendor} is not called")
+        detail = f"not set, so {cost}; set {get_field(key).env[0]} in {app.ENV_FILE}"
         return Check(what=key, ok=True, detail=detail, is_warning=True)
     return Check(what=key, ok=True, detail=f"set, from {settings.get_origin(key)}")
 
@@ -229,7 +305,12 @@ def _check_next_runs(settings: Settings, now: datetime) -> list[Check]:
     if not tenants:
         return [Check(what="tenants", ok=False, detail="none takes part; see tenant_include")]
     return [
-        Check(what=f"next run, {tenant}", ok=True, detail=_format_next_run(settings, tenant, now))
+        Check(
+            what=f"next run, {tenant}",
+            ok=True,
+            detail=_format_next_run(settings, tenant, now),
+            is_warning=not settings.for_tenant(tenant).scheduling.enabled,
+        )
         for tenant in tenants
     ]
 
@@ -237,7 +318,7 @@ def _check_next_runs(settings: Settings, now: datetime) -> list[Check]:
 def _format_next_run(settings: Settings, tenant: TenantId, now: datetime) -> str:
     scheduling = settings.for_tenant(tenant).scheduling
     if not scheduling.enabled:
-        return "scheduling.enabled is false; runs start by hand only"
+        return "scheduling.enabled is false, so runs start by hand only: stoker nightly"
     schedule = settings.get_schedule(tenant)
     if isinstance(schedule, Interval):
         return f"{format_duration(schedule.every)} after the last one; see: stoker schedule next"
@@ -251,7 +332,11 @@ def _print_checks(checks: list[Check], caps: dict[str, dict[str, int]]) -> None:
     print_table(("check", "", "detail"), ((c.what, marks[c.level], c.detail) for c in checks))
     for tenant, own in caps.items():
         print_text(f"\nCaps that will be enforced for {tenant}:")
-        print_table(("cap", "at most"), own.items())
+        print_table(
+            ("cap", "at most", "of what"),
+            ((key, f"{limit:,}", get_field(key).help) for key, limit in own.items()),
+            right=("at most",),
+        )
     print_text(f"\n{_format_summary(checks)}")
 
 
