@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,8 @@ from running_box import RunningBox
 from stoker.cli.main import main
 from stoker.cli.output import Exit
 from stoker.sandbox.world.jobs import list_openings
+
+DATA = Path(__file__).parents[1] / "data"
 
 FEW = (
     "title,url,company,posted_at,description\n"
@@ -58,23 +61,24 @@ def files(home):
 def test_by_default_one_csv_is_written_and_nothing_more(stoker, home):
     code, out, _ = stoker("discover")
     assert code == 0
-    assert files(home) == ["jobs_discovered_TS.csv"]
+    assert files(home) == ["jobs_discovered_TS.csv", "jobs_discovered_TS.summary.json"]
     assert "2 postings saved" in out
     assert "few.csv, line 4: it has no web address" in out
-    (written,) = (home / "discovered").iterdir()
-    assert '"\'=cmd()"' in written.read_text()
+    (written,) = (home / "discovered").glob("*.csv")
+    assert "\n'=cmd()," in written.read_text()
 
 
 def test_enrich_also_writes_what_postings_are_and_how_good(told, home):
     (run,) = told("discover", "--enrich")
     assert files(home) == [
         "jobs_discovered_TS.csv",
+        "jobs_discovered_TS.summary.json",
         "jobs_enriched_TS.json",
         "jobs_scored_TS.csv",
     ]
     assert (run["state"], run["kept"], run["enriched"], run["scored"]) == ("DONE", 2, 2, 2)
     assert [source["name"] for source in run["sources"]] == ["file:few.csv"]
-    assert len(run["files"]) == 3
+    assert len(run["files"]) == 4
     assert all(run["run"] in name for name in run["files"])
 
 
@@ -84,16 +88,53 @@ def test_summary_only_writes_no_file_and_keeps_the_run(told, home):
     assert told("runs", "list", "--kind", "discovery")[0]["run"] == run["run"]
 
 
-def test_no_file_and_a_place_for_files_cannot_both_be_meant(stoker, home):
-    code, _, err = stoker("discover", "--summary-only", "--out", "there")
-    assert (code, "leave one out" in err, "\n" in err.strip()) == (2, True, False)
-    assert not (home / "there").exists()
+def test_a_summary_alone_goes_where_one_says(told, home):
+    (run,) = told("discover", "--summary-only", "--enrich", "--out-dir", "there")
+    [path] = (home / "there").iterdir()
+    assert path.name == f"jobs_discovered_{run['run']}.summary.json"
+    summary = json.loads(path.read_text())
+    assert summary["run_ts"] == run["run"]
+    assert summary["counts"] == {"total_discovered": 3, "filtered_out": 1, "exported": 2}
+    assert summary["per_source"]["malformed_entries"] == {"file:few.csv": 1}
+    assert files(home) == []
+
+
+def test_all_flags_together(told, home):
+    rarely = {"scheduling.mode": "interval", "scheduling.interval_minutes": "100000"}
+    flags = ("--schedule", "--enrich", "--out-dir", "here")
+    (run,) = told("discover", *flags, **rarely)
+    assert len(list((home / "here").iterdir())) == len(run["files"]) == 4
+    assert told("discover", *flags, "--summary-only", **rarely) == []
+
+
+def test_a_file_of_postings_as_scripts_wrote_it_keeps_source_and_date(told, home):
+    (home / "few.csv").write_text((DATA / "jobs_discovered_20260205_010000.csv").read_text())
+    (run,) = told("discover")
+    [path] = [Path(each) for each in run["files"] if each.endswith(".csv")]
+    before = sorted((DATA / "jobs_discovered_20260205_010000.csv").read_text().splitlines())
+    assert sorted(path.read_text().splitlines()) == before
+    assert run["reasons"] == []
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_columns_that_mean_nothing_to_us_are_named(told, stoker, home, kind):
+    row = {"title": "Cook", "url": "https://a.test/1", "posted_dat": "2026-02-05", "Salary": "9"}
+    lines = [",".join(row), ",".join(row.values())] if kind == "csv" else [json.dumps(row)]
+    (home / f"odd.{kind}").write_text("\n".join(lines) + "\n")
+    odd = {"discovery.sources": f"file:odd.{kind}"}
+    (run,) = told("discover", **odd)
+    said = "Columns used: url, title. Not used: posted_dat, Salary."
+    assert run["reasons"] == [f"file:odd.{kind}: {said}"]
+    assert run["state"] == "DONE"
+    _, out, _ = stoker("sources", "test", **odd)
+    assert said in out
 
 
 def test_files_go_where_one_says(told, home):
     (run,) = told("discover", "--out", "elsewhere/below")
-    assert [path.name for path in (home / "elsewhere" / "below").iterdir()] == [
-        f"jobs_discovered_{run['run']}.csv"
+    assert sorted(path.name for path in (home / "elsewhere" / "below").iterdir()) == [
+        f"jobs_discovered_{run['run']}.csv",
+        f"jobs_discovered_{run['run']}.summary.json",
     ]
 
 

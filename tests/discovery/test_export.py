@@ -36,18 +36,19 @@ async def kept(jobs):
     return runs
 
 
-async def written(place, jobs, *, more=True):
-    rows = await PostingFiles(place).write(await kept(jobs), RUN, enriched=more)
+async def written(place, jobs, *, more=True, all_columns=True):
+    files = PostingFiles(place, roles=("cook",), all_columns=all_columns)
+    rows = await files.write(await kept(jobs), RUN, enriched=more)
     return rows, {path.name: path.read_bytes() for path in place.iterdir()}
 
 
 async def test_a_run_without_postings_has_files_that_say_so(tmp_path):
-    rows, files = await written(tmp_path, [])
+    rows, files = await written(tmp_path, [], all_columns=False)
     assert rows == 0
-    assert files["jobs_enriched_20261116_013000.json"] == b"[]\n"
+    assert files["jobs_enriched_20261116_013000.json"] == b"[]"
     for name, columns in (("discovered", JOB_COLUMNS), ("scored", SCORE_COLUMNS)):
         (line,) = files[f"jobs_{name}_20261116_013000.csv"].decode().splitlines()
-        assert line == ",".join(f'"{column}"' for column in columns)
+        assert line == ",".join(columns)
 
 
 titles = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
@@ -100,3 +101,40 @@ async def test_a_file_that_cannot_be_finished_is_not_there_at_all(tmp_path):
     with pytest.raises(TransientError):
         await PostingFiles(tmp_path).write(Breaking(), RUN, enriched=False)
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_files_have_exactly_the_columns_that_scripts_know(tmp_path):
+    posted = datetime(2026, 11, 14, 23, 30, tzinfo=UTC)
+    cook = job(1, "Senior Cook", company="Acme", location="Remote", posted_at=posted)
+    _, files = await written(tmp_path, [cook], all_columns=False)
+    known = "title,location,company,source,url,posted_date"
+    one = "Senior Cook,Remote,Acme,lever,https://a.test/1,2026-11-14"
+    assert files["jobs_discovered_20261116_013000.csv"].decode() == f"{known}\r\n{one}\r\n"
+    header, row = files["jobs_scored_20261116_013000.csv"].decode().splitlines()
+    assert header == f"{known},score,bucket"
+    assert row == f"{one},0.2,weak"
+    text = files["jobs_enriched_20261116_013000.json"].decode()
+    assert " " not in text.replace("Senior Cook", "")
+    assert json.loads(text) == [
+        {
+            "title": "Senior Cook",
+            "location": "Remote",
+            "company": "Acme",
+            "source": "lever",
+            "url": "https://a.test/1",
+            "posted_date": "2026-11-14",
+            "normalized_title": "cook",
+            "seniority": "senior",
+            "stack_tags": [],
+            "role_tags": ["cook"],
+            "remote_friendly": True,
+        }
+    ]
+
+
+async def test_further_columns_follow_when_they_are_asked_for(tmp_path):
+    _, files = await written(tmp_path, [job(1)])
+    header = files["jobs_discovered_20261116_013000.csv"].decode().splitlines()[0]
+    assert header.endswith("posted_date,id,posted_at")
+    header = files["jobs_scored_20261116_013000.csv"].decode().splitlines()[0]
+    assert header.endswith("score,bucket,id,role_fit,stack,remote")

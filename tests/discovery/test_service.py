@@ -145,7 +145,10 @@ def test_without_being_asked_only_postings_are_kept_and_written(world):
     assert (run.state, run.reason) == (RunState.DONE, "")
     assert here.titles(run) == ["Cook", "Data Engineer"]
     assert asyncio.run(here.store.runs.list_enriched(run.at)) == []
-    assert list(here.written()) == [f"jobs_discovered_{run.name}.csv"]
+    assert list(here.written()) == [
+        f"jobs_discovered_{run.name}.csv",
+        f"jobs_discovered_{run.name}.summary.json",
+    ]
     assert [timing.step for timing in run.manifest.steps] == ["read", "signals", "export"]
 
 
@@ -383,10 +386,14 @@ def test_files_go_with_their_runs_whoever_forgot_those_and_no_others_do(world):
     asyncio.run(here.store.runs.delete_runs([kept.at]))  # too young for its file to go with it
     between, run = here.discover(), here.discover(retention=rule, files=False)
     assert old.name not in [each.name for each in asyncio.run(here.store.runs.list_runs())]
-    assert len(here.written()) == 3 + 1 + 1 + len(mine) + 2  # who writes none, removes none
+    assert len(here.written()) == 4 + 2 + 1 + len(mine) + 4  # who writes none, removes none
 
     last = here.discover(retention=rule)
-    there = [f"jobs_discovered_{each.name}.csv" for each in (kept, between, last)]
+    there = [
+        f"jobs_discovered_{each.name}.{kind}"
+        for each in (kept, between, last)
+        for kind in ("csv", "summary.json")
+    ]
     assert sorted(here.written()) == sorted([*mine, *there])
     assert run.manifest.reasons == last.manifest.reasons == ()
 

@@ -86,6 +86,7 @@ def contents(place):
     return {
         path.name.rpartition("_2026")[0]: path.read_bytes()
         for path in sorted((place / "discovered").iterdir())
+        if "summary" not in path.name
     }
 
 
@@ -99,14 +100,14 @@ async def test_every_opening_of_every_board_is_kept_once_enriched_scored_and_wri
     assert run.manifest.counts["twins"] == len(of(box, on_boards(box)[0]))
     files = contents(place)
     rows = list(csv.DictReader(io.StringIO(files["jobs_discovered"].decode())))
-    assert sorted((row["company"], row["title"], row["posted_at"]) for row in rows) == sorted(
-        (brand, job.title, job.posted_at.isoformat()) for brand, job in openings
+    assert sorted((row["company"], row["title"], row["posted_date"]) for row in rows) == sorted(
+        (brand, job.title, job.posted_at.date().isoformat()) for brand, job in openings
     )
     enriched = json.loads(files["jobs_enriched"])
     scored = list(csv.DictReader(io.StringIO(files["jobs_scored"].decode())))
-    ids = [row["id"] for row in rows]
-    assert ids == sorted(ids) == [each["id"] for each in enriched] == [r["id"] for r in scored]
-    assert any(each["remote"] for each in enriched)
+    urls = [row["url"] for row in rows]
+    assert urls == [each["url"] for each in enriched] == [each["url"] for each in scored]
+    assert any(each["remote_friendly"] for each in enriched)
     assert all(0 <= float(row["score"]) <= 1 for row in scored)
 
 
@@ -164,7 +165,7 @@ async def test_the_schedule_starts_it_when_it_is_due_and_once(tmp_path, box):
         return kinds
 
     assert await on_app(place, box, work, clock=clock) == [["discovery", "upkeep"], []] * 2
-    assert len(list((place / "discovered").iterdir())) == 6
+    assert len(list((place / "discovered").iterdir())) == 8
 
 
 async def test_unless_settings_want_it_the_schedule_leaves_discovery_alone(tmp_path, box):

@@ -10,6 +10,7 @@ import click
 from stoker.base.errors import ConfigError
 from stoker.base.formats import format_count
 from stoker.cli.options import (
+    aliased_option,
     choose_active_tenants,
     choose_tenant,
     tenant_option,
@@ -53,9 +54,13 @@ _TOTALS = ("kept", "enriched", "scored", "matched", "employers_matched", "signal
 @tenants_option
 @click.option("--enrich", is_flag=True, help="Also enrich and score postings.")
 @click.option("--schedule", "scheduled", is_flag=True, help="Only what is due by the schedule.")
-@click.option("--summary-only", is_flag=True, help="Print the summary and write no file.")
 @click.option(
+    "--summary-only", is_flag=True, help="Write no postings; with --out, the summary alone."
+)
+@click.option("--all-columns", is_flag=True, help="Write ids, times and parts of scores too.")
+@aliased_option(
     "--out",
+    aliases=["--out-dir"],
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
     help="Where files go. Default: discovery.out.",
@@ -69,22 +74,26 @@ async def discover(
     enrich: bool,
     scheduled: bool,
     summary_only: bool,
+    all_columns: bool,
     out: Path | None,
     as_json: bool,
 ) -> Exit:
     """Read job boards, feeds and files; store, export and match their postings.
 
     Without --tenant, every active tenant that has sources (discovery.sources). Writes
-    jobs_discovered_RUN.csv, and with --enrich jobs_enriched_RUN.json and jobs_scored_RUN.csv. A
-    source that fails does not stop the others; the exit code tells how the runs ended.
+    jobs_discovered_RUN.csv and jobs_discovered_RUN.summary.json, and with --enrich
+    jobs_enriched_RUN.json and jobs_scored_RUN.csv. A source that fails does not stop the others;
+    the exit code tells how the runs ended.
     """
     from stoker.discovery.service import DiscoverOptions, run_discoveries
 
-    if summary_only and out is not None:
-        raise ConfigError(
-            "--summary-only writes no file, so there is none for --out; leave one out"
-        )
-    options = DiscoverOptions(enrich=enrich, scheduled=scheduled, writes=not summary_only, out=out)
+    options = DiscoverOptions(
+        enrich=enrich,
+        scheduled=scheduled,
+        summary_only=summary_only,
+        all_columns=all_columns,
+        out=out,
+    )
     async with asked.open_app() as app:
         chosen = _choose_participants(app, tenants, options)
         done, failed = await run_discoveries(app, chosen, options)
@@ -280,6 +289,7 @@ async def try_sources(
                 "rejected": each.rejected,
                 "first": each.first,
                 "first_reject": each.reject,
+                "columns": each.columns,
             }
             for each in found
         ]
@@ -302,4 +312,6 @@ async def try_sources(
         for each in found:
             if each.reject:
                 print_text(f"{each.name}, first rejected posting: {each.reject}")
+            if each.columns:
+                print_text(f"{each.name}: {each.columns}")
     return Exit.PROBLEMS if any(each.error for each in found) else Exit.OK

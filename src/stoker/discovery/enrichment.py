@@ -8,7 +8,7 @@ weighted mean of role fit, stack and remote, each 0 to 1, named by a bucket.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
@@ -45,6 +45,12 @@ def compute_role_fit(title: str, roles: tuple[str, ...]) -> float:
     words = set(title.split())
     wanted = [set(role.lower().split()) for role in roles]
     return max((len(role & words) / len(role) for role in wanted if role), default=1.0)
+
+
+def list_role_tags(title: str, roles: Sequence[str]) -> list[str]:
+    """Return the roles that a normalised title names."""
+    words = set(title.split())
+    return [role for role in roles if {*role.lower().split()} <= words]
 
 
 def compute_stack_fit(stack: tuple[str, ...], wanted: tuple[str, ...]) -> float:

@@ -8,8 +8,9 @@ postings give the same bytes; no cell begins like a formula.
 from __future__ import annotations
 
 import asyncio
+import csv
 import re
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from datetime import UTC
@@ -18,12 +19,20 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import EnrichedJob, Job, JobScore
-from stoker.discovery.enrichment import MAX_TEXT_LENGTH
+from stoker.base.jsontools import compact_json
+from stoker.base.text import to_html_safe_json
+from stoker.base.types import EnrichedJob, Job, JobScore, Json
+from stoker.discovery.enrichment import MAX_TEXT_LENGTH, list_role_tags
 from stoker.discovery.model import BATCH_SIZE, Postings, RawPosting, parse_postings
 from stoker.files.durable import open_output_in_thread
-from stoker.files.export import Columns, CsvWriter, ExportWriter, JsonWriter, Row
-from stoker.files.tables import JSON_LINES_SUFFIXES, TableLimits, TableRow, read_table
+from stoker.files.export import CsvWriter, ExportWriter, Row
+from stoker.files.tables import (
+    JSON_LINES_SUFFIXES,
+    ColumnUse,
+    TableLimits,
+    TableRow,
+    read_table,
+)
 from stoker.runs.json_store import JsonRunStore
 from stoker.runs.model import Run
 from stoker.runs.store import RunStore
@@ -40,7 +49,16 @@ _COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "title": ("title", "job_title", "position", "role", "name"),
     "company": ("company", "company_name", "employer", "organisation", "organization"),
     "location": ("location", "city", "place", "country"),
-    "posted": ("posted_at", "posted", "date_posted", "published_at", "published", "date"),
+    "posted": (
+        "posted_at",
+        "posted_date",
+        "posted",
+        "date_posted",
+        "published_at",
+        "published",
+        "date",
+    ),
+    "source": ("source", "found_at"),
     "text": ("description", "text", "content", "summary"),
     "remote": ("remote", "is_remote", "workplace_type"),
 }
@@ -54,9 +72,11 @@ async def read_job_file(path: Path, *, company: str = "") -> AsyncIterator[Posti
 
     Raises ConfigError when it cannot be read at all.
     """
-    with closing(_read_rows(path)) as rows:
+    seen: list[ColumnUse] = []
+    with closing(_read_rows(path, seen.append)) as rows:
         while batch := await asyncio.to_thread(_read_batch, rows, company):
-            yield batch
+            has_unused = bool(seen and seen[-1].unused)
+            yield replace(batch, columns=seen[-1].format_text() if has_unused else "")
 
 
 def _read_batch(rows: Iterator[RawPosting], company: str) -> Postings | None:
@@ -64,7 +84,7 @@ def _read_batch(rows: Iterator[RawPosting], company: str) -> Postings | None:
     return replace(parse_postings(NAME, some, company=company), requests=0) if some else None
 
 
-def _read_rows(path: Path) -> Generator[RawPosting]:
+def _read_rows(path: Path, on_columns: Callable[[ColumnUse], None]) -> Generator[RawPosting]:
     if path.suffix.lower() not in FILE_SUFFIXES:
         raise ConfigError(f"{path} is neither .csv nor .jsonl")
     try:
@@ -78,6 +98,7 @@ def _read_rows(path: Path) -> Generator[RawPosting]:
                 required=("url", "title"),
                 json_lines=json_lines,
                 limits=_LIMITS,
+                on_columns=on_columns,
             )
             yield from map(_parse_row, rows)
     except OSError as error:
@@ -101,26 +122,46 @@ def _parse_row(row: TableRow) -> RawPosting:
         company=texts.get("company", ""),
         location=texts.get("location", ""),
         posted=posted if isinstance(posted, int | float) else texts.get("posted", ""),
+        source=texts.get("source", ""),
         text=texts.get("text", ""),
         remote=remote is True or texts.get("remote", "").strip().lower() in _TRUE_WORDS,
     )
 
 
 PAGE_SIZE = 1000
-JOB_COLUMNS = ("id", "source", "url", "title", "company", "location", "posted_at")
+# What scripts read; the others only when they are asked for.
+JOB_COLUMNS = ("title", "location", "company", "source", "url", "posted_date")
+MORE_JOB_COLUMNS = ("id", "posted_at")
 SCORE_PARTS = ("role_fit", "stack", "remote")
-SCORE_COLUMNS = ("id", "score", "bucket", *SCORE_PARTS, "title", "company", "url")
-_FORMATS: tuple[tuple[Callable[[BinaryIO, Columns], ExportWriter], Columns], ...] = (
-    (CsvWriter, dict.fromkeys(JOB_COLUMNS, str)),
-    (JsonWriter, {}),
-    (CsvWriter, dict.fromkeys(SCORE_COLUMNS, str)),
-)
+SCORE_COLUMNS = (*JOB_COLUMNS, "score", "bucket")
+MORE_SCORE_COLUMNS = ("id", *SCORE_PARTS)
+
+
+class _PlainCsvWriter(CsvWriter):
+    quoting = csv.QUOTE_MINIMAL
+
+
+class _CompactJsonWriter:
+    """One JSON array without spaces or lines."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._between = stream, b"["
+
+    def add(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._stream.write(self._between + to_html_safe_json(row).encode())  # type: ignore[arg-type]  # no moments in it
+            self._between = b","
+
+    def close(self) -> None:
+        self._stream.write(b"[]" if self._between == b"[" else b"]")
+
 
 # A file of a run, or what a killed process left of one.
 _OUR_FILE = re.compile(
     r"jobs_(?:discovered|scored)_(?P<run>[0-9]{8}_[0-9]{6})\.csv"
     r"|jobs_enriched_(?P<enriched>[0-9]{8}_[0-9]{6})\.json"
-    r"|\.jobs_[a-z]+_(?P<left>[0-9]{8}_[0-9]{6})\.(?:csv|json)\.[0-9]+\.tmp"
+    r"|jobs_discovered_(?P<summary>[0-9]{8}_[0-9]{6})\.summary\.json"
+    r"|\.jobs_[a-z]+_(?P<left>[0-9]{8}_[0-9]{6})\.(?:csv|json|summary\.json)\.[0-9]+\.tmp"
 )
 
 
@@ -129,31 +170,52 @@ def list_file_names(run: str, *, enriched: bool) -> tuple[str, ...]:
     return (jobs, f"jobs_enriched_{run}.json", f"jobs_scored_{run}.csv") if enriched else (jobs,)
 
 
+def get_summary_name(run: str) -> str:
+    return f"jobs_discovered_{run}.summary.json"
+
+
 class PostingFiles:
-    """Writes a run's postings into one directory.
+    """Writes a run's postings and its summary into one directory, or the summary alone.
 
     Files in a directory `of_ours` are deleted with their run; elsewhere they belong to the user.
+    `roles` are those that titles are searched for.
     """
 
-    def __init__(self, directory: Path, *, of_ours: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        of_ours: bool = True,
+        roles: Sequence[str] = (),
+        all_columns: bool = False,
+        summary_only: bool = False,
+    ) -> None:
         self.directory = directory
         self._managed = of_ours
+        self._roles, self._all_columns, self._summary_only = roles, all_columns, summary_only
 
     def list_existing(self, run: str) -> tuple[Path, ...]:
-        named = (self.directory / name for name in list_file_names(run, enriched=True))
-        return tuple(path for path in named if path.exists())
+        names = (*list_file_names(run, enriched=True), get_summary_name(run))
+        return tuple(path for name in names if (path := self.directory / name).exists())
+
+    async def write_summary(self, run: Run, summary: Mapping[str, Json]) -> None:
+        """Write what a run came to. Raises ConfigError."""
+        text = compact_json(dict(summary)).encode()
+        async with open_output_in_thread(self.directory / get_summary_name(run.name)) as stream:
+            await asyncio.to_thread(stream.write, text)
 
     async def write(self, runs: RunStore | JsonRunStore, run: Run, *, enriched: bool) -> int:
         """Write the run's files and return how many rows that were. Raises ConfigError."""
         rows, after = 0, ""
+        if self._summary_only:
+            return rows
         async with AsyncExitStack() as files:
             streams = [
                 await files.enter_async_context(open_output_in_thread(self.directory / name))
                 for name in list_file_names(run.name, enriched=enriched)
             ]
             writers = [
-                make(stream, columns)
-                for stream, (make, columns) in zip(streams, _FORMATS, strict=False)
+                make(stream) for make, stream in zip(self._list_writers(), streams, strict=False)
             ]
             while page := await runs.list_jobs(run.at, after=after, limit=PAGE_SIZE):
                 tables = [[_job_to_row(job) for job in page]]
@@ -162,7 +224,9 @@ class PostingFiles:
                     says = await runs.list_enriched(run.at, after=after, limit=PAGE_SIZE)
                     scores = await runs.list_scores(run.at, after=after, limit=PAGE_SIZE)
                     jobs = {job.id: job for job in page}
-                    tables.append([_enriched_to_row(each) for each in says if each.job in jobs])
+                    tables.append(
+                        [self._to_row(each, jobs[each.job]) for each in says if each.job in jobs]
+                    )
                     tables.append(
                         [_score_to_row(each, jobs[each.job]) for each in scores if each.job in jobs]
                     )
@@ -173,6 +237,25 @@ class PostingFiles:
             for writer in writers:
                 await asyncio.to_thread(writer.close)
         return rows
+
+    def _list_writers(self) -> Iterator[Callable[[BinaryIO], ExportWriter]]:
+        more = self._all_columns
+        jobs = (*JOB_COLUMNS, *(MORE_JOB_COLUMNS if more else ()))
+        scores = (*SCORE_COLUMNS, *(MORE_SCORE_COLUMNS if more else ()))
+        yield lambda stream: _PlainCsvWriter(stream, dict.fromkeys(jobs, str))
+        yield _CompactJsonWriter
+        yield lambda stream: _PlainCsvWriter(stream, dict.fromkeys(scores, str))
+
+    def _to_row(self, enriched: EnrichedJob, job: Job) -> Row:
+        return {
+            **{name: value for name, value in _job_to_row(job).items() if name in JOB_COLUMNS},
+            "normalized_title": enriched.title,
+            "seniority": enriched.seniority,
+            "stack_tags": list(enriched.stack),
+            "role_tags": list_role_tags(enriched.title, self._roles),
+            "remote_friendly": enriched.remote,
+            **({"id": enriched.job} if self._all_columns else {}),
+        }
 
     async def delete_files(self, is_forgotten: Callable[[str], bool]) -> tuple[int, str]:
         """Remove the files of the runs that are forgotten; return how many, and what is wrong.
@@ -185,24 +268,22 @@ class PostingFiles:
 
 
 def _job_to_row(job: Job) -> Row:
-    row = {name: getattr(job, name) for name in JOB_COLUMNS}
-    return row | {"posted_at": job.posted_at.astimezone(UTC) if job.posted_at else None}
-
-
-def _enriched_to_row(enriched: EnrichedJob) -> Row:
+    at = job.posted_at.astimezone(UTC) if job.posted_at else None
     return {
-        "id": enriched.job,
-        "title": enriched.title,
-        "seniority": enriched.seniority,
-        "stack": list(enriched.stack),
-        "remote": enriched.remote,
+        "title": job.title,
+        "location": job.location,
+        "company": job.company,
+        "source": job.source,
+        "url": job.url,
+        "posted_date": f"{at:%Y-%m-%d}" if at else "",
+        "id": job.id,
+        "posted_at": at,
     }
 
 
 def _score_to_row(score: JobScore, job: Job) -> Row:
     parts = {name: score.components.get(name) for name in SCORE_PARTS}
-    shown = {"title": job.title, "company": job.company, "url": job.url}
-    return {"id": score.job, "score": score.score, "bucket": score.bucket, **parts, **shown}
+    return {**_job_to_row(job), "score": score.score, "bucket": score.bucket, **parts}
 
 
 def _delete_files(directory: Path, is_forgotten: Callable[[str], bool]) -> tuple[int, str]:

@@ -23,6 +23,7 @@ MAX_REJECTS = 1_000  # listed with their reasons; the others are only counted
 BATCH_SIZE = 1_000  # postings that are taken in together
 MAX_URL_LENGTH = 2_000
 MAX_LINE_LENGTH = 500
+MAX_SOURCE_LENGTH = 100
 _MIN_DATE, _MAX_DATE = datetime(1990, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"[0-9]{9,13}")
@@ -41,6 +42,7 @@ class RawPosting:
     company: str = ""
     location: str = ""
     posted: Json = None
+    source: str = ""  # where a file says it was found; empty: at the source that is read
     text: str = ""  # the description; only searched, never stored
     remote: bool = False  # the source's own word
     parse_error: str = ""  # why nothing could be read there
@@ -80,6 +82,7 @@ class Postings:
     unchanged: bool = False  # the source says so; it was not read again
     requests: int = 1
     validators: Validators = field(default_factory=Validators)
+    columns: str = ""  # which columns of a file are not used, in a sentence; empty: none
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -190,7 +193,7 @@ def _parse_job(source: str, raw: RawPosting, company: str) -> Job | str:
         return "it has no title"
     try:
         return Job.create(
-            source=source,
+            source=to_plain_line(raw.source, longest=MAX_SOURCE_LENGTH) or source,
             url=url,
             title=title,
             company=to_plain_line(raw.company) or to_plain_line(company),

@@ -33,6 +33,7 @@ from stoker.discovery.sources import (
     SourceState,
     build_counts,
     build_display_names,
+    build_summary,
     compute_outcome,
     list_reasons,
 )
@@ -107,6 +108,8 @@ class DiscoveryRun:
             with run.time_step("export") as step:
                 this = Run(key=run.key, kind=run.kind)
                 step.items = await self._files.write(run.store.runs, this, enriched=rule.enrich)
+                summary = build_summary(run.key.at, reports, exported=intake.saved)
+                await self._files.write_summary(this, summary)
         stuck: tuple[str, ...] = ()
         if self._retention is not None:
             with run.time_step("retention") as step:
@@ -269,6 +272,7 @@ class _Importer:
         report.rejected += batch.rejected
         report.truncated |= batch.truncated
         report.validators = batch.validators
+        report.columns = batch.columns or report.columns
         if batch.unchanged:
             report.state = SourceState.UNCHANGED
         room = MAX_SHOWN_REJECTS - len(self.rejects)

@@ -77,7 +77,13 @@ def build_feeds(tenant: TenantContext) -> Feeds:
     return Feeds(tenant.process.get(build_http_client), turn=turn, pool=pool)
 
 
-def build_posting_files(tenant: TenantContext, *, out: Path | None = None) -> PostingFiles:
+def build_posting_files(
+    tenant: TenantContext,
+    *,
+    out: Path | None = None,
+    all_columns: bool = False,
+    summary_only: bool = False,
+) -> PostingFiles:
     """Return the files of a tenant: in `out`, or else where its settings say.
 
     A tenant that is not alone has a directory of its own below, because runs of two tenants may
@@ -85,7 +91,13 @@ def build_posting_files(tenant: TenantContext, *, out: Path | None = None) -> Po
     """
     own, is_alone = tenant.settings, len(tenant.process.settings.tenants) == 1
     place = own.directory / (own.discovery.out if out is None else out)
-    return PostingFiles(place if is_alone else place / tenant.id, of_ours=out is None)
+    return PostingFiles(
+        place if is_alone else place / tenant.id,
+        of_ours=out is None,
+        roles=own.discovery.roles,
+        all_columns=all_columns,
+        summary_only=summary_only,
+    )
 
 
 def build_discovery_run(
@@ -110,7 +122,8 @@ class DiscoverOptions:
 
     enrich: bool = False
     scheduled: bool = False
-    writes: bool = True
+    summary_only: bool = False  # writes no file, or into `out` the summary alone
+    all_columns: bool = False
     out: Path | None = None
 
 
@@ -130,7 +143,14 @@ async def run_discoveries(
 
     async def discover(name: TenantId) -> list[DiscoveryReport]:
         tenant = context.for_tenant(name)
-        files = build_posting_files(tenant, out=options.out) if options.writes else None
+        files = None
+        if options.out is not None or not options.summary_only:
+            files = build_posting_files(
+                tenant,
+                out=options.out,
+                all_columns=options.all_columns,
+                summary_only=options.summary_only,
+            )
         # A setting that is on stays on: the flag only adds to it.
         discovery = build_discovery_run(tenant, files=files, enrich=options.enrich or None)
         if options.scheduled:
@@ -161,6 +181,7 @@ class SourceTest:
     rejected: int = 0
     first: str = ""
     reject: str = ""
+    columns: str = ""
 
 
 async def try_sources(tenant: TenantContext, names: Sequence[str]) -> list[SourceTest]:
@@ -189,11 +210,12 @@ async def try_sources(tenant: TenantContext, names: Sequence[str]) -> list[Sourc
 
 async def _try_source(name: str, batches: AsyncIterator[Postings]) -> SourceTest:
     postings = rejected = 0
-    first = reject = ""
+    first = reject = columns = ""
     try:
         async for batch in batches:
             postings += len(batch.listings)
             rejected += batch.rejected
+            columns = batch.columns or columns
             if batch.listings and not first:
                 job = batch.listings[0].job
                 first = ", ".join(part for part in (job.title, job.company, job.location) if part)
@@ -201,4 +223,11 @@ async def _try_source(name: str, batches: AsyncIterator[Postings]) -> SourceTest
                 reject = f"{batch.rejects[0].where}: {batch.rejects[0].reason}"
     except (TransientError, PermanentError, ConfigError) as error:
         return SourceTest(name=name, error=str(error))
-    return SourceTest(name=name, postings=postings, rejected=rejected, first=first, reject=reject)
+    return SourceTest(
+        name=name,
+        postings=postings,
+        rejected=rejected,
+        first=first,
+        reject=reject,
+        columns=columns,
+    )

@@ -14,9 +14,9 @@ from enum import StrEnum
 
 from stoker.accounts.websites import get_host
 from stoker.base.errors import ConfigError
-from stoker.base.types import is_storable
+from stoker.base.types import Json, is_storable
 from stoker.discovery.model import Listing, Validators
-from stoker.runs.model import RunState
+from stoker.runs.model import RunState, format_run_name
 
 MAX_ADDRESS_BYTES = 2_000  # bytes; places are looked up by name
 MAX_REASONS = 20  # reasons of one kind that a person will read
@@ -180,6 +180,7 @@ class SourceReport:
     rejected: int = 0  # that could not be read
     requests: int = 0
     truncated: bool = False
+    columns: str = ""  # which columns of a file are not used
     validators: Validators = field(default_factory=Validators)
     elapsed: timedelta = timedelta(0)
 
@@ -195,6 +196,31 @@ def build_counts(reports: Sequence[SourceReport], totals: Mapping[str, int]) -> 
         own["state"] = list(SourceState).index(each.state)
         counts |= {f"{each.name} {name}": number for name, number in own.items()}
     return counts
+
+
+def build_summary(
+    at: datetime, reports: Sequence[SourceReport], *, exported: int
+) -> dict[str, Json]:
+    """Return what a run came to, as scripts read it from its summary file."""
+    found = sum(each.listed + each.rejected for each in reports)
+    counts: dict[str, Json] = {
+        "total_discovered": found,
+        "filtered_out": found - exported,
+        "exported": exported,
+    }
+    return {
+        "run_ts": format_run_name(at),
+        "timestamp_utc": at.isoformat(),
+        "enabled_sources": {each.name: True for each in reports},
+        "counts": counts,
+        "per_source": {
+            "jobs_fetched": {each.name: each.listed for each in reports},
+            "malformed_entries": {each.name: each.rejected for each in reports},
+            "requests": {each.name: each.requests for each in reports},
+            "scraper_failures": sum(each.state is SourceState.FAILED for each in reports),
+        },
+        "reasons": [*list_reasons(reports, rejects=())],
+    }
 
 
 def parse_source_counts(counts: Mapping[str, int]) -> dict[str, dict[str, int | str]]:
@@ -228,6 +254,7 @@ def list_reasons(reports: Sequence[SourceReport], *, rejects: Sequence[str]) -> 
         for each in reports
         if each.reason
     ]
+    reasons += [f"{each.name}: {each.columns}" for each in reports if each.columns]
     shown = [*reasons[:MAX_REASONS], *rejects[:MAX_REASONS]]
     more = len(reasons) + len(rejects) - len(shown)
     return (*shown, f"and {more} more of the kind") if more else tuple(shown)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 from stoker.base.errors import ConfigError
 from stoker.base.jsontools import compact_json
@@ -56,6 +56,8 @@ class JsonWriter:
 class CsvWriter:
     """CSV with a head line, every cell quoted, lines ended as spreadsheets end them."""
 
+    quoting: Literal[0, 1] = csv.QUOTE_ALL
+
     def __init__(self, stream: BinaryIO, columns: Columns) -> None:
         self._stream = stream
         self._columns = columns
@@ -72,7 +74,7 @@ class CsvWriter:
 
     def _write(self, lines: Sequence[Sequence[str | float]]) -> None:
         text = io.StringIO(newline="")
-        csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\r\n").writerows(lines)
+        csv.writer(text, quoting=self.quoting, lineterminator="\r\n").writerows(lines)
         self._stream.write(text.getvalue().encode())
 
 

@@ -96,10 +96,11 @@ def read_table(
 
     `columns` are the names people give each column, in small letters with underscores; the first
     that is there counts, others are left out. `on_columns` gets which those of CSV are, before the
-    first row. Raises ConfigError when the first line of CSV does not name the required ones.
+    first row, and which of JSON lines, whenever a name is new. Raises ConfigError
+    when the first line of CSV does not name the required ones.
     """
     if json_lines:
-        yield from _read_json_lines(stream, columns, limits)
+        yield from _read_json_lines(stream, columns, limits, on_columns)
         return
     rows = read_csv(stream, limits)
     header = next(rows, None)
@@ -160,8 +161,12 @@ def _find_columns(
 
 
 def _read_json_lines(
-    stream: Readable, columns: Mapping[str, Sequence[str]], limits: TableLimits
+    stream: Readable,
+    columns: Mapping[str, Sequence[str]],
+    limits: TableLimits,
+    on_columns: Callable[[ColumnUse], None] | None,
 ) -> Iterator[TableRow]:
+    seen: dict[str, None] = {}
     for number, raw, wrong in _read_lines(stream, limits):
         if wrong:
             yield TableRow(number, wrong=wrong)
@@ -174,6 +179,10 @@ def _read_json_lines(
             if not isinstance(data, Mapping):
                 yield TableRow(number, wrong="it is no JSON object")
                 continue
+            if on_columns is not None and not data.keys() <= seen.keys():
+                seen |= dict.fromkeys(list(data)[:MAX_COLUMNS])
+                seen = dict.fromkeys(list(seen)[:MAX_COLUMNS])
+                on_columns(_build_column_use(list(seen), columns))
             values = {normalize_column(name): value for name, value in data.items()}
             found = _find_columns(values, columns)
             yield TableRow(number, {column: values[name] for column, name in found.items()})

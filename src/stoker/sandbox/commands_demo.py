@@ -201,7 +201,7 @@ async def _run_demo(settings: Settings, kept: Path | None, *, as_json: bool) -> 
         charged = await _read_charges(app)
         took = time.monotonic() - began
         hiring, away = await run_discoveries(
-            app, (DISCOVERY_TENANT,), DiscoverOptions(enrich=True, writes=bool(kept))
+            app, (DISCOVERY_TENANT,), DiscoverOptions(enrich=True, summary_only=not kept)
         )
     for _, error in [*failed, *away]:
         raise error

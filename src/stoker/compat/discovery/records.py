@@ -8,7 +8,7 @@ from typing import Any
 from stoker.base.errors import PermanentError
 from stoker.base.types import EnrichedJob, Job, JobId, JobScore, Json, compute_job_id
 from stoker.compat.discovery.config import Config, parse_run_ts, parse_scoring
-from stoker.discovery.enrichment import score_job
+from stoker.discovery.enrichment import list_role_tags, score_job
 from stoker.discovery.model import Listing, RawPosting, RejectedPosting, parse_date, parse_postings
 from stoker.discovery.settings import DiscoverySettings
 
@@ -125,12 +125,11 @@ def _parse_posting(record: Record, where: str) -> Listing | RejectedPosting:
 
 
 def _to_enriched_fields(enriched: EnrichedJob, rule: DiscoverySettings) -> dict[str, Json]:
-    words = set(enriched.title.split())
     return {
         "normalized_title": enriched.title,
         "seniority": enriched.seniority,
         "stack_tags": [*enriched.stack],
-        "role_tags": [role for role in rule.roles if set(role.split()) <= words],
+        "role_tags": [*list_role_tags(enriched.title, rule.roles)],
         "remote_friendly": enriched.remote,
     }
 
