@@ -91,7 +91,7 @@ def lived_weeks(weeks, *, first=0, forgetful=False):
         plan = plan_week(
             known.values(), monday=monday, rule=USUAL, seed=seed, zone=zone, created_at=now
         )
-        marks, made = [], []
+        marks, made, first_plan = [], [], plan
         made += [(each.url, each.last_done_at.astimezone(wall).date()) for each in known.values()]
         for place in range(7):
             day = monday + timedelta(days=place)
@@ -99,7 +99,8 @@ def lived_weeks(weeks, *, first=0, forgetful=False):
                 UTC
             )
             who, so_far = (monday_morning, []) if forgetful else (known.values(), marks)
-            plan = replan_week(plan, who, so_far, rule=USUAL, now=looked)
+            kept = first_plan if forgetful else plan
+            plan = replan_week(kept, who, so_far, rule=USUAL, now=looked)
             plan = mark_handed_out(plan, day=day, at=looked)
             found += broken_in(plan)
             for touch in plan.days[place].touches:

@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit.touch_desk import ACME, DAY, HOUR, MONDAY_AT_EIGHT, WEEK, memory, opened, people
+from kit.touch_desk import ACME, DAY, HOUR, MONDAY_AT_EIGHT, WEEK, ZONE, memory, opened, people
 from stoker import RateLimiter, Scheduler, scheduler_in_file
 from stoker.base.errors import ConflictError, PermanentError, TransientError
+from stoker.files.tables import ColumnUse
 from stoker.testing import FakeClock
 from stoker.touches.model import Profile, ProfileStatus, TouchOutcome
+from stoker.touches.profiles import ParsedProfiles
 from stoker.touches.service import TouchService, pause_garbage_collection
 from stoker.touches.settings import PlanRule
 
@@ -147,6 +149,66 @@ async def test_no_profile_is_done_twice_within_its_rest_from_week_to_week(rest):
         at.clock.advance(DAY)
     waits = [(b - a).days for days in done.values() for a, b in pairwise(days)]
     assert min(waits) == rest
+
+
+async def test_next_week_counts_what_this_weeks_plan_will_have_done():
+    at = await opened(number=40)
+    this = await at.touching.generate_weekly_plan()
+    following = await at.touching.generate_weekly_plan("2026-W08")
+    third = await at.touching.generate_weekly_plan("2026-W09")
+    planned = {}
+    for plan in (this, following, third):
+        for slot in plan.days:
+            for touch in slot.touches:
+                since = (slot.day - planned[touch.url]).days if touch.url in planned else None
+                assert touch.days_since == since
+                assert since is None or since >= 2
+            planned |= {touch.url: slot.day for touch in slot.touches}
+    assert len(planned) == 40
+    assert await at.touching.preview_week("2026-W08") == following
+
+
+@pytest.mark.parametrize("rest", [2, 5])
+async def test_a_touch_without_an_outcome_may_have_been_made_so_its_profile_rests(rest):
+    at = await opened(
+        number=9, rule=PlanRule(min_rest=rest * DAY, daily_min=1, weekly_budget=7, daily_mean=1)
+    )
+    handed = defaultdict(list)
+    for _ in range(14):
+        for touch in await at.touching.get_todays_queue():
+            handed[touch.url].append(touch.day)
+        at.clock.advance(DAY)
+    waits = [(b - a).days for days in handed.values() for a, b in pairwise(days)]
+    assert min(waits) >= rest
+    assert sum(map(len, handed.values())) == 14
+
+
+async def test_the_list_is_read_when_a_week_is_planned_and_on_a_days_first_look():
+    asked, status = [], ColumnUse(meanings={"status": "status"})
+
+    async def read_list():
+        asked.append(at.clock.now())
+        paused = replace(people(1)[0], status=ProfileStatus.PAUSED)
+        return ParsedProfiles(profiles=(paused, *people(9)[5:]), bad_rows=(), columns=status)
+
+    at = await opened(number=5)
+    touching = TouchService(
+        at.store, rule=PlanRule(), zone=ZONE, clock=at.clock, tenant=ACME, source=read_list
+    )
+    before = await touching.preview_week()
+    assert len(await touching.list_profiles()) == 5
+    urls = {touch.url for touch in await touching.get_todays_queue()}
+    assert urls == {touch.url for touch in before.days[0].touches}
+    assert urls == {each.url for each in people(9)[1:]}
+    for _ in range(3):
+        await touching.mark_outcome(urls.pop(), "done")
+        await touching.get_todays_queue()
+    assert len(asked) == 2
+    at.clock.advance(DAY)
+    await touching.get_todays_queue()
+    assert len(asked) == 3
+    await touching.generate_weekly_plan()
+    assert len(asked) == 4
 
 
 async def test_only_the_days_of_the_week_that_are_set_have_touches():

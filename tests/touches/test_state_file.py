@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -281,7 +282,8 @@ def test_records_in_one_file_of_the_version_before_are_read_and_split(path):
     path.write_bytes((DATA / "schedule_state_format_2.json").read_bytes())
     told = Told(path)
     assert told.read_counters(OTHER_COUNTERS) == dict.fromkeys(OTHER_COUNTERS, 1)
-    assert told.list_profiles() == filled(path.with_name("other.json")).list_profiles()
+    known = filled(path.with_name("other.json")).list_profiles()
+    assert told.list_profiles() == [replace(each, person="", channel="") for each in known]
     told.add_to_counters(OTHER_COUNTERS, 1)
     assert set(json.loads(path.read_bytes())) == {"counters", "plan"}
     assert Told(path).read_counters(OTHER_COUNTERS) == dict.fromkeys(OTHER_COUNTERS, 2)

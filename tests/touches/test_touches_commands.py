@@ -308,3 +308,21 @@ def test_a_list_without_a_status_wakes_up_no_paused_profile(home, told):
     assert told("touches", "import", "two.csv")["changed"] == 1
     profiles = with_store(home, lambda store: store.touches.list_profiles())
     assert [(each.name, each.status) for each in profiles] == [("Ann", "paused")]
+
+
+def test_the_list_of_the_settings_is_read_again_at_planning_and_may_be_away(home, stoker, told):
+    (home / "stoker.toml").write_text('touches.profiles = "sheet.csv"\n')
+    (home / "sheet.csv").write_text("url,name\np.test/a,Ann\nnope,X\n")
+
+    def planned(week):
+        return {touch["url"] for day in week["days"] for touch in day["touches"]}
+
+    assert planned(told("touches", "plan")) == {"https://p.test/a"}
+    (home / "sheet.csv").write_text("url,name\np.test/a,Ann\np.test/b,Bob\n")
+    assert planned(told("touches", "plan", "--dry-run")) == {"https://p.test/a", "https://p.test/b"}
+    assert planned(told("touches", "show")) == {"https://p.test/a"}
+    assert planned(told("touches", "plan")) == {"https://p.test/a", "https://p.test/b"}
+    (home / "sheet.csv").unlink()
+    code, out, err = stoker("touches", "plan", "--json")
+    assert (code, planned(json.loads(out))) == (0, {"https://p.test/a", "https://p.test/b"})
+    assert "touches.profiles was not read" in err

@@ -167,10 +167,24 @@ def compute_appeals(
     return appeals
 
 
-def merge_profile(known: Profile, given: Profile) -> Profile:
+def merge_profiles(known: Iterable[Profile], given: ParsedProfiles) -> list[Profile]:
+    """Return known profiles and those of a table or a list of leads, merged by their urls."""
+    merged = {each.url: each for each in known}
+    for each in given.profiles:
+        before = merged.get(each.url)
+        merged[each.url] = (
+            each
+            if before is None
+            else merge_profile(before, each, keep_status=not given.has_status)
+        )
+    return list(merged.values())
+
+
+def merge_profile(known: Profile, given: Profile, *, keep_status: bool = False) -> Profile:
     """Return a known profile merged with a given one.
 
-    An empty text and a missing moment never replace one; of two moments the later counts.
+    An empty text and a missing moment never replace one; of two moments the later counts. With
+    `keep_status` the known status stays, because the source has none.
     """
     moments = [at for at in (known.last_done_at, given.last_done_at) if at is not None]
     has_name = given.name not in ("", given.url)  # without a name a profile goes by its url
@@ -179,6 +193,7 @@ def merge_profile(known: Profile, given: Profile) -> Profile:
         name=given.name if has_name else known.name or given.name,
         person=given.person or known.person,
         channel=given.channel or known.channel,
+        status=known.status if keep_status else given.status,
         last_done_at=max(moments, default=None),
     )
 

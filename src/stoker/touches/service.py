@@ -27,7 +27,7 @@ from stoker.touches.model import (
     TouchOutcome,
     WeeklyPlan,
 )
-from stoker.touches.profiles import normalize_profile_url
+from stoker.touches.profiles import ParsedProfiles, merge_profiles, normalize_profile_url
 from stoker.touches.queue import (
     TouchCounters,
     check_touch_limits,
@@ -59,7 +59,11 @@ PROFILE_PAGE_SIZE = 10_000
 
 MEASURE_PERIOD = timedelta(days=56)
 
+_WEEK = timedelta(days=7)
+
 ReadAppeals = Callable[[], Awaitable[Mapping[str, float]]]
+
+ReadProfiles = Callable[[], Awaitable[ParsedProfiles | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,9 @@ class TouchStatus:
 class TouchService:
     """One tenant's plans, queue, outcomes and counters. `tenant` only names it, for its seeds.
 
-    `appeals` reads profiles' appeal, 0 to 1 by url, whenever a week is planned.
+    `appeals` reads profiles' appeal, 0 to 1 by url, whenever a week is planned. `source` reads the
+    list the tenant keeps its profiles in, None when it cannot be read now: when a week is planned,
+    and on a day's first look.
     """
 
     def __init__(
@@ -87,6 +93,7 @@ class TouchService:
         clock: Clock,
         tenant: str = "default",
         appeals: ReadAppeals | None = None,
+        source: ReadProfiles | None = None,
     ) -> None:
         rule.check()
         self.store = store
@@ -95,6 +102,7 @@ class TouchService:
         self.tenant = tenant
         self.clock = clock
         self._read_appeals = appeals
+        self._read_source = source
 
     async def check_limits(self) -> tuple[bool, str]:
         """Say whether one more touch may be made now; if not, which counter is full."""
@@ -136,7 +144,8 @@ class TouchService:
         """Return a week as it would be planned now, without keeping it."""
         monday = parse_week(week) if week else get_monday(self.today())
         saved = await self.store.find_plan(format_week(monday))
-        return await self._plan_again(saved, monday, seed=seed, now=self.clock.now())
+        given = await self._read_source() if self._read_source is not None else None
+        return await self._plan_again(saved, monday, seed=seed, now=self.clock.now(), given=given)
 
     async def generate_weekly_plan(
         self, week: str | None = None, *, seed: int | None = None
@@ -147,6 +156,7 @@ class TouchService:
         is planned again, from another seed if one is given.
         """
         monday = parse_week(week) if week else get_monday(self.today())
+        await self._import_source()
         for _ in range(MAX_ATTEMPTS):
             saved = await self.store.find_plan(format_week(monday))
             plan = await self._plan_again(saved, monday, seed=seed, now=self.clock.now())
@@ -186,6 +196,8 @@ class TouchService:
         """Return this week's plan: made if there was none, repaired, today's times fixed."""
         from stoker.touches.planning.planner import mark_handed_out
 
+        if not await self._was_planned_today():
+            await self._import_source()
         for _ in range(MAX_ATTEMPTS):
             now = self.clock.now()
             today = get_local_day(now, self.zone)
@@ -263,44 +275,104 @@ class TouchService:
             return {}
         return await self._read_appeals()
 
-    async def _plan_new(self, monday: date, *, seed: int | None, now: datetime) -> WeeklyPlan:
-        from stoker.touches.planning.planner import plan_week, replan_week
+    async def _was_planned_today(self) -> bool:
+        today = self.today()
+        saved = await self.store.find_day(format_week(today), today)
+        return saved is not None and saved.basis is not None and saved.basis.on == today
+
+    async def _import_source(self) -> None:
+        given = await self._read_source() if self._read_source is not None else None
+        if given is not None:
+            await self.store.save_profiles(given.profiles, keep_status=not given.has_status)
+
+    async def _list_people(self, given: ParsedProfiles | None) -> list[Profile]:
+        """Return all profiles; with those given, as they would be after importing them."""
+        known = await self.list_profiles()
+        return known if given is None else merge_profiles(known, given)
+
+    async def _list_recent_touches(self, monday: date, today: date) -> list[Touch]:
+        """Return touches of the week before that may have been made, if that still matters."""
+        from stoker.touches.planning.planner import list_unanswered
+
+        if today - monday >= self.rule.min_rest:
+            return []
+        before = await self.store.find_plan(format_week(monday - _WEEK))
+        return [] if before is None else list_unanswered(before.plan, before=monday)
+
+    async def _list_plans_until(self, monday: date, today: date) -> list[WeeklyPlan]:
+        """Return the plans from this week to the one before a Monday."""
+        weeks = range((monday - get_monday(today)).days // 7)
+        found = [
+            await self.store.find_plan(format_week(get_monday(today) + week * _WEEK))
+            for week in weeks
+        ]
+        return [saved.plan for saved in found if saved is not None]
+
+    async def _plan_new(
+        self, monday: date, *, seed: int | None, now: datetime, given: ParsedProfiles | None
+    ) -> WeeklyPlan:
+        from stoker.touches.planning.planner import plan_week, project_profiles, replan_week
 
         drawn = derive_seed(self.tenant, format_week(monday)) if seed is None else seed
-        people, appeals = await self.list_profiles(), await self._load_appeals()
+        today = get_local_day(now, self.zone)
+        people, appeals = await self._list_people(given), await self._load_appeals()
+        plans = await self._list_plans_until(monday, today)
+        recent = await self._list_recent_touches(monday, today)
         with pause_garbage_collection():
             plan = plan_week(
-                people,
+                project_profiles(people, plans, today=today) if plans else people,
                 monday=monday,
                 rule=self.rule,
                 seed=drawn,
                 zone=self.zone,
                 created_at=now,
                 appeals=appeals,
+                unanswered=recent,
             )
-            today = get_local_day(now, self.zone)
             if not plan.monday <= today <= plan.days[-1].day:
                 return plan
             late = remove_past_touches(plan, today=today)
-            return replan_week(late, people, [], rule=self.rule, now=now, appeals=appeals)
+            return replan_week(
+                late, people, [], rule=self.rule, now=now, appeals=appeals, unanswered=recent
+            )
 
     async def _plan_again(
-        self, saved: SavedWeek | None, monday: date, *, now: datetime, seed: int | None = None
+        self,
+        saved: SavedWeek | None,
+        monday: date,
+        *,
+        now: datetime,
+        seed: int | None = None,
+        given: ParsedProfiles | None = None,
     ) -> WeeklyPlan:
         if saved is not None and has_begun(saved.plan):
-            return await self._replan(saved, now=now, seed=seed)
-        return await self._plan_new(monday, seed=seed, now=now)
+            return await self._replan(saved, now=now, seed=seed, given=given)
+        return await self._plan_new(monday, seed=seed, now=now, given=given)
 
     async def _replan(
-        self, saved: SavedWeek, *, now: datetime, seed: int | None = None
+        self,
+        saved: SavedWeek,
+        *,
+        now: datetime,
+        seed: int | None = None,
+        given: ParsedProfiles | None = None,
     ) -> WeeklyPlan:
         from stoker.touches.planning.planner import replan_week
 
         plan = saved.plan if seed is None else replace(saved.plan, seed=seed)
         marks = await self.store.list_outcomes(since=plan.monday)
-        people, appeals = await self.list_profiles(), await self._load_appeals()
+        people, appeals = await self._list_people(given), await self._load_appeals()
+        recent = await self._list_recent_touches(plan.monday, get_local_day(now, self.zone))
         with pause_garbage_collection():
-            return replan_week(plan, people, marks, rule=self.rule, now=now, appeals=appeals)
+            return replan_week(
+                plan,
+                people,
+                marks,
+                rule=self.rule,
+                now=now,
+                appeals=appeals,
+                unanswered=recent,
+            )
 
 
 @contextmanager

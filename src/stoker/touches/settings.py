@@ -251,6 +251,11 @@ class PlanRule(Section):
 class TouchSettings(PlanRule):
     """How often and at which hours profiles are touched, and where due touches go."""
 
+    profiles: str | None = _each(
+        TEXT,
+        None,
+        "A CSV file or a sheet's address whose profiles are imported when a week is planned.",
+    )
     way: str = _each(
         choice("file", "webhook", "odoo"), "file", "How `touches run` delivers due touches."
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stoker.accounts.model import CompanyRecord
 from stoker.base.clock import Clock, SystemClock
 from stoker.base.errors import ConfigError, StokerError, TransientError
+from stoker.base.formats import format_count
 from stoker.base.types import TenantId, parse_tenant_id
 from stoker.calendar.timezones import get_zone
 from stoker.context import TenantContext, TenantStores
@@ -41,7 +42,7 @@ from stoker.touches.profiles import (
     read_profiles_file,
 )
 from stoker.touches.queue import get_local_day, get_monday
-from stoker.touches.service import ReadAppeals, TouchService, TouchStatus
+from stoker.touches.service import ReadAppeals, ReadProfiles, TouchService, TouchStatus
 from stoker.touches.settings import PlanRule
 from stoker.touches.state_file import StateFile
 from stoker.touches.store import TouchStore
@@ -71,6 +72,9 @@ def build_touch_service(tenant: TenantContext, *, report: Callable[[str], None])
         clock=tenant.clock,
         tenant=tenant.id,
         appeals=appeals,
+        source=partial(_read_source, tenant, section.profiles, report)
+        if section.profiles
+        else None,
     )
 
 
@@ -235,6 +239,30 @@ async def read_profiles(tenant: TenantContext, source: str | None) -> ParsedProf
     suppressed = await tenant.store.accounts.read_suppressions()
     kept = tuple(each for each in parsed.profiles if not suppressed.has_profile(each.url))
     return replace(parsed, profiles=kept)
+
+
+def build_source(tenant: TenantContext, *, report: Callable[[str], None]) -> ReadProfiles | None:
+    """Return what reads touches.profiles; None where the tenant names no list."""
+    source = tenant.settings.touches.profiles
+    return partial(_read_source, tenant, source, report) if source else None
+
+
+async def _read_source(
+    tenant: TenantContext, source: str, report: Callable[[str], None]
+) -> ParsedProfiles | None:
+    """Return the profiles of touches.profiles; report what is wrong, and plan without."""
+    try:
+        parsed = await read_profiles(tenant, source)
+    except (ConfigError, TransientError) as error:
+        report(f"touches.profiles was not read, known profiles are planned: {error}")
+        return None
+    if parsed.bad_rows:
+        first = parsed.bad_rows[0]
+        report(
+            f"touches.profiles: {format_count(len(parsed.bad_rows), 'row')} rejected, "
+            f"{first.where} because {first.reason}"
+        )
+    return parsed
 
 
 async def _read_profiles(tenant: TenantContext, source: str | None) -> ParsedProfiles:

@@ -139,9 +139,11 @@ class TouchStore:
             differing: dict[str, Profile] = {}
             for given in valid:
                 before = known.get(given.url)
-                merged = given if before is None else merge_profile(before, given)
-                if before is not None and keep_status:
-                    merged = replace(merged, status=before.status)
+                merged = (
+                    given
+                    if before is None
+                    else merge_profile(before, given, keep_status=keep_status)
+                )
                 new, changed = new + (before is None), changed + (before not in (None, merged))
                 if merged != before:
                     differing[given.url] = known[given.url] = merged

@@ -61,22 +61,34 @@ def plan_week(
     zone: str,
     created_at: datetime,
     appeals: Mapping[str, float] | None = None,
+    unanswered: Iterable[Touch] = (),
 ) -> WeeklyPlan:
     """Return the plan of the week that begins on this Monday. Raises ConfigError.
 
     `appeals`, by url and from 0 to 1, weigh the draw among those who waited about as long.
+    `unanswered` are earlier touches that were handed out and have no outcome: they may have been
+    made, so their profiles rest.
     """
     if monday.isoweekday() != 1:
         raise ConfigError(f"{monday} is no Monday; a weekly plan begins on one")
     eligible = build_eligible(profiles, zone=zone, appeals=appeals)
     budgets, notes = compute_week_budgets(monday, rule=rule, seed=seed, zone=zone)
     last_done = eligible.last_done.copy()
+    handed_on = _find_handed_days(unanswered)
     slots = []
     for place, budget in enumerate(budgets.days):
         slot = DaySlot(
             day=monday + timedelta(days=place), budget=budget, burst=place == budgets.burst
         )
-        filled, day_notes = fill_day(slot, eligible, last_done, rule=rule, seed=seed, zone=zone)
+        filled, day_notes = fill_day(
+            slot,
+            eligible,
+            last_done,
+            rule=rule,
+            seed=seed,
+            zone=zone,
+            resting=_list_resting(handed_on, slot.day, rule=rule),
+        )
         slots.append(filled)
         notes += day_notes
     year, week, _ = monday.isocalendar()
@@ -139,10 +151,12 @@ def fill_day(
     seed: int,
     zone: str,
     not_before: datetime | None = None,
+    resting: Iterable[str] = (),
 ) -> tuple[DaySlot, tuple[PlanNote, ...]]:
     """Return the slot with touches up to its budget, and what did not fit.
 
     Touches it has stay as they are. Planned profiles count as done in `last_done` from here on.
+    Profiles whose urls are `resting` are not picked.
     """
     times, notes = _draw_times(slot, rule=rule, seed=seed, zone=zone, since=not_before)
     picks = pick_profiles(
@@ -151,7 +165,7 @@ def fill_day(
         budget=len(times),
         rule=rule,
         seed=seed,
-        barred=roster.find_indexes(touch.url for touch in slot.touches),
+        barred=roster.find_indexes([*(touch.url for touch in slot.touches), *resting]),
         forced_already=sum(touch.forced for touch in slot.touches),
         appeal=roster.appeal,
     )
@@ -268,10 +282,12 @@ def replan_week(
     rule: PlanRule,
     now: datetime,
     appeals: Mapping[str, float] | None = None,
+    unanswered: Iterable[Touch] = (),
 ) -> WeeklyPlan:
     """Return the plan with its outcomes, planned again from now on.
 
     Budgets stay. A week that is over comes back with its outcomes, otherwise as it was.
+    `unanswered` are touches of the week before, as for `plan_week`.
     """
     so_far = apply_outcomes(plan, outcomes)
     today = to_utc(now).astimezone(get_zone(plan.zone)).date()
@@ -279,6 +295,7 @@ def replan_week(
         return so_far
     eligible = build_eligible(profiles, zone=plan.zone, appeals=appeals)
     last_done = _compute_last_done(so_far, eligible)
+    handed_on = _find_handed_days([*unanswered, *list_unanswered(so_far, before=today)])
     # The notes of a day that is planned again are made again.
     slots, notes = [], [note for note in plan.notes if note.day is None or note.day < today]
     for slot in so_far.days:
@@ -298,6 +315,7 @@ def replan_week(
             seed=plan.seed,
             zone=plan.zone,
             not_before=to_utc(now) if slot.day == today else None,
+            resting=_list_resting(handed_on, slot.day, rule=rule),
         )
         # What was handed out and is still pending will be done today, as far as tomorrow knows.
         pending = [touch.url for touch in stays if touch.outcome is None]
@@ -305,6 +323,41 @@ def replan_week(
         slots.append(filled)
         notes += day_notes
     return replace(so_far, days=tuple(slots), notes=tuple(notes))
+
+
+def list_unanswered(plan: WeeklyPlan, *, before: date) -> list[Touch]:
+    """Return the touches handed out on days before one that have no outcome yet."""
+    return [
+        touch
+        for slot in plan.days
+        for touch in slot.touches
+        if slot.day < before and touch.outcome is None and touch.handed_at is not None
+    ]
+
+
+def project_profiles(
+    profiles: Iterable[Profile], plans: Iterable[WeeklyPlan], *, today: date
+) -> list[Profile]:
+    """Return profiles as they will be once these plans' touches from today on were made."""
+    done_at: dict[str, datetime] = {}
+    for plan in plans:
+        for slot in plan.days:
+            if slot.day >= today:
+                done_at |= {t.url: t.at for t in slot.touches if t.outcome is None}
+    return [
+        replace(each, last_done_at=max(done_at[each.url], each.last_done_at or done_at[each.url]))
+        if each.url in done_at
+        else each
+        for each in profiles
+    ]
+
+
+def _find_handed_days(touches: Iterable[Touch]) -> dict[str, date]:
+    return {touch.url: touch.day for touch in sorted(touches, key=lambda touch: touch.day)}
+
+
+def _list_resting(handed_on: Mapping[str, date], day: date, *, rule: PlanRule) -> list[str]:
+    return [url for url, handed in handed_on.items() if day - handed < rule.min_rest]
 
 
 def _apply_to_slot(slot: DaySlot, known: Mapping[tuple[str, date], OutcomeMark]) -> DaySlot:
