@@ -12,24 +12,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
 
-import numpy as np
-
-from stoker.heat.beliefs import build_prior
-from stoker.heat.model import BY_RANK, Tier
-from stoker.heat.settings import ChangeRateRule, TierRule
-from stoker.pulls.columns import PullLimits, to_epoch_days, validate_accounts
-from stoker.pulls.planner import plan_pulls
 from stoker.pulls.settings import Objective, PullRule
-from stoker.pulls.worth import compute_account_values
 from stoker.simulation.policies import (
-    START,
-    TIER_INTERVALS,
-    TIER_SHARES,
     TIERS_BUDGET,
     LookupCosts,
     LookupPolicy,
@@ -233,57 +220,6 @@ def _interpolate(low: float, high: float, below: float, above: float, wanted: fl
     return low + (high - low) * min(max((wanted - below) / max(above - below, 1e-12), 0.0), 1.0)
 
 
-def compute_prior_intervals(
-    *, accounts: int, days: int, times: float = 1.0, rule: PullRule
-) -> dict[Tier, float]:
-    """Return the days between lookups by tier, of accounts without history.
-
-    At `times` the cost of the tiers' own lookups, by the product's values and priors.
-    """
-    rule = replace(
-        rule,
-        tiers=TierRule(
-            hot_every=timedelta(days=TIER_INTERVALS[2]),
-            warm_every=timedelta(days=TIER_INTERVALS[1]),
-            cold_every=timedelta(days=TIER_INTERVALS[0]),
-            coldest_every=timedelta(days=TIER_INTERVALS[0]),
-        ),
-    )
-    rank = np.repeat(
-        np.arange(3), np.diff(np.round(accounts * np.cumsum([0.0, *TIER_SHARES])).astype(int))
-    )
-    believed = ChangeRateRule()
-    one, half, zero = np.ones(len(rank), np.int64), np.full(len(rank), 0.5), np.zeros(len(rank))
-    value, _ = compute_account_values(
-        tier=rank,
-        heat=zero,
-        quiet=zero,
-        posture=half,
-        units=one,
-        deep_units=one,
-        rule=rule,
-        beliefs=believed,
-    )
-    looked = -TIER_INTERVALS[rank] * np.random.default_rng(0).random(len(rank))
-    looks = np.zeros(len(BY_RANK))
-    need, begin = times * TIERS_BUDGET * len(rank), days // 2
-    for day in range(days):
-        today = to_epoch_days(START) + day
-        plan = plan_pulls(
-            validate_accounts(
-                build_prior(believed, rank), looked=looked + today - day, value=value, tier=rank
-            ),
-            PullLimits(budget=int((day + 1) * need) - int(day * need)),
-            now=START + timedelta(days=day),
-            rule=rule,
-        )
-        looked[plan.chosen] = day
-        if day >= begin:
-            looks += np.bincount(rank[plan.chosen], minlength=len(BY_RANK))
-    there = np.bincount(rank, minlength=len(BY_RANK))
-    return {tier: float(there[tier.rank] * (days - begin) / looks[tier.rank]) for tier in Tier}
-
-
 def of_needed() -> Iterator[Row]:
     shares = []
     for times in TIMES[1:]:
@@ -322,18 +258,6 @@ def of_depth() -> Iterator[Row]:
     yield row("tiers with HOT ones deep, the same units", shares[2:], "nothing")
 
 
-def of_cadence() -> Iterator[Row]:
-    for name, rule in (("harmonic", HARMONIC), ("freshness", FRESHNESS)):
-        found = compute_prior_intervals(accounts=ACCOUNTS, days=168, rule=rule)
-        every = " / ".join(f"{each:g}" for each in TIER_INTERVALS[::-1])
-        yield (
-            f"days between looks without history, HOT / WARM / COLD, {name}",
-            " / ".join(f"{found[tier]:.2f}" for tier in (Tier.HOT, Tier.WARM, Tier.COLD)),
-            f"{every} within 2% asked",
-            "-",
-        )
-
-
 def of_traces() -> Iterator[Row]:
     for name, (trace, importance, days) in KNOWN.items():
         if not (TRACES / trace).exists():
@@ -368,7 +292,6 @@ PARTS = {
     "population": of_population,
     "needed": of_needed,
     "depth": of_depth,
-    "cadence": of_cadence,
     "traces": of_traces,
 }
 

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.base.errors import ConfigError
-from stoker.heat.heat import TierState, choose_tier, compute_intervals, update_tier
+from stoker.heat.heat import (
+    TierState,
+    choose_tier_ranks,
+    compute_intervals,
+    to_latest_column,
+    update_tier,
+)
 from stoker.heat.model import BY_RANK, Tier
 from stoker.heat.settings import TierRule
 
@@ -30,6 +36,11 @@ standings = st.builds(
 def interval(tier, score, hours):
     columns = np.array([tier.rank]), np.array([score]), np.array([hours / 24])
     return timedelta(days=float(compute_intervals(*columns, rule=RULE)[0]))
+
+
+def choose_tier(score, latest, *, now, rule):
+    [rank] = choose_tier_ranks(np.array([score]), to_latest_column([latest]), now=now, rule=rule)
+    return BY_RANK[rank]
 
 
 def after(standing, *, score=0.0, latest=(), now=NOW, rule=RULE):

@@ -15,7 +15,7 @@ from stoker.pulls.columns import NO_CAP, Decision, PullLimits, validate_accounts
 from stoker.pulls.explain import explain
 from stoker.pulls.planner import DEEP, NOT, SHALLOW, apply_deep_quota, find_deep_only, plan_pulls
 from stoker.pulls.settings import Policy, PullRule
-from stoker.pulls.worth import compute_values, make_offers
+from stoker.pulls.worth import compute_worth, make_offers
 
 seeds = st.integers(0, 2**32 - 1)
 policies = st.sampled_from(Policy)
@@ -60,8 +60,7 @@ def test_no_plan_under_the_same_caps_is_worth_more_than_the_bound(seed, deep_cap
     deep_cap = NO_CAP if limits.deep_cap is None else limits.deep_cap
     plan = plan_pulls(some, limits, now=NOW, rule=rule)
     offers = make_offers(some, now=TODAY, rule=rule)
-    age = np.maximum(TODAY - some.looked, 0)
-    surface, deep = compute_values(some, age, now=TODAY, rule=rule)
+    surface, deep = compute_worth(some, *some.compute_ages(TODAY), rule=rule)
     able, whole = offers.look > 0, find_deep_only(some, offers)
     best = 0.0
     for depths in product(range(3), repeat=len(some)):
@@ -153,7 +152,7 @@ def test_the_bound_counts_deep_looks_that_better_offers_per_unit_took():
     limits = PullLimits(budget=99, deep_cap=1)
     plan = plan_pulls(some, limits, now=NOW, rule=RULE)
     assert plan.depth.tolist() == [DEEP, SHALLOW]
-    surface, deep = compute_values(some, np.full(2, 5.0), now=TODAY, rule=RULE)
+    surface, deep = compute_worth(some, *some.compute_ages(TODAY), rule=RULE)
     assert plan.value < surface[1] + deep[1] <= plan.bound
 
 

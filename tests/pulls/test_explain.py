@@ -95,7 +95,11 @@ def test_somebody_never_looked_at_and_room_for_everybody_are_said_plainly():
 
 def test_under_the_table_the_tier_explains():
     accounts = validate_accounts(
-        ChangeRates(changes=np.ones(1), days=np.ones(1)), looked=TODAY - 3.0, tier=1, heat=0.5
+        ChangeRates(changes=np.ones(1), days=np.ones(1)),
+        looked=TODAY - 3.0,
+        deep_looked=TODAY - 3.0,
+        tier=1,
+        heat=0.5,
     )
     rule = PullRule(policy=Policy.TIERS)
     plan = plan_pulls(accounts, PullLimits(budget=9), now=NOW, rule=rule)

@@ -221,7 +221,7 @@ def test_signals_make_an_account_older_than_it_is_and_it_is_told_so():
     assert Decision(deaf.why[2]) is Decision.WORTH
 
 
-def test_the_tiers_policy_keeps_to_the_table_hottest_first():
+def test_the_tiers_policy_goes_by_age_over_the_tables_interval():
     accounts = alike(
         6,
         tier=[2, 2, 1, 1, 0, 0],
@@ -237,13 +237,37 @@ def test_the_tiers_policy_keeps_to_the_table_hottest_first():
     )
     hourly = PullRule(policy=Policy.TIERS, tick=timedelta(hours=1), tiers=table)
     plan = plan_pulls(accounts, PullLimits(budget=99), now=NOW, rule=hourly)
-    assert plan.depth.tolist() == [DEEP, NOT, SHALLOW, SHALLOW, NOT, SHALLOW]
-    assert plan.chosen.tolist() == [0, 3, 2, 5]
+    assert plan.depth.tolist() == [DEEP, DEEP, SHALLOW, SHALLOW, SHALLOW, SHALLOW]
+    assert plan.chosen.tolist() == [0, 1, 2, 3, 5, 4]  # by age over interval
     told = replace(accounts, signals=np.array([0, 1, 0, 0, 0, 0], np.float32))
     plan = plan_pulls(told, PullLimits(budget=99), now=NOW, rule=hourly)
     assert plan.depth[1] == SHALLOW
     short = plan_pulls(accounts, PullLimits(budget=4), now=NOW, rule=hourly)
-    assert short.depth.tolist() == [DEEP, NOT, NOT, SHALLOW, NOT, NOT]
+    assert short.depth.tolist() == [DEEP, SHALLOW, NOT, NOT, NOT, NOT]
+    earlier = replace(hourly, by_age=False)  # as plans of before that are replayed
+    due = plan_pulls(accounts, PullLimits(budget=99), now=NOW, rule=earlier)
+    assert due.depth.tolist() == [DEEP, NOT, SHALLOW, SHALLOW, NOT, SHALLOW]
+    assert due.chosen.tolist() == [0, 3, 2, 5]
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_an_account_whose_site_is_not_known_gets_a_deep_lookup_for_its_units(policy):
+    accounts = alike(2, units=3, deep_units=3, looked=NEVER, known=TODAY - 1, deep_value=1)
+    plan = plan_pulls(accounts, PullLimits(budget=4), now=NOW, rule=PullRule(policy=policy))
+    assert (plan.depth.tolist(), plan.spent) == ([DEEP, NOT], 3)
+
+
+def test_the_floor_carries_over_what_is_too_little_for_one_plan():
+    rule = PullRule(value_spread=3.0)
+    owed, waits = 0, []
+    looked = TODAY - np.array([70.0, 1.0, 1.0, 1.0, 1.0])
+    for _ in range(6):
+        accounts = alike(5, looked=looked, value=[0.001, 1.0, 1.0, 1.0, 1.0])
+        plan = plan_pulls(accounts, PullLimits(budget=4, owed=owed), now=NOW, rule=rule)
+        assert plan.spent == 4
+        owed = plan.owed
+        waits.append(bool(plan.depth[0]))
+    assert waits == [False, True, False, True, False, True]  # 0.8 of a unit a plan, then 1
 
 
 extremes = st.sampled_from([0.0, 5e-324, 2.2e-308, 1e-40, 1.0, 1e30])

@@ -12,17 +12,14 @@ from exact_penalties import exact_penalty, interval_at_rate, worth_at_rate
 from pull_cases import NOW, TODAY
 from stoker.base.errors import ConfigError
 from stoker.heat.beliefs import ChangeRates, build_prior
-from stoker.heat.model import AccountColumns, Tier
-from stoker.heat.settings import ChangeRateRule, TierRule
+from stoker.heat.model import AccountColumns
+from stoker.heat.settings import ChangeRateRule
 from stoker.pulls.columns import Decision, PullLimits, validate_accounts
-from stoker.pulls.planner import DEEP, SHALLOW, plan_pulls
+from stoker.pulls.planner import plan_pulls
 from stoker.pulls.rates import get_spacing
 from stoker.pulls.settings import Objective, PullRule
 from stoker.pulls.worth import (
     build_accounts,
-    compute_account_value,
-    compute_account_values,
-    compute_posture_factor,
     compute_refresh_value,
     compute_stale_share,
     make_offers,
@@ -98,8 +95,6 @@ def test_what_is_no_age_is_refused_in_one_line(bad):
     prior = belief(1.0, 20.0)
     with pytest.raises(ConfigError, match="an age in days"):
         compute_refresh_value(prior, [bad], objective=HARMONIC)
-    with pytest.raises(ConfigError, match="more than 0 days apart"):
-        compute_account_value([0.0], prior, objective=HARMONIC)
 
 
 def sure(rate):
@@ -185,7 +180,13 @@ def known(*, seen, deep_seen, changes, failed_at=-np.inf, rest_days=0.0):
         good=np.full(size, np.nan),
         failed_at=np.broadcast_to(failed_at, size),
         rest_days=np.broadcast_to(rest_days, size),
+        yield_looks=np.zeros(size),
+        yield_sum=np.zeros(size),
+        yield_squares=np.zeros(size),
+        stated_value=np.full(size, np.nan),
+        known_at=np.full(size, TODAY - 3),
         signals=np.zeros(size),
+        recovery=1.0,
     )
     return build_accounts(
         stored,
@@ -223,6 +224,27 @@ def test_a_site_that_was_gone_is_not_looked_at_before_its_rest_is_over():
     assert accounts.barred.tolist() == barred
 
 
+def test_after_a_failure_a_look_is_worth_less_until_the_site_may_be_back():
+    accounts = known(
+        seen=[TODAY - 90.0] * 3,
+        deep_seen=[TODAY - 90.0] * 3,
+        changes=[1.0] * 3,
+        failed_at=TODAY - np.array([0.1, 3.0, np.inf]),
+        rest_days=0.0,
+    )
+    assert accounts.chance.tolist() == pytest.approx([0.0856, 0.8552, 0.9], abs=1e-4)
+    offers = make_offers(accounts, now=TODAY, rule=PullRule())
+    assert offers.look[0] < offers.look[1] < offers.look[2]
+
+
+def test_an_account_never_seen_is_as_old_as_it_is_known_and_not_overdue():
+    accounts = known(seen=[-np.inf, TODAY - 3.0], deep_seen=[-np.inf, TODAY], changes=[np.nan] * 2)
+    assert accounts.compute_ages(TODAY)[0].tolist() == [3.0, 3.0]
+    older = accounts.make_older(100.0)
+    offers = make_offers(older, now=TODAY, rule=PullRule())
+    assert (offers.waited > 0).tolist() == [False, True]
+
+
 def test_what_looks_taught_fades_toward_the_tier_and_nothing_taught_is_the_tier():
     cold = build_prior(BELIEFS, np.zeros(1, np.int64))
     accounts = known(
@@ -234,56 +256,11 @@ def test_what_looks_taught_fades_toward_the_tier_and_nothing_taught_is_the_tier(
     assert accounts.quiet.tolist() == [3.0] * 3
 
 
-def unheard(ranks, *, rule, looked, deep_looked=None, posture=0.5):
-    tier = np.asarray(ranks)
-    number = len(tier)
-    heat, quiet = np.zeros(number), np.zeros(number)
-    postures, units = np.full(number, posture), np.ones(number, np.int64)
-    value, deep_value = compute_account_values(
-        tier=tier,
-        heat=heat,
-        quiet=quiet,
-        posture=postures,
-        units=units,
-        deep_units=3 * units,
-        rule=rule,
-        beliefs=BELIEFS,
+@pytest.mark.parametrize("budget", [1, 2, 4, 8])
+def test_without_history_hot_comes_before_warm_before_cold_at_equal_posture(budget):
+    tier = np.repeat([2, 1, 0], 3)
+    accounts = validate_accounts(
+        build_prior(BELIEFS, tier), tier=tier, value=1.0, looked=TODAY - 5.0, deep_looked=TODAY
     )
-    return validate_accounts(
-        build_prior(BELIEFS, tier),
-        tier=tier,
-        heat=heat,
-        quiet=quiet,
-        value=value,
-        deep_value=deep_value,
-        looked=looked,
-        deep_looked=looked if deep_looked is None else deep_looked,
-    )
-
-
-@pytest.mark.parametrize("objective", Objective)
-@pytest.mark.parametrize("tier", Tier)
-def test_without_history_a_look_is_worth_its_units_exactly_when_the_tier_says(tier, objective):
-    tick = timedelta(minutes=2)
-    rule = PullRule(objective=objective, tick=tick)
-    table = TierRule()
-    every = {Tier.HOT: table.hot_every, Tier.WARM: table.warm_every, Tier.COLD: table.cold_every}
-    due = every[tier] / timedelta(days=1)
-    half = tick / timedelta(days=2)
-    accounts = unheard([tier.rank], rule=rule, looked=TODAY - due + half, deep_looked=TODAY)
-    assert make_offers(accounts, now=TODAY, rule=rule).look[0] == pytest.approx(1.0, rel=2e-3)
-
-
-def test_without_history_hot_accounts_are_looked_at_deep_and_others_seldom():
-    rule = PullRule()
-    accounts = unheard([2, 1, 0], rule=rule, looked=TODAY - 3.0)
-    plan = plan_pulls(accounts, PullLimits(budget=5), now=NOW, rule=rule)
-    assert plan.depth.tolist() == [DEEP, SHALLOW, SHALLOW]
-
-
-@given(st.floats(0, 1), st.floats(0, 1))
-def test_a_better_posture_is_worth_more_and_a_middling_one_is_the_measure(one, other):
-    low, high = sorted([one, other])
-    found = compute_posture_factor(np.array([0.0, low, high, 1.0, 0.5]), rule=PullRule())
-    assert found[0] == 0.25 <= found[1] <= found[2] <= found[3] == 4.0
-    assert found[4] == 1.0
+    plan = plan_pulls(accounts, PullLimits(budget=budget), now=NOW, rule=PullRule())
+    assert plan.chosen.tolist() == list(range(budget))

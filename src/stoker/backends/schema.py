@@ -30,6 +30,7 @@ _STEPS = (
     "accounts given by a person, history of heat",
     "persons and channels of touches",
     "contacts that keep their records",
+    "yields and values of accounts",
 )
 
 _ROOMS = (

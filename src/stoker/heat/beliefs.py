@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,7 @@ from stoker.heat.model import (
     DataLevel,
     LookupAttempts,
     LookupObservation,
+    LookupYields,
     Tier,
 )
 from stoker.heat.settings import ChangeRateRule
@@ -184,14 +186,18 @@ def learn_change_rates(
     known: Mapping[CompanyId, AccountChangeRate],
     tiers: Mapping[CompanyId, Tier],
     rule: ChangeRateRule,
+    retries: list[Retry] | None = None,
 ) -> dict[CompanyId, AccountChangeRate]:
     """Return the estimates of every account that was looked up, after these lookups.
+
+    Retries of failed lookups are added to `retries`.
 
     Lookups are applied by time, then by key. A first lookup only records when the level was seen. A
     lookup that is not newer than the last adds nothing. A failed lookup leaves what was seen and
     only counts as an attempt. Accounts without a tier use COLD's prior.
     """
     after: dict[CompanyId, AccountChangeRate] = {}
+    retries = [] if retries is None else retries
     for some in _split_by_account(sorted(looks, key=lambda look: (look.at, look.key))):
         before = [
             after.get(look.account) or known.get(look.account) or AccountChangeRate(look.account)
@@ -210,31 +216,90 @@ def learn_change_rates(
             ranks,
             rule=rule,
         )
-        attempts = [
-            count_attempt(belief, look)
-            if look.failed or look.surface is not None
-            else belief.attempts
-            for belief, look in zip(before, some, strict=True)
-        ]
-        for look, surface, deep, tries in zip(some, surfaces, deeps, attempts, strict=True):
-            after[look.account] = AccountChangeRate(look.account, surface, deep, tries)
+        for look, belief, surface, deep in zip(some, before, surfaces, deeps, strict=True):
+            tries, retry = count_attempt(belief, look)
+            if retry is not None:
+                retries.append(retry)
+            brought = count_yield(belief.yields, look)
+            after[look.account] = AccountChangeRate(
+                look.account, surface, deep, tries, brought, belief.stated_value
+            )
     return after
 
 
-def count_attempt(belief: AccountChangeRate, look: LookupObservation) -> LookupAttempts:
-    """Return an account's attempts after one more; one older than what was seen says nothing.
+class Retry(NamedTuple):
+    """A lookup after one that failed."""
 
-    A site that is gone or closed to us rests for 30 days, twice as long each time, 240 at most.
+    chance: float  # that it succeeds, were the site back
+    days: float  # since the failure
+    seen: bool
+
+
+def count_attempt(
+    belief: AccountChangeRate, look: LookupObservation
+) -> tuple[LookupAttempts, Retry | None]:
+    """Return an account's attempts after one more, and what it says if the last one failed.
+
+    One that is older than what was seen, or saw no site at all, says nothing. A site that is gone
+    or closed to us rests for 30 days, twice as long each time, 240 at most.
     """
-    before = belief.attempts
+    before, seen = belief.attempts, look.surface is not None
+    if not (look.failed or seen):
+        return before, None
     if belief.surface.seen_at is not None and look.at <= belief.surface.seen_at:
-        return before
+        return before, None
     tried, good = PRIOR_ATTEMPTS if before.tried is None else (before.tried, before.good or 0.0)
-    tried, good = tried + 1.0, good + (not look.failed)
+    retry = None
+    if before.failed_at is not None and before.failed_at < look.at:
+        retry = Retry(good / tried, (look.at - before.failed_at) / _DAY, seen)
+    tried, good = tried + 1.0, good + seen
     left = min(MAX_ATTEMPTS / tried, 1.0)
     rest = min(max(2.0 * (before.rest_days or 0.0), MIN_REST_DAYS), MAX_REST_DAYS)
     failed_at, rest_days = look.at if look.failed else None, rest if look.gone else None
-    return LookupAttempts(tried * left, good * left, failed_at, rest_days)
+    return LookupAttempts(tried * left, good * left, failed_at, rest_days), retry
+
+
+def count_yield(before: LookupYields, look: LookupObservation) -> LookupYields:
+    """Return what an account's lookups brought after one more."""
+    if look.brought is None:
+        return before
+    return LookupYields(
+        (before.looks or 0.0) + 1.0,
+        (before.total or 0.0) + look.brought,
+        (before.squares or 0.0) + look.brought**2,
+    )
+
+
+# Recoveries a day, of sites that failed, and how likely each is before any retry.
+RECOVERIES: Floats = np.geomspace(0.03, 20.0, 14)
+_PRIOR_RECOVERY = -0.5 * np.log10(RECOVERIES) ** 2
+
+
+def compute_retry_likelihoods(retries: Sequence[Retry]) -> Floats:
+    """Return the log-likelihood of these retries at each of `RECOVERIES`."""
+    if not retries:
+        return np.zeros(len(RECOVERIES))
+    chance, days, seen = (np.array(column)[:, None] for column in zip(*retries, strict=True))
+    back = np.clip(chance * -np.expm1(-RECOVERIES * days), 1e-9, 1.0 - 1e-9)
+    return np.asarray(np.log(np.where(seen, back, 1.0 - back)).sum(axis=0))
+
+
+def choose_recovery(likelihoods: Floats) -> float:
+    """Return the likeliest recovery a day."""
+    return float(RECOVERIES[int(np.argmax(likelihoods + _PRIOR_RECOVERY))])
+
+
+def compute_success_chance(
+    tried: Floats, good: Floats, failed_days: Floats, *, recovery: float
+) -> Floats:
+    """Return the chance that a lookup sees the site.
+
+    `failed_days` are days since the last attempt, which failed; infinite where it did not.
+    """
+    tries, saw = PRIOR_ATTEMPTS
+    nothing = np.isnan(tried)
+    chance = np.where(nothing, saw / tries, good / np.where(nothing, 1.0, tried))
+    return np.asarray(chance * -np.expm1(-recovery * np.maximum(failed_days, 0.0)))
 
 
 def _split_by_account(looks: Sequence[LookupObservation]) -> list[list[LookupObservation]]:

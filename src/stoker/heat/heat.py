@@ -40,6 +40,8 @@ Floats = NDArray[np.float64]
 
 Ints = NDArray[np.int64]
 
+Flags = NDArray[np.bool_]
+
 Numbers = NDArray[Any]
 
 _DAY = timedelta(days=1)
@@ -63,6 +65,7 @@ def new_account_heat(account: CompanyId, *, now: datetime) -> AccountHeat:
         tier_since=now,
         computed_at=now,
         updated_at=now,
+        known_at=now,
     )
 
 
@@ -160,30 +163,37 @@ def score_heats(
         now=now,
         rule=rule,
     )
-    after: list[AccountHeat] = []
-    for heat, score, recency, volume in zip(
-        heats, *(column.tolist() for column in columns), strict=True
-    ):
-        before = TierState(tier=heat.tier, since=heat.tier_since, below_since=heat.below_since)
-        state = update_tier(before, score=score, latest=heat.state.latest, now=now, rule=rule)
-        after.append(
-            AccountHeat(
-                account=heat.account,
-                score=score,
-                tier=state.tier,
-                factors=Factors(
-                    posture_score=heat.state.posture,
-                    signal_recency=recency,
-                    signal_volume=volume,
-                ),
-                state=heat.state,
-                tier_since=state.since,
-                below_since=state.below_since,
-                computed_at=now,
-                updated_at=heat.updated_at if state.tier is heat.tier else now,
-            )
+    tiers = update_tiers(
+        TierColumns.from_states(
+            [
+                TierState(tier=heat.tier, since=heat.tier_since, below_since=heat.below_since)
+                for heat in heats
+            ]
+        ),
+        score=columns[0],
+        latest=to_latest_column([state.latest for state in states]),
+        now=now,
+        rule=rule,
+    ).to_states()
+    return [
+        AccountHeat(
+            account=heat.account,
+            score=score,
+            tier=state.tier,
+            factors=Factors(
+                posture_score=heat.state.posture, signal_recency=recency, signal_volume=volume
+            ),
+            state=heat.state,
+            tier_since=state.since,
+            below_since=state.below_since,
+            computed_at=now,
+            updated_at=heat.updated_at if state.tier is heat.tier else now,
+            known_at=heat.known_at,
         )
-    return after
+        for heat, state, score, recency, volume in zip(
+            heats, tiers, *(column.tolist() for column in columns), strict=True
+        )
+    ]
 
 
 def compute_heats(
@@ -215,13 +225,79 @@ class TierState:
     below_since: datetime | None = None
 
 
-def choose_tier(score: float, latest: Sequence[datetime], *, now: datetime, rule: TierRule) -> Tier:
-    """Return the tier for this score and these signal times, ignoring cooldowns."""
-    if score >= rule.hot_from or _has_recent(latest, rule.hot_signals, rule.hot_within, now):
-        return Tier.HOT
-    if score >= rule.warm_from or _has_recent(latest, rule.warm_signals, rule.warm_within, now):
-        return Tier.WARM
-    return Tier.COLD
+_NEVER = -(2**62)  # microseconds since 1970, for a moment that there is not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TierColumns:
+    """`TierState` of many accounts, as ranks and microseconds since 1970."""
+
+    rank: Ints
+    since: Ints
+    below_since: Ints
+
+    @classmethod
+    def from_states(cls, states: Sequence[TierState]) -> TierColumns:
+        return cls(
+            rank=np.array([state.tier.rank for state in states], np.int64),
+            since=np.array([to_ticks(state.since) for state in states], np.int64),
+            below_since=np.array([_to_column(state.below_since) for state in states], np.int64),
+        )
+
+    def to_states(self) -> list[TierState]:
+        return [
+            TierState(
+                tier=BY_RANK[rank],
+                since=EPOCH + since * _TICK,
+                below_since=None if below == _NEVER else EPOCH + below * _TICK,
+            )
+            for rank, since, below in zip(
+                self.rank.tolist(), self.since.tolist(), self.below_since.tolist(), strict=True
+            )
+        ]
+
+
+def to_latest_column(latest: Sequence[Sequence[datetime]]) -> Ints:
+    """Return the times of accounts' last signals, a row for each account."""
+    column = np.full((len(latest), MAX_SIGNALS), _NEVER, np.int64)
+    for row, moments in enumerate(latest):
+        for place, at in enumerate(moments[:MAX_SIGNALS]):
+            column[row, place] = to_ticks(at)
+    return column
+
+
+def choose_tier_ranks(score: Floats, latest: Ints, *, now: datetime, rule: TierRule) -> Ints:
+    """Return the tier ranks for these scores and signal times, ignoring cooldowns."""
+    hot = (score >= rule.hot_from) | _have_recent(latest, rule.hot_signals, rule.hot_within, now)
+    warm = score >= rule.warm_from
+    warm |= _have_recent(latest, rule.warm_signals, rule.warm_within, now)
+    return np.where(hot, Tier.HOT.rank, np.where(warm, Tier.WARM.rank, Tier.COLD.rank))
+
+
+def update_tiers(
+    standing: TierColumns, *, score: Floats, latest: Ints, now: datetime, rule: TierRule
+) -> TierColumns:
+    """Return the accounts' tiers now. A second call at the same moment changes nothing.
+
+    A cooldown begins when a call first finds the score too low, so rare calls can only delay the
+    move.
+    """
+    tier, moment, rank = (
+        choose_tier_ranks(score, latest, now=now, rule=rule),
+        to_ticks(now),
+        (standing.rank),
+    )
+    below = np.where(standing.below_since == _NEVER, moment, standing.below_since)
+    cooldowns = np.array([_get_cooldown(rule, each) // _TICK for each in BY_RANK], np.int64)
+    rests = (moment - below < cooldowns[rank]) | (standing.since == moment)
+    falls = (tier < rank) & ~rests
+    moved = np.where(falls, rank - 1, np.maximum(tier, rank))
+    still_below = np.where(falls, np.where(tier < rank - 1, moment, _NEVER), below)
+    return TierColumns(
+        rank=moved,
+        since=np.where(moved == rank, standing.since, moment),
+        below_since=np.where(tier < rank, still_below, _NEVER),
+    )
 
 
 def update_tier(
@@ -232,21 +308,15 @@ def update_tier(
     now: datetime,
     rule: TierRule,
 ) -> TierState:
-    """Return the account's tier now. A second call at the same moment changes nothing.
-
-    A cooldown begins when a call first finds the score too low, so rare calls can only delay the
-    move.
-    """
-    tier = choose_tier(score, latest, now=now, rule=rule)
-    if tier.rank > standing.tier.rank:
-        return TierState(tier=tier, since=now)
-    if tier is standing.tier:
-        return replace(standing, below_since=None)
-    below_since = standing.below_since or now
-    if now - below_since < _get_cooldown(rule, standing.tier) or standing.since == now:
-        return replace(standing, below_since=below_since)
-    lower = BY_RANK[standing.tier.rank - 1]
-    return TierState(tier=lower, since=now, below_since=now if tier is not lower else None)
+    """Return one account's tier now, as `update_tiers` does."""
+    [after] = update_tiers(
+        TierColumns.from_states([standing]),
+        score=np.array([score]),
+        latest=to_latest_column([latest]),
+        now=now,
+        rule=rule,
+    ).to_states()
+    return after
 
 
 def to_daily_heat(heat: AccountHeat) -> DailyHeat:
@@ -288,5 +358,11 @@ def _get_cooldown(rule: TierRule, tier: Tier) -> timedelta:
     }[tier]
 
 
-def _has_recent(latest: Sequence[datetime], number: int, within: timedelta, now: datetime) -> bool:
-    return sum(at <= now and now - at <= within for at in latest) >= number
+def _have_recent(latest: Ints, number: int, within: timedelta, now: datetime) -> Flags:
+    age = to_ticks(now) - latest
+    recent: Flags = ((age >= 0) & (age <= within // _TICK)).sum(axis=1) >= number
+    return recent
+
+
+def _to_column(at: datetime | None) -> int:
+    return _NEVER if at is None else to_ticks(at)

@@ -21,6 +21,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MIN_DATE, _MAX_DATE = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
+MAX_YIELD = 1e6  # that one lookup can bring
+
+
 def to_ticks(moment: datetime) -> int:
     """Return the moment in whole microseconds since 1970, as columns have it."""
     return (moment - EPOCH) // timedelta.resolution
@@ -119,6 +122,7 @@ class AccountHeat:
     below_since: datetime | None = None
     computed_at: datetime
     updated_at: datetime  # of the last signal, posture or tier that changed something
+    known_at: datetime | None = None  # None: before this was stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +154,14 @@ class LookupAttempts(NamedTuple):
     rest_days: float | None = None  # after `failed_at`, in which it is not tried again
 
 
+class LookupYields(NamedTuple):
+    """What lookups of one account that found a change brought; see `YieldRule`."""
+
+    looks: float | None = None  # None: none found a change yet
+    total: float | None = None
+    squares: float | None = None  # of what each brought, together
+
+
 class AccountChangeRate(NamedTuple):
     """The estimates of one account."""
 
@@ -157,6 +169,8 @@ class AccountChangeRate(NamedTuple):
     surface: DataLevel = DataLevel()
     deep: DataLevel = DataLevel()
     attempts: LookupAttempts = LookupAttempts()
+    yields: LookupYields = LookupYields()
+    stated_value: float | None = None  # by a person, in any unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,12 +188,15 @@ class LookupObservation:
     deep: bool | None = None
     failed: bool = False
     gone: bool = False  # failed, and in a way that a few days do not change
+    brought: float | None = None  # 0 or more, by a lookup that found a change; None: it found none
 
     def __post_init__(self) -> None:
         if not self.key or not self.account:
             raise PermanentError("a lookup needs a key and an account")
         if (self.failed and self.surface is not None) or (self.gone and not self.failed):
             raise PermanentError("a lookup that failed has seen no surface")
+        if self.brought is not None and not 0.0 <= self.brought <= MAX_YIELD:
+            raise PermanentError(f"a lookup brings 0 to {MAX_YIELD:g}, not {self.brought!r}")
         object.__setattr__(self, "at", to_utc(self.at, what="the time of a lookup"))
 
 
@@ -211,4 +228,10 @@ class AccountColumns:
     good: NDArray[np.float64]
     failed_at: NDArray[np.float64]  # -inf: the last attempt saw the site
     rest_days: NDArray[np.float64]  # 0: it may be tried at any time
+    yield_looks: NDArray[np.float64]  # as in LookupYields; 0: there were none yet
+    yield_sum: NDArray[np.float64]
+    yield_squares: NDArray[np.float64]
+    stated_value: NDArray[np.float64]  # nan: none was stated
+    known_at: NDArray[np.float64]  # since when the account is known
     signals: NDArray[np.float64]  # strengths of those since the surface was last seen, together
+    recovery: float  # a day, of sites that failed; learned from the tenant's retries

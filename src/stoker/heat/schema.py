@@ -13,6 +13,7 @@ from typing import Any
 
 from stoker.db.table import (
     DATE_TEXT,
+    INT,
     KEY,
     REAL,
     REPEATED_TIME,
@@ -33,6 +34,7 @@ from stoker.heat.model import (
     Factors,
     HeatState,
     LookupAttempts,
+    LookupYields,
     Signal,
     SignalKind,
     Tier,
@@ -97,6 +99,7 @@ HEATS = Table(
     Column("below_since", REPEATED_TIME, null=True),
     Column("computed_at", REPEATED_TIME),
     Column("updated_at", REPEATED_TIME),
+    Column("known_at", REPEATED_TIME, null=True, since=22),
     key=["account_id"],
     nested={"factors": Factors, "state": HeatState},
     indexes=[Index("heats_by_score", "tier, score DESC, account_id")],
@@ -140,8 +143,17 @@ CHANGE_RATES = Table(
     Column("good", REAL, field="attempts.good", null=True, since=17),
     Column("failed_at", REPEATED_TIME, field="attempts.failed_at", null=True, since=17),
     Column("rest_days", REAL, field="attempts.rest_days", null=True, since=17),
+    Column("yield_looks", REAL, field="yields.looks", null=True, since=22),
+    Column("yield_sum", REAL, field="yields.total", null=True, since=22),
+    Column("yield_squares", REAL, field="yields.squares", null=True, since=22),
+    Column("stated_value", REAL, null=True, since=22),
     key=["account_id"],
-    nested={"surface": DataLevel, "deep": DataLevel, "attempts": LookupAttempts},
+    nested={
+        "surface": DataLevel,
+        "deep": DataLevel,
+        "attempts": LookupAttempts,
+        "yields": LookupYields,
+    },
     since=8,
     what="the change rates of",
     grants="SELECT, INSERT, UPDATE",
@@ -160,4 +172,15 @@ LOOKUPS: Table[Any] = Table(
     grants="SELECT, INSERT, DELETE",
 )
 
-TABLES = (SIGNALS, HEATS, HISTORY, CHANGE_RATES, LOOKUPS)
+# How well each speed of recovery explains the tenant's retries: sums of log-likelihoods.
+RECOVERIES: Table[Any] = Table(
+    "lookup_recoveries",
+    dict,
+    Column("place", INT),
+    Column("likelihood", REAL),
+    key=["place"],
+    since=22,
+    grants="SELECT, INSERT, UPDATE",
+)
+
+TABLES = (SIGNALS, HEATS, HISTORY, CHANGE_RATES, LOOKUPS, RECOVERIES)

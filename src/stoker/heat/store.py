@@ -28,7 +28,14 @@ from stoker.db.database import (
     split_into_batches,
     to_db_time,
 )
-from stoker.heat.beliefs import learn_change_rates
+from stoker.heat.beliefs import (
+    RECOVERIES,
+    Floats,
+    Retry,
+    choose_recovery,
+    compute_retry_likelihoods,
+    learn_change_rates,
+)
 from stoker.heat.heat import (
     clamp_signal_date,
     compute_heats,
@@ -54,7 +61,7 @@ _DAY = timedelta(days=1)
 
 _RANKS = {tier.value: tier.rank for tier in Tier}
 
-_NO_LEVELS = (None,) * 10  # as learned about an account
+_NO_LEVELS = (None,) * 14  # as learned about an account
 
 
 def validate_signals(signals: Iterable[Signal], *, now: datetime) -> dict[str, Signal]:
@@ -85,7 +92,7 @@ ON CONFLICT (tenant_id, name) DO UPDATE SET at = account_marks.at
 
 _HEAT_NAMES = HEATS.names.split(", ")
 
-_MAY_BE_MISSING = ("as_of", "below_since")
+_MAY_BE_MISSING = ("as_of", "below_since", "known_at")
 
 UPDATE_HEAT_IF_UNCHANGED = f"""
 UPDATE account_heats SET {", ".join(f"{name} = ?" for name in _HEAT_NAMES[1:])}
@@ -107,7 +114,7 @@ NEWEST_SIGNALS = "account_id = :account_id ORDER BY at DESC, id LIMIT :limit"
 # Three walks, put together here: a planner that has not counted the rows may join them so that
 # each is compared with all others.
 SELECT_STATES = f"""
-SELECT account_id, score, posture, tier, tier_since FROM account_heats
+SELECT account_id, score, posture, tier, tier_since, known_at FROM account_heats
 WHERE tenant_id = :tenant AND {PAGE}
 """
 
@@ -130,6 +137,14 @@ DELETE_OLD_DAYS = """
 DELETE FROM account_heat_days WHERE tenant_id = :tenant AND (account_id, day) IN (
     SELECT account_id, day FROM account_heat_days WHERE tenant_id = :tenant AND day < :before
     ORDER BY day, account_id LIMIT :limit)
+"""
+
+SELECT_RECOVERIES = "SELECT place, likelihood FROM lookup_recoveries WHERE tenant_id = :tenant"
+
+ADD_RECOVERY = """
+INSERT INTO lookup_recoveries (tenant_id, place, likelihood) VALUES (?, ?, ?)
+ON CONFLICT (tenant_id, place)
+DO UPDATE SET likelihood = lookup_recoveries.likelihood + excluded.likelihood
 """
 
 DELETE_OLD = """
@@ -317,8 +332,12 @@ class HeatStore:
             tiers = {heat.account: heat.tier for heat in heats}
             rates = CHANGE_RATES.find_in(tx, "account_id", accounts)
             before = {rate.account: rate for rate in rates}
-            after = learn_change_rates(new, known=before, tiers=tiers, rule=rule)
+            retries: list[Retry] = []
+            after = learn_change_rates(new, known=before, tiers=tiers, rule=rule, retries=retries)
             LOOKUPS.insert_new(tx, new)
+            if retries:
+                likelihoods = enumerate(compute_retry_likelihoods(retries).tolist())
+                tx.execute_many(ADD_RECOVERY, [(tx.tenant, *each) for each in likelihoods])
             CHANGE_RATES.save(tx, after.values())
             return len(new)
 
@@ -345,7 +364,8 @@ class HeatStore:
             rows = tx.query(SELECT_STATES, after=after, limit=limit)
             page = {"after": after, "last": rows[-1][0] if rows else after}
             rates = tx.query(SELECT_PAGE_CHANGE_RATES, **page)
-            return to_account_columns(rows, rates, tx.query(SELECT_PAGE_SIGNALS, **page))
+            signals = tx.query(SELECT_PAGE_SIGNALS, **page)
+            return to_account_columns(rows, rates, signals, tx.query(SELECT_RECOVERIES))
 
         return await self._database.read(read)
 
@@ -377,11 +397,13 @@ def to_account_columns(
     states: Sequence[tuple[Any, ...]],
     rates: Iterable[tuple[Any, ...]],
     signals: Iterable[tuple[Any, ...]],
+    recoveries: Iterable[tuple[int, float]] = (),
 ) -> AccountColumns:
     """Return accounts in columns, from rows of heats, of change rates and of signals in any order.
 
-    A state is an account's id, score, posture, tier and since when it is in it; a signal is its
-    account, time and strength. Signals of other accounts are passed over.
+    A state is an account's id, score, posture, tier, since when it is in it, and since when the
+    account is known; a signal is its account, time and strength. Signals of other accounts are
+    passed over.
     """
     levels = {account: rest for account, *rest in rates}
     since: defaultdict[str, list[float]] = defaultdict(list)
@@ -389,7 +411,9 @@ def to_account_columns(
         seen_at = levels[account][0] if account in levels else None
         if seen_at is None or at > seen_at:
             since[account].append(strength)
-    accounts, score, posture, tier, tier_since = zip(*states, strict=True) if states else ((),) * 5
+    accounts, score, posture, tier, tier_since, known_at = (
+        zip(*states, strict=True) if states else ((),) * 6
+    )
     learned = [levels.get(account, _NO_LEVELS) for account in accounts]
     (
         surface_at,
@@ -402,6 +426,10 @@ def to_account_columns(
         good,
         failed_at,
         rest_days,
+        looks,
+        brought,
+        squares,
+        stated,
     ) = zip(*learned, strict=True) if learned else ((),) * len(_NO_LEVELS)
     return AccountColumns(
         accounts=list(accounts),
@@ -419,9 +447,25 @@ def to_account_columns(
         good=np.array(good, np.float64),
         failed_at=np.array([_to_days(at) for at in failed_at], np.float64),
         rest_days=np.array([days or 0.0 for days in rest_days], np.float64),
+        yield_looks=np.array([each or 0.0 for each in looks], np.float64),
+        yield_sum=np.array([each or 0.0 for each in brought], np.float64),
+        yield_squares=np.array([each or 0.0 for each in squares], np.float64),
+        stated_value=np.array(stated, np.float64),
+        known_at=np.array(
+            [_to_days(at or since) for at, since in zip(known_at, tier_since, strict=True)],
+            np.float64,
+        ),
         # Summed exactly, so that the order in which a database returns them makes no difference.
         signals=np.array([fsum(since.get(account, ())) for account in accounts], np.float64),
+        recovery=choose_recovery(_to_likelihoods(recoveries)),
     )
+
+
+def _to_likelihoods(rows: Iterable[tuple[int, float]]) -> Floats:
+    likelihoods = np.zeros(len(RECOVERIES))
+    for place, likelihood in rows:
+        likelihoods[place] = likelihood
+    return likelihoods
 
 
 @lru_cache(maxsize=4096)

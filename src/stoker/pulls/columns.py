@@ -6,7 +6,7 @@ are days since 1970, ages are days, costs are whole units.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any
@@ -121,6 +121,8 @@ class PlanAccounts:
     heat: Column = field(metadata=_column(np.float32, 0.0, 1.0, 0.0))
     quiet: Column = field(metadata=_column(np.float32, 0.0, np.inf, 0.0))  # days in its tier
     posture: Column = field(metadata=_column(np.float32, 0.0, 1.0, 0.5))
+    known: Column = field(metadata=_column(np.float64, NEVER, 4e6, NEVER))  # since when
+    chance: Column = field(metadata=_column(np.float32, 0.0, 1.0, 1.0))  # that a lookup succeeds
     barred: Column = field(
         metadata=_column(np.uint8, 0, 255, Decision.FREE)
     )  # what refuses it anyway: of BLOCKS
@@ -137,6 +139,24 @@ class PlanAccounts:
             else:
                 parts[name] = column[rows]
         return PlanAccounts(**parts)
+
+    def compute_ages(self, now: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the days since each level was seen, or since the account is known."""
+        ages = (
+            np.maximum(now - np.where(np.isfinite(seen), seen, self.known), 0.0)
+            for seen in (self.looked, self.deep_looked)
+        )
+        surface, deep = ages
+        return surface, deep
+
+    def make_older(self, days: NDArray[np.float64] | float) -> PlanAccounts:
+        """Return the accounts as if all had been seen, or known, so much longer ago."""
+        return replace(
+            self,
+            looked=self.looked - days,
+            deep_looked=self.deep_looked - days,
+            known=self.known - days,
+        )
 
 
 def validate_accounts(
@@ -180,9 +200,15 @@ class PullLimits:
     connector_cap: int = NO_CAP  # units of the connector that lookups go through
     deep_cap: int | None = None  # deep lookups; None: they are not counted
     deep_why: Decision = Decision.CAP_CONNECTOR_DAY  # why no more of them are deep
+    owed: int = 0  # thousandths of a unit that earlier plans left to overdue accounts
 
     def __post_init__(self) -> None:
-        for name, least in (("budget", UNREADABLE), ("connector_cap", 0), ("deep_cap", 0)):
+        for name, least in (
+            ("budget", UNREADABLE),
+            ("connector_cap", 0),
+            ("deep_cap", 0),
+            ("owed", 0),
+        ):
             number = getattr(self, name)
             if number is None and name == "deep_cap":
                 continue

@@ -165,7 +165,7 @@ def _compute_interval(one: PlanAccounts, price: float, rule: PullRule) -> float:
     """Return the lookup interval at a price, with all levels as old as the last lookup."""
     if rule.policy is Policy.TIERS:
         return float(compute_intervals(one.tier, one.heat, one.quiet, rule=rule.tiers)[0])
-    fresh = replace(one, looked=_NOW, deep_looked=_NOW, signals=_NO_SIGNALS)
+    fresh = replace(one, looked=_NOW, deep_looked=_NOW, known=_NOW, signals=_NO_SIGNALS)
     reached = _find_first_age(
         lambda ages: _compute_offers_at_ages(fresh, ages, 0.0, rule), price, _AGES
     )
@@ -191,10 +191,8 @@ def compute_lateness(one: PlanAccounts, price: float, now: float, rule: PullRule
 
 def _compute_offers_at_ages(one: PlanAccounts, older: Floats, now: float, rule: PullRule) -> Floats:
     """Return what a lookup of the account would offer per unit, were it older by so many days."""
-    many = one.select_rows(np.zeros(len(older), np.int64))
-    many = replace(many, looked=many.looked - older, deep_looked=many.deep_looked - older)
-    age = np.maximum(now - many.looked, 0.0)
-    return compute_offers(many, age, now=now, rule=rule)[0]
+    many = one.select_rows(np.zeros(len(older), np.int64)).make_older(older)
+    return compute_offers(many, *many.compute_ages(now), rule=rule)[0]
 
 
 def _find_first_age(offering: Callable[[Floats], Floats], price: float, ages: Floats) -> float:

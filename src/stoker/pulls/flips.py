@@ -37,7 +37,8 @@ from stoker.pulls.planner import (
     rank_offers,
 )
 from stoker.pulls.settings import Policy, PullRule
-from stoker.pulls.worth import LookupOffers, compute_posture_factor, make_offers
+from stoker.pulls.value import compute_guess
+from stoker.pulls.worth import LookupOffers, make_offers
 
 STEP = 0.001  # of posture, or of heat where the table decides
 
@@ -129,19 +130,21 @@ def find_counterfactual(
 def replace_posture(
     accounts: PlanAccounts, row: int, posture: float, *, rule: PullRule
 ) -> PlanAccounts:
-    """Return the accounts with one of another posture, and what that makes of its value.
+    """Return the accounts with one of another posture, and what that makes of all values.
 
-    Its tier stays. Under the table of tiers it is the heat that is another.
+    Under the table of tiers it is the heat that is another.
     """
     if rule.policy is Policy.TIERS:
         return replace(accounts, heat=_replace_value(accounts.heat, row, posture))
-    before = compute_posture_factor(accounts.posture[row], rule=rule)
-    times = float(compute_posture_factor(np.array(posture), rule=rule) / before)
+    postures = _replace_value(accounts.posture, row, posture)
+    before, after = (
+        compute_guess(each, spread=rule.value_spread) for each in (accounts.posture, postures)
+    )
     return replace(
         accounts,
-        posture=_replace_value(accounts.posture, row, posture),
-        value=_replace_value(accounts.value, row, accounts.value[row] * times),
-        deep_value=_replace_value(accounts.deep_value, row, accounts.deep_value[row] * times),
+        posture=postures,
+        value=accounts.value * (after / before),
+        deep_value=accounts.deep_value * (after / before),
     )
 
 
@@ -150,6 +153,7 @@ def add_wait(accounts: PlanAccounts, row: int, wait: timedelta) -> PlanAccounts:
     return replace(
         accounts,
         looked=_replace_value(accounts.looked, row, accounts.looked[row] - wait / _DAY),
+        known=_replace_value(accounts.known, row, accounts.known[row] - wait / _DAY),
         deep_looked=_replace_value(
             accounts.deep_looked, row, accounts.deep_looked[row] - wait / _DAY
         ),
@@ -179,6 +183,13 @@ class FlipSearch:
     def account(self) -> PlanAccounts:
         """Return the account alone."""
         return self.accounts.select_rows(slice(self.row, self.row + 1))
+
+    def is_chosen_among(self, accounts: PlanAccounts) -> bool:
+        """Say whether it would be chosen among these accounts."""
+        offers = make_offers(accounts, now=self.now, rule=self.rule)
+        choice = allocate_budget(accounts, self.limits, offers, share=self.rule.share)
+        ranking = choice.ranking
+        return bool(choice.chosen[(ranking.account == self.row) & ~ranking.deeper].any())
 
     def is_chosen(self, account: PlanAccounts) -> bool:
         """Say whether it would be chosen if it were this one."""
@@ -248,7 +259,11 @@ def find_posture(search: FlipSearch) -> float | None:
     before = float((account.heat if tiers else account.posture)[0])
 
     def is_chosen(step: int) -> bool:
-        return search.is_chosen(replace_posture(account, 0, before + step * STEP, rule=rule))
+        posture = before + step * STEP
+        if tiers:
+            return search.is_chosen(replace_posture(account, 0, posture, rule=rule))
+        other = replace_posture(search.accounts, search.row, posture, rule=rule)
+        return search.is_chosen_among(other)
 
     step = _find_first_step(
         is_chosen, int((1.0 - before) / STEP), guess=_guess_posture_steps(search)

@@ -33,7 +33,7 @@ from stoker.pulls.columns import (
     to_epoch_days,
 )
 from stoker.pulls.settings import Policy, PullRule
-from stoker.pulls.worth import LookupOffers, compute_values, make_offers
+from stoker.pulls.worth import LookupOffers, compute_worth, make_offers
 
 Keys = NDArray[np.uint64]
 
@@ -54,6 +54,7 @@ class OfferQueue:
     size: Ints  # what has to fit under the cap at all: the whole lookup an offer is a part of
     waited: Floats32 | None = None  # days, of those who waited too long; 0 for others
     share: int = 0  # thousandths of a cap that these may take out of turn
+    owed: int = 0  # thousandths of a unit that they may take besides
 
     def list_by_wait(self, small: Flags) -> Ints:
         """Return the positions of small offers that waited too long, the longest first."""
@@ -84,7 +85,7 @@ def fill_cap(queue: OfferQueue, cap: int) -> tuple[Flags, Flags]:
     line = queue.list_by_wait(small)
     if len(line):
         used = np.cumsum(queue.cost[line], dtype=np.int64)
-        early[line[used <= cap * queue.share // _THOUSANDTHS]] = True
+        early[line[(used * _THOUSANDTHS <= cap * queue.share + queue.owed) & (used <= cap)]] = True
         cap -= int(queue.cost[early].sum())
         small &= ~early
     used = np.cumsum(np.where(small, queue.cost, 0), dtype=np.int64)
@@ -111,7 +112,8 @@ def _find_cap_between(queue: OfferQueue, place: int, low: int, high: int) -> int
     starts, needs = np.array([low]), np.array([ahead])
     if len(line):
         # The share grows with the cap: from each of these on, one more of them counts.
-        reached = -(-np.cumsum(queue.cost[line], dtype=np.int64) * _THOUSANDTHS // queue.share)
+        used = np.cumsum(queue.cost[line], dtype=np.int64)
+        reached = np.maximum(-((queue.owed - used * _THOUSANDTHS) // queue.share), used)
         behind = np.cumsum(np.where(line > place, queue.cost[line], 0), dtype=np.int64)
         own = np.flatnonzero(line == place)
         if len(own):
@@ -213,7 +215,11 @@ def rank_offers(
     if offers.waited.any():
         waited = np.where(deeper, np.float32(0), offers.waited[account])
     queue = OfferQueue(
-        cost=np.where(deeper, whole - units, units), size=whole, waited=waited, share=share
+        cost=np.where(deeper, whole - units, units),
+        size=whole,
+        waited=waited,
+        share=share,
+        owed=limits.owed,
     )
     return Ranking(account=account, deeper=deeper, score=get_scores(keys), queue=queue)
 
@@ -288,6 +294,7 @@ class PullPlan:
     spent: int  # units
     overdue: int  # accounts that would wait longer than the floor
     floor_missed: Ints  # accounts that will: the caps have no room for them
+    owed: int  # thousandths of a unit that overdue accounts are owed after it
     floor_needs: float  # units that keeping the floor takes in the long run, per plan
     value: float  # what the chosen lookups are worth
     bound: float  # no plan under the same caps is worth more
@@ -333,6 +340,7 @@ def plan_pulls(
         spent=int(ranking.queue.cost[places].sum()),
         overdue=int(late.sum()),
         floor_missed=np.flatnonzero(late & (depth == NOT)),
+        owed=_compute_owed(accounts, limits, choice, late, share=rule.share),
         floor_needs=_compute_floor_needs(accounts, rule),
         value=value,
         bound=bound,
@@ -425,7 +433,7 @@ def _compute_bound(
     """
     rows = np.flatnonzero(depth)
     some = accounts.select_rows(rows)
-    surface, deep = compute_values(some, np.maximum(now - some.looked, 0.0), now=now, rule=rule)
+    surface, deep = compute_worth(some, *some.compute_ages(now), rule=rule)
     value = float(surface.sum() + deep[depth[rows] == DEEP].sum())
     if rule.policy is not Policy.OPTIMAL:
         offers = make_offers(accounts, now=now, rule=replace(rule, policy=Policy.OPTIMAL))
@@ -468,6 +476,15 @@ def _compute_connector_price(choice: Allocation, limits: PullLimits, largest: in
     refused = ~choice.passed_connector & (choice.ranking.queue.size <= largest)
     best = float(choice.ranking.score[refused].max(initial=0.0))
     return max(best - choice.price, 0.0)
+
+
+def _compute_owed(
+    accounts: PlanAccounts, limits: PullLimits, choice: Allocation, late: Flags, *, share: int
+) -> int:
+    """Return what the floor's share leaves for later plans, at most what all overdue ones cost."""
+    owed = limits.owed + share * max(limits.budget, 0)
+    taken = int(choice.ranking.queue.cost[choice.early].sum())
+    return max(min(owed, int(accounts.units[late].sum()) * _THOUSANDTHS) - taken * _THOUSANDTHS, 0)
 
 
 def _compute_floor_needs(accounts: PlanAccounts, rule: PullRule) -> float:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -62,6 +62,7 @@ from stoker.pulls.settings import Policy, PullRule
 from stoker.pulls.store import (
     PlanningResult,
     PlanSnapshot,
+    find_owed,
     save_plan,
 )
 from stoker.pulls.worth import build_accounts
@@ -88,7 +89,9 @@ _MIN_BUCKET = timedelta(minutes=1)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_COLUMNS = tuple(each.name for each in fields(AccountColumns) if each.name != "accounts")
+_COLUMNS = tuple(
+    each.name for each in fields(AccountColumns) if each.name not in ("accounts", "recovery")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -202,7 +205,9 @@ class PullPlanner:
             for left in (capacity.tenant_units, capacity.connector_units)
         )
         limits = PullLimits(
-            budget=budget, connector_cap=cap if capacity.connector_units < UNLIMITED else NO_CAP
+            budget=budget,
+            connector_cap=cap if capacity.connector_units < UNLIMITED else NO_CAP,
+            owed=await find_owed(self._tenant.store) if rule.share else 0,
         )
         accounts = build_accounts(
             columns,
@@ -234,7 +239,7 @@ class PullPlanner:
         if len(rows) == len(columns.accounts):
             return columns
         chosen = {name: getattr(columns, name)[rows] for name in _COLUMNS}
-        return AccountColumns(accounts=[columns.accounts[row] for row in rows], **chosen)
+        return replace(columns, accounts=[columns.accounts[row] for row in rows], **chosen)
 
     async def _find_repeated(
         self, inputs: PlanSnapshot, plan: PullPlan, now: datetime
@@ -339,10 +344,11 @@ async def _read_all_columns(attention: HeatStore) -> AccountColumns:
         pages.append(await attention.read_columns(after=after, limit=PAGE_SIZE))
     if len(pages) == 1:
         return pages[0]
-    joined = {name: np.concatenate([getattr(page, name) for page in pages]) for name in _COLUMNS}
-    return AccountColumns(
-        accounts=[account for page in pages for account in page.accounts], **joined
-    )
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(page, name) for page in pages]) for name in _COLUMNS
+    }
+    everyone = [account for page in pages for account in page.accounts]
+    return replace(pages[0], accounts=everyone, **joined)
 
 
 def _format_reason(plan: PullPlan, row: int) -> str:

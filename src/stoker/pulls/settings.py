@@ -81,16 +81,26 @@ class PullRule(Section):
     )
     value_spread: float = tenant_setting(
         number(1, 1000),
-        4.0,
-        "How many times more an account of posture 1 is worth than one of posture 1/2.",
+        3.0,
+        "What the 84th of 100 accounts by posture is worth, the 50th being 1.",
+    )
+    deep_share: float = tenant_setting(
+        number(0, 0.95), 0.4, "The share of an account's value that only deep lookups refresh."
+    )
+    learn_yields: bool = tenant_setting(
+        BOOLEAN, True, "Whether what lookups brought changes what accounts are worth."
     )
     deep_again: timedelta = tenant_setting(
         days(0.02, 36_600),
         DEEP_AGAIN,
-        "Days between deep lookups of accounts that are not HOT.",
+        "Days between deep lookups of accounts that are not HOT, under policy tiers.",
         key="deep_again_days",
     )
     tiers: TierRule = field(default_factory=TierRule)  # no setting of its own: section `heat`
+    # False in plans of before: `tiers` took who was due, hottest first; never seen was overdue.
+    by_age: bool = True
+    floor_for_seen: bool = True
+    use_chance: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

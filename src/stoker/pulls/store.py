@@ -151,6 +151,10 @@ _RULE_NAMES = (
     "value_spread",
     "deep_again",
 )
+# What plans did that were stored before their rule said so.
+_EARLIER_RULE: Mapping[str, Json] = {"by_age": False, "floor_for_seen": False}
+# Columns that earlier plans lack; left out where they say nothing, so that digests stay.
+_LATER_COLUMNS = ("known", "chance")
 _RATE_COLUMNS = ("surface", "deep")
 # Columns of plans for several connectors and shared domains, which digests of all plans cover.
 _CONSTANT_COLUMNS = {"connector": 0, "domain": -1}
@@ -260,6 +264,12 @@ async def load_plan(store: TenantStores, run: str) -> SavedPlan:
     return saved
 
 
+async def find_owed(store: TenantStores) -> int:
+    """Return what the newest plan left to overdue accounts, in thousandths of a unit."""
+    newest = await store.plans.list_plans(limit=1)
+    return (get_count(newest[0].header, "owed") or 0) if newest else 0
+
+
 async def find_newest_plan(store: TenantStores) -> SavedPlan | None:
     newest = await store.plans.list_plans(limit=1)
     return await _read_plan(store, newest[0]) if newest else None
@@ -331,9 +341,10 @@ def summarize_plan(pulls: PlanningResult) -> dict[str, Json]:
         "objective": rule.objective.value,
         "overdue": plan.overdue,
         "floor_needs": round(plan.floor_needs, 3),
-        "floor_allows": max(limits.budget, 0) * rule.share // 1000,
+        "floor_allows": (max(limits.budget, 0) * rule.share + limits.owed) // 1000,
         "accounts": len(pulls.inputs.ids),
         "unkept": len(plan.floor_missed),
+        **({"owed": plan.owed} if rule.floor_for_seen else {}),
     }
 
 
@@ -359,6 +370,8 @@ def to_input_columns(inputs: PlanSnapshot) -> Columns:
     columns: dict[str, Any] = {"account": list(inputs.ids)}
     for each in fields(PlanAccounts):
         column = getattr(inputs.accounts, each.name)
+        if each.name in _LATER_COLUMNS and (column == each.metadata["default"]).all():
+            continue
         if each.name in _RATE_COLUMNS:
             columns[f"{each.name}_changes"] = np.asarray(column.changes, np.float64)
             columns[f"{each.name}_days"] = np.asarray(column.days, np.float64)
@@ -402,6 +415,8 @@ def to_limits_json(limits: PullLimits) -> dict[str, Json]:
     if limits.deep_cap is not None:  # plans of before there were any say nothing of them
         caps["deep_cap"] = [_to_json_cap(limits.deep_cap)]
         caps["deep_why"] = [limits.deep_why.name]
+    if limits.owed:
+        caps["owed"] = [limits.owed]
     return caps
 
 
@@ -409,7 +424,8 @@ def parse_limits(caps: Mapping[str, Any]) -> PullLimits:
     """Return caps as `to_limits_json` wrote them."""
     [budget], [connector_caps] = caps["budget"], caps["connector_cap"]
     [connector_cap] = connector_caps or [_UNCAPPED]
-    limits = PullLimits(budget=budget, connector_cap=_parse_cap(connector_cap))
+    [owed] = caps.get("owed", [0])
+    limits = PullLimits(budget=budget, connector_cap=_parse_cap(connector_cap), owed=owed)
     if "deep_cap" not in caps:
         return limits
     [deep_cap], [deep_why] = caps["deep_cap"], caps["deep_why"]
@@ -427,14 +443,19 @@ def _parse_cap(cap: Any) -> int:
 def to_rule_json(rule: PullRule) -> dict[str, Json]:
     """Return a rule as JSON: durations are seconds."""
     tiers = _to_rule_values(rule.tiers, [each.name for each in fields(TierRule)])
-    return {**_to_rule_values(rule, _RULE_NAMES), "tiers": tiers}
+    later = {
+        name: getattr(rule, name)
+        for name, earlier in _EARLIER_RULE.items()
+        if getattr(rule, name) != earlier
+    }
+    return {**_to_rule_values(rule, _RULE_NAMES), **later, "tiers": tiers}
 
 
 def parse_rule(values: Mapping[str, Json]) -> PullRule:
     """Return a rule as `to_rule_json` wrote it."""
     tiers = TierRule(**_parse_rule_values(TierRule(), get_object(values["tiers"])))
     rest = {name: value for name, value in values.items() if name != "tiers"}
-    return PullRule(**_parse_rule_values(PullRule(), rest), tiers=tiers)
+    return PullRule(**_parse_rule_values(PullRule(), {**_EARLIER_RULE, **rest}), tiers=tiers)
 
 
 def _to_rule_values(rule: PullRule | TierRule, names: Iterable[str]) -> dict[str, Json]:

@@ -6,12 +6,11 @@ the account's value, has grown to the price of its calls. The penalty is one of 
 counts an outdated copy as 1, however outdated; `harmonic` counts the first missed change as 1, the
 second as 1/2, the third as 1/3, and so never gives up on accounts that change a lot.
 
-An account's value comes from its tier and is adjusted by its posture: without history, at a price
-of one unit of value per unit of cost, an account of average posture is looked up as often and as
-deep as its tier says. An account of which nothing is known, not even the site, gets a deep first
-lookup. An account offers a lookup and, at no better a rate, more depth. Under policy `optimal` the
-offer grows with the age of our data, and signals since the last lookup make it older; under policy
-`tiers` an account that is due is worth its heat.
+`value` says what an account is worth; its tier only says how often it changes before that is known.
+An account whose site was never seen gets a deep lookup. An account offers a lookup and, at no
+better a rate, more depth. Under policy `optimal` the offer grows with the age of our data, signals
+since the last lookup make it older, and the chance that a lookup succeeds counts; under policy
+`tiers` it is the age over the tier's interval.
 """
 
 from __future__ import annotations
@@ -22,13 +21,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stoker.base.errors import ConfigError
-from stoker.heat.beliefs import ChangeRates, Floats, build_prior, estimate_rates, to_ages
+from stoker.heat.beliefs import (
+    ChangeRates,
+    Floats,
+    build_prior,
+    compute_success_chance,
+    estimate_rates,
+    to_ages,
+)
 from stoker.heat.heat import compute_intervals
 from stoker.heat.model import AccountColumns, Tier
 from stoker.heat.settings import ChangeRateRule
 from stoker.pulls.columns import (
-    Column,
     Decision,
     Flags,
     Floats32,
@@ -37,11 +41,10 @@ from stoker.pulls.columns import (
     validate_accounts,
 )
 from stoker.pulls.settings import Objective, Policy, PullRule
+from stoker.pulls.value import compute_values
 
 SERIES_BELOW = 0.02  # where closed forms lose digits, and the first terms of a series do not
 _TERMS = 8
-_MIN_DAYS = 1e-15
-_NEUTRAL_POSTURE = 0.5
 _MAX_OFFER_AGE = (
     366.0  # days; who was never looked up is worth no more than after so long without a lookup
 )
@@ -67,18 +70,6 @@ def compute_stale_share(x: Floats) -> Floats:
         short = x[small]
         share[small] = short * _compute_series(lambda _: short, Objective.HARMONIC)
     return share
-
-
-def compute_account_value(every: ArrayLike, prior: ChangeRates, *, objective: Objective) -> Floats:
-    """Return the value at which an account without history is worth 1 after this many days.
-
-    So at a price of 1 a tier's accounts are looked up as often as the tier says, until lookups have
-    shown that they change more or less than estimated.
-    """
-    days = to_ages(every)
-    if days.size and days.min() < _MIN_DAYS:
-        raise ConfigError("lookups must be more than 0 days apart")
-    return 1.0 / compute_refresh_value(prior, days, objective=objective)
 
 
 def _compute_by_estimate(a: Floats, s: Floats, objective: Objective) -> Floats:
@@ -113,35 +104,6 @@ def _compute_series(step: Callable[[int], Floats], objective: Objective) -> Floa
     return 0.5 * total
 
 
-def compute_account_values(
-    *,
-    tier: Column,
-    heat: Column,
-    quiet: Column,
-    posture: Column,
-    units: Column,
-    deep_units: Column,
-    rule: PullRule,
-    beliefs: ChangeRateRule,
-) -> tuple[Floats, Floats]:
-    """Return the values of accounts by their tiers and postures: of the surface, of the deep.
-
-    Tiers are ranks, `quiet` is days in the tier, costs are units of a shallow and a deep lookup.
-    """
-    prior = build_prior(beliefs, tier)
-    every = compute_intervals(tier, heat, quiet, rule=rule.tiers)
-    deep_every = np.where(tier == Tier.HOT.rank, every, to_days(rule.deep_again))
-    bent = compute_posture_factor(posture, rule=rule)
-    surface = units * compute_account_value(every, prior, objective=rule.objective)
-    deep = (deep_units - units) * compute_account_value(deep_every, prior, objective=rule.objective)
-    return bent * surface, bent * deep
-
-
-def compute_posture_factor(posture: Column, *, rule: PullRule) -> Floats:
-    """Return how many times an account of middling posture one of this posture is worth."""
-    return np.power(rule.value_spread, 2.0 * (np.asarray(posture, np.float64) - _NEUTRAL_POSTURE))
-
-
 def build_accounts(
     stored: AccountColumns,
     *,
@@ -161,15 +123,15 @@ def build_accounts(
     quiet = np.maximum(now - stored.tier_since, 0.0)
     shallow = np.full(len(quiet), units, np.int32)
     deep = np.full(len(quiet), max(deep_units, units), np.int32)
-    value, deep_value = compute_account_values(
-        tier=stored.tier,
-        heat=stored.heat,
-        quiet=quiet,
-        posture=stored.posture,
-        units=shallow,
-        deep_units=deep,
+    posture = stored.posture.astype(np.float32)
+    value, deep_value = compute_values(
+        posture,
         rule=rule,
-        beliefs=beliefs,
+        stated=stored.stated_value,
+        yields=(stored.yield_looks, stored.yield_sum, stored.yield_squares),
+    )
+    chance = compute_success_chance(
+        stored.tried, stored.good, now - stored.failed_at, recovery=stored.recovery
     )
 
     resting = stored.failed_at + stored.rest_days > now
@@ -192,7 +154,9 @@ def build_accounts(
         tier=stored.tier,
         heat=stored.heat,
         quiet=quiet,
-        posture=stored.posture,
+        posture=posture,
+        known=stored.known_at,
+        chance=chance if rule.use_chance else 1.0,
         barred=np.where(resting & (barred == Decision.FREE), Decision.COOLING_DOWN, barred),
     )
 
@@ -227,8 +191,8 @@ def make_offers(accounts: PlanAccounts, *, now: float, rule: PullRule) -> Lookup
     for begin in range(0, size, _CHUNK_ROWS):
         rows = slice(begin, min(begin + _CHUNK_ROWS, size))
         part = accounts.select_rows(rows)
-        age = np.maximum(now - part.looked, 0.0)
-        look, deeper, alone, resting = of_part(part, age, now=now, rule=rule)
+        age, deep_age = part.compute_ages(now)
+        look, deeper, alone, resting = of_part(part, age, deep_age, rule=rule)
         quiet = resting | (part.barred != 0)
         offers.look[rows] = _to_float32(np.where(quiet, 0.0, look))
         offers.deeper[rows] = _to_float32(np.where(quiet, 0.0, np.minimum(deeper, look)))
@@ -239,29 +203,29 @@ def make_offers(accounts: PlanAccounts, *, now: float, rule: PullRule) -> Lookup
             late = (
                 (age + to_days(rule.tick) > to_days(rule.floor)) & ~quiet & (offers.look[rows] > 0)
             )
+            if rule.floor_for_seen:
+                late &= np.isfinite(part.looked)
             offers.waited[rows] = np.where(late, _to_float32(age), 0.0)
     return offers
 
 
-def compute_values(
-    accounts: PlanAccounts, age: Floats, *, now: float, rule: PullRule
+def compute_worth(
+    accounts: PlanAccounts, age: Floats, deep_age: Floats, *, rule: PullRule
 ) -> tuple[Floats, Floats]:
     """Return what lookups now are worth: a shallow one, and the depth above it."""
-    deep_age = np.maximum(now - accounts.deep_looked, 0.0)
-    surface = accounts.value * _compute_aged_value(accounts.surface, age, accounts.signals, rule)
+    value = accounts.chance * accounts.value
+    surface = value * _compute_aged_value(accounts.surface, age, accounts.signals, rule)
     if not accounts.deep_value.any():
         return surface, np.zeros(len(surface))
-    deep = accounts.deep_value * _compute_aged_value(
-        accounts.deep, deep_age, accounts.signals, rule
-    )
-    return surface, deep
+    deep = accounts.chance * accounts.deep_value
+    return surface, deep * _compute_aged_value(accounts.deep, deep_age, accounts.signals, rule)
 
 
 def compute_offers(
-    accounts: PlanAccounts, age: Floats, *, now: float, rule: PullRule
+    accounts: PlanAccounts, age: Floats, deep_age: Floats, *, rule: PullRule
 ) -> tuple[Floats, Floats, Floats, Flags]:
     """Return per-unit offers: lookups, more depth, lookups without depth; and recent lookups."""
-    surface, deep = compute_values(accounts, age, now=now, rule=rule)
+    surface, deep = compute_worth(accounts, age, deep_age, rule=rule)
     units, deep_units = accounts.units, accounts.deep_units
     more = deep_units - units
     look = surface / units
@@ -273,22 +237,35 @@ def compute_offers(
         np.where(together, both, look),
         np.where(deep > 0.0, np.where(together, both, deeper), 0.0),
         look,
-        age < to_days(rule.tick) / 2,
+        _find_recent(accounts, age, rule),
     )
 
 
+def _find_recent(accounts: PlanAccounts, age: Floats, rule: PullRule) -> Flags:
+    """Return which accounts were looked up too recently; an account never seen was not."""
+    recent: Flags = (age < to_days(rule.tick) / 2) & np.isfinite(accounts.looked)
+    return recent
+
+
 def _compute_tier_offers(
-    accounts: PlanAccounts, age: Floats, *, now: float, rule: PullRule
+    accounts: PlanAccounts, age: Floats, deep_age: Floats, *, rule: PullRule
 ) -> tuple[Floats, Floats, Floats, Flags]:
     half = to_days(rule.tick) / 2  # lookups are due at the plan nearest to their time
     every = compute_intervals(accounts.tier, accounts.heat, accounts.quiet, rule=rule.tiers)
-    deep_age = np.maximum(now - accounts.deep_looked, 0.0)
     hot = accounts.tier == Tier.HOT.rank
-    deep = hot & (deep_age + half >= every)
-    shallow = np.where(hot, accounts.signals > 0, age + half >= every)
-    due = (deep | shallow) & (age >= half)
-    score = np.where(due, 1.0 + accounts.heat.astype(np.float64), 0.0)
-    return score, np.where(deep, score, 0.0), score, ~due
+    if not rule.by_age:
+        deep = hot & (deep_age + half >= every)
+        due = (deep | np.where(hot, accounts.signals > 0, age + half >= every)) & (age >= half)
+        score = np.where(due, 1.0 + accounts.heat.astype(np.float64), 0.0)
+        return score, np.where(deep, score, 0.0), score, ~due
+    recent = _find_recent(accounts, age, rule)
+    late = np.where(recent, 0.0, np.clip(age, half, _MAX_OFFER_AGE) / every)
+    # Deep every so often; in between, signals of HOT accounts need no depth.
+    deep = deep_age + half >= np.where(hot, every, to_days(rule.deep_again))
+    deep |= hot & (accounts.signals == 0)
+    # Without a site that was seen, a lookup is deep or nothing.
+    deep |= accounts.units == accounts.deep_units
+    return late, np.where(deep, late, 0.0), late, recent
 
 
 def _compute_aged_value(

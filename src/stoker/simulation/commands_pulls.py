@@ -29,9 +29,11 @@ _FILE_TYPE = click.Path(dir_okay=False, path_type=Path)
 _DEFAULT_ACCOUNTS = 2000
 
 _SHORT_NAMES = {  # what a picture has room for
-    "optimal": "optimal",
-    "optimal, for freshness": "freshness",
-    "optimal, rates known": "known",
+    "production": "product",
+    "production, yields told": "yields",
+    "true values": "true",
+    "true values, for freshness": "true fresh",
+    "true values and rates": "true rates",
     "tiers": "tiers",
     "tiers, HOT first": "hot first",
     "top by heat": "top heat",

@@ -35,7 +35,7 @@ from stoker.nightly.targets import DepthRule, choose_targets
 from stoker.pulls.columns import PlanAccounts, PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import DEEP, PullPlan, list_in_order, plan_pulls
 from stoker.pulls.settings import PullRule
-from stoker.pulls.worth import compute_account_values
+from stoker.pulls.value import compute_values
 from stoker.rate_limits.rate_limit import (
     Rate,
     check_rate,
@@ -281,16 +281,7 @@ class _TenantSimulation:
         units = np.full(size, DepthRule().shallow_units, np.int32)
         deep_units = np.full(size, DepthRule().deep_units, np.int32)
         heat, quiet = self._world.posture, np.full(size, 30.0)
-        value, deep_value = compute_account_values(
-            tier=self._rank,
-            heat=heat,
-            quiet=quiet,
-            posture=self._world.posture,
-            units=units,
-            deep_units=deep_units,
-            rule=rule,
-            beliefs=self._beliefs,
-        )
+        value, deep_value = compute_values(self._world.posture.astype(np.float32), rule=rule)
         looked = _to_days_column(self._looked)
         known = decay_to_prior(
             ChangeRates(changes=self._changes, days=self._days),

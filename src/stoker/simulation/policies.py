@@ -11,7 +11,7 @@ the changes does better. Recorded changes have no bound.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -35,6 +35,7 @@ from stoker.pulls.columns import PullLimits, to_epoch_days, validate_accounts
 from stoker.pulls.planner import DEEP, plan_pulls
 from stoker.pulls.rates import RateProblem, compute_rate_plan
 from stoker.pulls.settings import Objective, PullRule
+from stoker.simulation.chain import AccountChain, ChainRule, LookupResults
 from stoker.simulation.world import (
     LEAD_DAYS,
     CopySpan,
@@ -49,6 +50,10 @@ START = datetime(2026, 1, 5, tzinfo=UTC)  # the first day, midnight
 TIER_INTERVALS = np.array([7.0, 3.0, 1.0])  # days between lookups of a COLD, WARM and HOT account
 
 TIERS = "tiers"
+
+CHAIN = "production"
+
+YIELD_SPREAD = 1.4  # of what one found change brings around its account's value
 
 TIER_SHARES = (0.6, 0.3, 0.1)  # of all accounts that are COLD, WARM and HOT, by heat
 
@@ -66,6 +71,7 @@ class DayObservation:
     deep_age: Floats  # of what only deep lookups see
     heat: Floats
     rank: Ints  # of its tier: 0 is COLD, 2 is HOT
+    told: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # accounts with a signal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +90,16 @@ class LookupCosts:
     deep: int = 3
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupOutcomes:
+    """What a day's lookups saw: a row for each that was chosen."""
+
+    changed: Sequence[Flags]  # copies that were out of date, by level: of all lookups, of deep ones
+    failed: Flags
+    gone: Flags
+    brought: Floats  # by what was found; nan: nothing was
+
+
 class LookupPolicy(Protocol):
     """Chooses day after day."""
 
@@ -95,9 +111,9 @@ class LookupPolicy(Protocol):
         """Return today's lookups; together they cost no more than the budget."""
 
     def record_changes(
-        self, sight: DayObservation, chosen: ChosenLookups, changed: Sequence[Flags]
+        self, sight: DayObservation, chosen: ChosenLookups, seen: LookupOutcomes
     ) -> None:
-        """Record which copies were out of date, by level: of all lookups, of deep ones."""
+        """Record what the lookups saw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +133,7 @@ class UrgencyPolicy:
         return ChosenLookups(accounts=order[:fits], deep=deep[:fits])
 
     def record_changes(
-        self, sight: DayObservation, chosen: ChosenLookups, changed: Sequence[Flags]
+        self, sight: DayObservation, chosen: ChosenLookups, seen: LookupOutcomes
     ) -> None:
         pass
 
@@ -204,10 +220,10 @@ class ProductPolicy:
         ]
 
     def record_changes(
-        self, sight: DayObservation, chosen: ChosenLookups, changed: Sequence[Flags]
+        self, sight: DayObservation, chosen: ChosenLookups, seen: LookupOutcomes
     ) -> None:
         looked = (chosen.accounts, chosen.accounts[chosen.deep])
-        for nth, found in enumerate(changed):
+        for nth, found in enumerate(seen.changed):
             rows, prior = looked[nth], build_prior(self.beliefs, sight.rank[looked[nth]])
             age = (sight.age, sight.deep_age)[nth][rows]
             after = update_rates(
@@ -219,6 +235,52 @@ class ProductPolicy:
                 half_life=self.beliefs.half_life,
             )
             self._changes[nth][rows], self._days[nth][rows] = after.changes, after.days
+
+
+@dataclass(slots=True, kw_only=True)
+class ChainPolicy:
+    """What production does: the chain from posture to lesson, told nothing that a tenant lacks."""
+
+    name: str
+    world: SimWorld
+    rule: ChainRule = field(default_factory=ChainRule)
+    told_yields: bool = False  # whether lookups that find a change show what it brought
+    _chain: AccountChain = field(init=False)
+    _swept_at: datetime = field(init=False, default=START)
+
+    def __post_init__(self) -> None:
+        if self.world.deep is None:
+            self.rule = replace(self.rule, pulls=replace(self.rule.pulls, deep_share=0.0))
+        self._chain = AccountChain(self.world.posture, rule=self.rule, now=START)
+
+    def choose_lookups(self, sight: DayObservation, *, budget: int) -> ChosenLookups:
+        now = START + timedelta(days=sight.day)
+        if sight.day == 0:
+            today = to_epoch_days(START)
+            self._chain.mark_seen(today - sight.age, deep_at=today - sight.deep_age)
+        while self._swept_at <= now:
+            self._chain.sweep(self._swept_at)
+            self._swept_at += self.rule.heat.sweep_every
+        self._chain.add_signals(sight.told, np.ones(len(sight.told)), now=now, seen=False)
+        plan = self._chain.plan(PullLimits(budget=budget), now=now)
+        return ChosenLookups(accounts=plan.chosen, deep=plan.depth[plan.chosen] == DEEP)
+
+    def record_changes(
+        self, sight: DayObservation, chosen: ChosenLookups, seen: LookupOutcomes
+    ) -> None:
+        deep_changed = np.zeros(len(chosen.accounts), np.bool_)
+        if len(seen.changed) > 1:
+            deep_changed[chosen.deep] = seen.changed[1]
+        results = LookupResults(
+            rows=chosen.accounts,
+            deep=chosen.deep & ~seen.failed,
+            failed=seen.failed,
+            gone=seen.gone,
+            changed=seen.changed[0],
+            deep_changed=deep_changed,
+            brought=seen.brought if self.told_yields else np.full(len(chosen.accounts), np.nan),
+        )
+        self._chain.learn(results, now=START + timedelta(days=sight.day))
 
 
 def list_policies(world: SimWorld) -> tuple[LookupPolicy, ...]:
@@ -236,9 +298,11 @@ def list_policies(world: SimWorld) -> tuple[LookupPolicy, ...]:
         "by change rate, known": lambda sight: sight.age * rates,
     }
     return (
-        ProductPolicy(name="optimal", world=world, rule=harmonic),
-        ProductPolicy(name="optimal, for freshness", world=world, rule=freshness),
-        ProductPolicy(name="optimal, rates known", world=world, rule=harmonic, known=True),
+        ChainPolicy(name=CHAIN, world=world),
+        ChainPolicy(name="production, yields told", world=world, told_yields=True),
+        ProductPolicy(name="true values", world=world, rule=harmonic),
+        ProductPolicy(name="true values, for freshness", world=world, rule=freshness),
+        ProductPolicy(name="true values and rates", world=world, rule=harmonic, known=True),
         build_tiers(),
         *(UrgencyPolicy(name=name, urgency=urgency) for name, urgency in urgencies.items()),
     )
@@ -343,6 +407,8 @@ def run_policy(
         for facet in world.levels
     ]
     warmth = HeatTracker(world.posture, rule=HeatRule())
+    tried = [each.compute_ages(0) for each in copies]  # days before the first, of last attempts
+    shape = YIELD_SPREAD**-2
     looks = deep_looks = units = over = 0
     for day in range(days):
         # Fractions of a unit are saved for tomorrow, so that equal budgets are equal in the end.
@@ -350,18 +416,36 @@ def run_policy(
         heat = warmth.compute_heat_on(day)
         sight = DayObservation(
             day=day,
-            age=copies[0].compute_ages(day),
-            deep_age=copies[-1].compute_ages(day),
+            age=day + tried[0],
+            deep_age=day + tried[-1],
             heat=heat,
             rank=to_tier_ranks(heat),
+            told=_list_marked(world.signals, day),
         )
+        warmth.add_changes(sight.told, day=day)
         chosen = policy.choose_lookups(sight, budget=room)
         deep = chosen.accounts[chosen.deep]
-        found = [
-            each.refresh(accounts, day=day, luck=luck)
-            for each, accounts in zip(copies, (chosen.accounts, deep), strict=False)
-        ]
-        policy.record_changes(sight, chosen, found)
+        gone = np.zeros(len(chosen.accounts), np.bool_)
+        if world.gone is not None:
+            gone = world.gone[chosen.accounts]
+        failed = gone if world.down is None else gone | world.down[day][chosen.accounts]
+        found = []
+        for nth, (each, rows, lost) in enumerate(
+            zip(copies, (chosen.accounts, deep), (failed, failed[chosen.deep]), strict=False)
+        ):
+            changed = np.zeros(len(rows), np.bool_)
+            changed[~lost] = each.refresh(rows[~lost], day=day, luck=luck)
+            tried[nth][rows] = -day
+            found.append(changed)
+        value = world.surface.value[chosen.accounts]
+        drawn = luck.gamma(shape, 1 / shape, len(value)) * value
+        seen = LookupOutcomes(
+            changed=found,
+            failed=failed,
+            gone=gone,
+            brought=np.where(found[0], drawn, np.nan),
+        )
+        policy.record_changes(sight, chosen, seen)
         warmth.add_changes(chosen.accounts[found[0]], day=day)
         spent = costs.shallow * len(chosen.accounts) + (costs.deep - costs.shallow) * len(deep)
         over += max(spent - room, 0)
@@ -377,6 +461,10 @@ def run_policy(
         over=over,
         per_day=units / (len(world) * (days - half)),
     )
+
+
+def _list_marked(flags: Flags | None, day: int) -> Ints:
+    return np.zeros(0, np.int64) if flags is None else np.flatnonzero(flags[day])
 
 
 def to_tier_ranks(heat: Floats) -> Ints:

@@ -178,6 +178,9 @@ class SimWorld:
     surface: WorldLevel
     deep: WorldLevel | None = None
     posture: Floats  # 0 to 1: the account's guessed rank by value
+    down: Flags | None = None  # by day and account: lookups fail
+    gone: Flags | None = None  # by account: its site is gone for good
+    signals: Flags | None = None  # by day and account: something outside tells of a change
 
     def __len__(self) -> int:
         return len(self.posture)
