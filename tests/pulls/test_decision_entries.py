@@ -1,6 +1,7 @@
 """Every decision of a plan is a job or a refusal that people can read, and the ledger vouches."""
 
 import json
+from collections import Counter
 from datetime import timedelta
 from itertools import pairwise
 
@@ -242,3 +243,34 @@ def test_a_plan_that_is_not_there_and_one_of_all_tenants_are_one_line(stoker):
     assert code == Exit.CONFIG
     assert "has no plan of run '20261116_060000'; list plans with: stoker ledger list" in err
     assert stoker("ledger", "list", "--shared", "--plan", "latest")[0] == Exit.CONFIG
+
+
+def test_a_replay_names_accounts_beside_their_ids_and_units_beside_numbers(stoker):
+    stoker("--set", "caps.pull_units_per_day=6", "pulls", "plan")
+    out = stoker("pulls", "replay", "latest", "--cap", "pull_units=60")[1]
+    assert "Account 55 (a55)" in out.split("more accounts: ")[1]
+    assert "pull units" in out
+    assert "up to date right after, by value" in out
+    assert "of the time" in stoker("pulls", "price")[1]
+
+
+def count_codes(stoker, *settings):
+    """Return how many accounts each reason has, in the plan that is stored now."""
+    [plan] = load(stoker, *settings, "pulls", "plan")
+    entries = load(stoker, "ledger", "list", "--plan", plan["run"], "--limit", "0")
+    return Counter(entry["data"]["code"] for entry in entries), entries
+
+
+def test_a_stop_and_a_slow_vendor_are_reasons_with_their_numbers(stoker):
+    slow = ("tavily.calls=1", "tavily.burst=1", "tavily.per_s=43200", "keys.tavily=tv-12345678")
+    flags = [word for each in slow for word in ("--set", each)]
+    codes, entries = count_codes(stoker, *flags)
+    assert codes["RATE_LIMIT"] > 60
+    limited = next(entry for entry in entries if entry["data"]["code"] == "RATE_LIMIT")
+    assert limited["data"]["limit"]["connector"] == "tavily"
+    assert "tavily may be called" in limited["reason"]
+
+    stoker("stop", "--tenant", "acme", "--reason", "look first")
+    codes, entries = count_codes(stoker)
+    assert codes == {"PAUSED": 74}
+    assert "spending is stopped: look first" in entries[0]["reason"]

@@ -145,7 +145,7 @@ def test_a_plan_made_again_is_the_same_and_a_smaller_cap_costs_accounts_and_fres
     assert told["changed"]["freshness"] < told["as_it_was"]["freshness"]
     code, out, _ = planned("replay", planned.run, "--cap", "crawl=0", "--policy", "tiers")
     assert "fewer account" in out
-    assert "fresh" in out
+    assert "up to date" in out
 
 
 SINGAPORE = ZoneInfo("Asia/Singapore")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import asdict
+from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,14 @@ import click
 
 from stoker.base.errors import ConfigError
 from stoker.base.formats import (
+    MAX_LISTED,
     format_amount,
     format_count,
     format_duration,
     format_few,
     format_time,
 )
+from stoker.budgets.operator import format_connector
 from stoker.cli.options import (
     choose_active_tenants,
     choose_tenant,
@@ -39,8 +42,9 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from stoker.accounts.model import CompanyId
     from stoker.base.types import Json, TenantId
     from stoker.cli.output import CommandContext
     from stoker.context import Context
@@ -145,8 +149,11 @@ def _print_plan(planned: PlannedPulls) -> None:
     )
     for each in list_active_constraints(planned.pulls):
         print_text(f"  {each.why.name}: {each.message}")
-    if view["withheld"]:
-        print_text(f"  {view['withheld']} accounts needed deep research that caps do not allow")
+    if withheld := int((planned.pulls.plan.depth_refusal != 0).sum()):
+        print_text(
+            f"  {format_count(withheld, 'account')} would get deep research, if these limits "
+            "allowed it."
+        )
     costs: dict[str, list[str]] = {}
     for key, amount in quote.cost.items():
         connector, _, unit = key.partition("/")
@@ -164,20 +171,24 @@ def _print_plan(planned: PlannedPulls) -> None:
         ],
         empty="  No vendor calls expected.",
     )
-    print_text(
-        f"  Cutoff: {view['price']:.3g} value per unit. "
-        f"Plan proven within {view['gap']:.2%} of the best."
-    )
-    if planned.pulls.plan.overdue:
+    plan, wait = planned.pulls.plan, rule.floor
+    if plan.price:
         print_text(
-            f"  {view['overdue']} accounts are past the maximum wait; "
-            f"{view['unkept']} of them could not be selected"
+            f"  Cutoff: a lookup was selected from a value of {plan.price:.3g} per pull unit on. "
+            f"The best plan would be worth at most {plan.gap:.2%} more."
         )
-    print_text(
-        f"  Expected to take {format_duration(quote.p50)} (P50) "
-        f"to {format_duration(quote.p90)} (P90)."
-    )
-    print_text(f"  {format_history(quote.nights)}")
+    if plan.overdue and wait is not None:
+        print_text(
+            f"  {format_count(plan.overdue, 'account')} were never researched, or longer ago than "
+            f"{wait / timedelta(days=1):g} days (pulls.floor_days); {len(plan.floor_missed)} of "
+            "them could not be selected."
+        )
+    if len(plan.chosen):
+        print_text(
+            f"  Expected to take {format_duration(quote.p50)}; nine times in ten less than "
+            f"{format_duration(quote.p90)}."
+        )
+        print_text(f"  {format_history(quote.nights)}")
     if planned.run:
         print_text(
             f"  Stored as run {planned.run}. One account: stoker why {planned.tenant}/ACCOUNT"
@@ -289,6 +300,7 @@ async def replay(
     RUN is a run's name, or latest. Exit code 1 when a decision differs, or the ledger records
     another one.
     """
+    from stoker.accounts.model import CompanyId
     from stoker.pulls.reports import replay_run
     from stoker.vendors.table import list_paid_vendors
 
@@ -298,10 +310,13 @@ async def replay(
         vendors = list_paid_vendors(app.settings.for_tenant(whose))
         store = app.backend.tenant(whose)
         report = await replay_run(store, run, vendors=vendors, caps=changed_caps, policy=policy)
+        shown = [each.account for each in report.differences[:_MAX_DIFFERENCES]]
+        shown += [*report.gained[:MAX_LISTED], *report.lost[:MAX_LISTED]]
+        names = await store.accounts.find_names(map(CompanyId, shown))
     if as_json:
         print_json(_to_replay_json(whose, report))
     else:
-        _print_replay(whose, report)
+        _print_replay(whose, report, names)
     return Exit.PROBLEMS if report.differences or not report.matches_ledger else Exit.OK
 
 
@@ -317,7 +332,9 @@ def _parse_caps(caps: Iterable[str]) -> dict[str, int]:
     return parsed
 
 
-def _print_replay(tenant: TenantId, report: ReplayReport) -> None:
+def _print_replay(tenant: TenantId, report: ReplayReport, names: Mapping[CompanyId, str]) -> None:
+    from stoker.accounts.model import CompanyId
+
     record, differences = report.saved.record, report.differences
     print_text(
         f"{tenant}, run {record.run}: {len(report.saved.inputs.ids)} accounts planned again "
@@ -329,10 +346,11 @@ def _print_replay(tenant: TenantId, report: ReplayReport) -> None:
         print_text(f"  The ledger has {recorded}; see: stoker ledger list --kind plan")
     if differences:
         print_table(
-            ["account", "stored", "now", "depth stored", "depth now"],
+            ["account", "name", "stored", "now", "depth stored", "depth now"],
             [
                 (
                     each.account,
+                    names.get(CompanyId(each.account), ""),
                     each.before.name,
                     each.after.name,
                     _DEPTH_NAMES[each.depth_before],
@@ -348,32 +366,41 @@ def _print_replay(tenant: TenantId, report: ReplayReport) -> None:
     for word, accounts in (("more", report.gained), ("fewer", report.lost)):
         if accounts:
             count = format_count(len(accounts), f"{word} account")
-            print_text(f"  {count}: {format_few(accounts)}")
+            few = [
+                f"{names[CompanyId(each)]} ({each})" if CompanyId(each) in names else each
+                for each in accounts
+            ]
+            print_text(f"  {count}: {format_few(few)}")
     print_text("  Preview only: nothing stored or reserved, no vendor called.")
 
 
 def _to_rows(before: PlanSide, after: PlanSide) -> list[tuple[str, str, str, str]]:
     one, other = before.totals, after.totals
-    costs = sorted({*before.quote.cost, *after.quote.cost})
-    numbers = {
-        "accounts selected": (one.accounts, other.accounts),
-        "of them deep": (one.deep, other.deep),
-        "pull units": (one.units, other.units),
-        **{name: (before.quote.cost.get(name, 0), after.quote.cost.get(name, 0)) for name in costs},
-    }
-    return [
-        *(
-            (name, f"{was:,}", f"{would_be:,}", f"{would_be - was:+,}")
-            for name, (was, would_be) in numbers.items()
-        ),
-        ("cutoff, value per unit", f"{one.price:.3g}", f"{other.price:.3g}", ""),
-        (
-            "fresh, by value",
-            f"{one.freshness:.2%}",
-            f"{other.freshness:.2%}",
-            f"{other.freshness - one.freshness:+.2%}",
-        ),
+    rows = [
+        ("accounts selected", f"{one.accounts:,}", f"{other.accounts:,}"),
+        ("of them deep", f"{one.deep:,}", f"{other.deep:,}"),
+        ("pull units", f"{one.units:,}", f"{other.units:,}"),
     ]
+    differences = [
+        other.accounts - one.accounts,
+        other.deep - one.deep,
+        other.units - one.units,
+    ]
+    changes = [f"{each:+,}" for each in differences]
+    for name in sorted({*before.quote.cost, *after.quote.cost}):
+        connector, _, unit = name.partition("/")
+        was, would_be = before.quote.cost.get(name, 0), after.quote.cost.get(name, 0)
+        if was or would_be:
+            amounts = (format_amount(unit, was), format_amount(unit, would_be))
+            rows.append((f"{format_connector(connector)}, expected", *amounts))
+            sign = "-" if would_be < was else "+"
+            changes.append(f"{sign}{format_amount(unit, abs(would_be - was))}")
+    rows.append(("cutoff, value per pull unit", f"{one.price:.3g}", f"{other.price:.3g}"))
+    changes.append("")
+    fresh = (f"{one.freshness:.2%}", f"{other.freshness:.2%}")
+    rows.append(("up to date right after, by value", *fresh))
+    changes.append(f"{100 * (other.freshness - one.freshness):+.2f} points")
+    return [(*row, change) for row, change in zip(rows, changes, strict=True)]
 
 
 def _to_replay_json(tenant: TenantId, report: ReplayReport) -> Json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.base.errors import ConfigError
-from stoker.base.formats import format_time
+from stoker.base.formats import format_count, format_time
 from stoker.base.jsontools import get_line, get_object
 from stoker.cli.options import choose_tenant, parse_tenant_argument, plot_option, tenant_option
 from stoker.cli.output import (
@@ -386,15 +386,19 @@ async def price(
         f"{whose}: {len(inputs.ids):,} accounts, {budget:,} pull units a day, "
         f"policy {inputs.rule.policy.value}"
     )
-    print_text(f"  Cutoff: {_format_price(now.price)} value per unit")
     print_text(
-        f"  10 % more budget: {more.looks - now.looks:+,} accounts today, "
-        f"{_format_points(more.freshness - now.freshness)} fresher"
+        f"  Data is up to date {now.freshness:.2%} of the time. "
+        f"Cutoff, in value per pull unit: {_format_price(now.price)}"
     )
     print_text(
-        f"  Half the budget: research every {_format_interval(half.every_days)} instead of every "
-        f"{_format_interval(now.every_days)}, "
-        f"{_format_points(half.freshness - now.freshness)} fresher"
+        f"  10 % more budget: {format_count(more.looks - now.looks, 'more account')} today; up to "
+        f"date {_format_points(more.freshness - now.freshness)}"
+    )
+    print_text(
+        f"  Half the budget: half of the accounts are researched every "
+        f"{_format_interval(half.every_days)} or more often, instead of every "
+        f"{_format_interval(now.every_days)}; up to date "
+        f"{_format_points(half.freshness - now.freshness)}"
     )
     _print_points(points)
 
@@ -428,7 +432,7 @@ def _print_points(points: Sequence[BudgetPoint]) -> None:
             "budget",
             "units a day",
             "accounts today",
-            "fresh",
+            "up to date",
             "cutoff",
             "median interval",
         ],
@@ -438,15 +442,16 @@ def _print_points(points: Sequence[BudgetPoint]) -> None:
                 f"{each.units:,}",
                 f"{each.looks:,}",
                 f"{each.freshness:.2%}",
-                _format_price(each.price),
+                f"{each.price:.3g}" if math.isfinite(each.price) else "none",
                 _format_interval(each.every_days),
             )
             for each in points
         ],
     )
     print_text(
-        "  FRESH: share of time, weighted by value, that data is up to date under the best plan "
-        "of this budget, if the estimated change rates are right"
+        "  UP TO DATE: share of the time, weighted by value, under the best plan of this budget, "
+        "if the estimated change rates are right. CUTOFF: value per pull unit; 0 means more "
+        "budget than demand."
     )
 
 
@@ -457,7 +462,9 @@ def _format_price(number: float) -> str:
 
 
 def _format_points(change: float) -> str:
-    return f"{100 * change:+.2f} points"
+    """Return a change of a share in words: percentage points more or less of the time."""
+    more = "less" if change < 0 else "more"
+    return f"{abs(100 * change):.2f} percentage points {more} of the time"
 
 
 def _format_interval(number: float) -> str:
