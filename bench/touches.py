@@ -129,7 +129,7 @@ def main() -> list[tuple[str, str, str, str]]:
         [sys.executable, "-m", "bench.touches", "large"], capture_output=True, text=True, check=True
     )
     seconds, megabytes, touches = alone.stdout.split()
-    ours, weekly, best = compare_coverage(
+    ours, weekly, best, _ = compare_coverage(
         profiles=100, weeks=12, runs=200, odds=USUAL, rule=PlanRule()
     )
     seen = simulate_timing(days=10_000, per_day=12, rule=PlanRule())

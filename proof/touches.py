@@ -64,7 +64,7 @@ def of_times(seeds: int, days: int) -> int:
 
 def of_coverage(runs: int) -> int:
     """Print how many gaps are within the window, beside both other policies."""
-    ours, weekly, best = compare_coverage(
+    ours, weekly, best, _ = compare_coverage(
         profiles=100, weeks=12, runs=runs, odds=USUAL, rule=PlanRule()
     )
     print(

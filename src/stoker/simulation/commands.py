@@ -1,7 +1,8 @@
 """`stoker simulate`: run the weekly touch plan on a virtual clock and show the result.
 
-Nothing is read, written or delivered, except the picture asked for. The simulations run the
-planner the product uses.
+Settings of touches are the tenant's, so `--set` and stoker.toml count. Nothing else is read, and
+nothing written or delivered except the picture asked for. The simulations run the planner the
+product uses.
 """
 
 from __future__ import annotations
@@ -14,13 +15,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from stoker.cli.options import plot_option, seed_option
-from stoker.cli.output import Exit, json_option, print_json, print_table, print_text
+from stoker.cli.options import plot_option, seed_option, tenant_option
+from stoker.cli.output import (
+    Exit,
+    json_option,
+    pass_context,
+    print_json,
+    print_table,
+    print_text,
+)
 from stoker.simulation.chart import write_bar_chart
 from stoker.simulation.commands_pulls import nights, pulls
 
 if TYPE_CHECKING:
+    from stoker.cli.output import CommandContext
+    from stoker.settings import Settings
     from stoker.touches.planning.coverage import OutcomeOdds
+    from stoker.touches.settings import PlanRule
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -83,7 +94,10 @@ def _profile_options(command: _Command) -> _Command:
 )
 @_profile_options
 @_plot_options
+@tenant_option
+@pass_context
 def coverage(
+    ctx: CommandContext,
     weeks: int,
     runs: int,
     profiles: int,
@@ -93,12 +107,15 @@ def coverage(
     plot: Path | None,
     seed: int,
     as_json: bool,
+    tenant: str | None,
 ) -> Exit:
-    """Compare waiting times: replanned daily, planned weekly, and the best possible."""
-    from stoker.simulation.touches import compare_coverage
-    from stoker.touches.settings import PlanRule
+    """Compare waits: replanned daily, planned weekly, the best possible, and the old formula.
 
-    rule = PlanRule()
+    The rule is the tenant's [touches] section; --set tries another one.
+    """
+    from stoker.simulation.touches import SHARE_DAYS, compare_coverage
+
+    rule = _read_rule(ctx, tenant)
     found = compare_coverage(
         profiles=profiles,
         weeks=weeks,
@@ -123,19 +140,41 @@ def coverage(
         )
         return Exit.OK
     print_text(f"{runs} runs of {weeks} weeks, {profiles} profiles, {rule.target} touches a week\n")
+    print_text("share of gaps within so many days")
     print_table(
-        ("policy", f"within {rule.window.days} days", "gaps", "longest", "runs with a longer wait"),
+        ("policy", *(f"{days} d" for days in SHARE_DAYS), "longest", "runs over"),
         (
             (
                 each.policy,
-                f"{each.within:.2%}",
-                f"{sum(each.gaps):,}",
+                *(f"{each.within_days[days]:.2%}" for days in SHARE_DAYS),
                 f"{each.longest_days} d",
                 f"{each.runs_too_long:.0%}",
             )
             for each in found
         ),
     )
+    print_text(
+        f"runs over: a wait of more than {rule.window.days} days; gaps: {sum(ours.gaps):,}\n"
+    )
+    print_table(
+        ("policy", "forced", "pressing", "a day", "+-", "a profile/week", "+-", "from", "to"),
+        (
+            (
+                each.policy,
+                _format_share(each.forced),
+                _format_share(each.pressing),
+                f"{each.day_mean:.1f}",
+                f"{each.day_deviation:.1f}",
+                f"{each.frequency_mean:.2f}",
+                f"{each.frequency_deviation:.2f}",
+                f"{each.frequency_least:.2f}",
+                f"{each.frequency_most:.2f}",
+            )
+            for each in found
+        ),
+    )
+    print_text("\ndays by their number of touches, repaired daily")
+    _print_bars(_format_gaps(ours.day_sizes), ours.day_sizes)
     print_text("\ngaps in days, repaired daily")
     _print_bars(labels, ours.gaps)
     return Exit.OK
@@ -147,7 +186,10 @@ def coverage(
 )
 @_profile_options
 @_plot_options
+@tenant_option
+@pass_context
 def scores(
+    ctx: CommandContext,
     weeks: int,
     profiles: int,
     failure_rate: float,
@@ -156,16 +198,16 @@ def scores(
     plot: Path | None,
     seed: int,
     as_json: bool,
+    tenant: str | None,
 ) -> Exit:
     """Show who is picked after how many days, by today's score and by the one before it."""
     from stoker.simulation.touches import WaitBucket, compare_formulas
-    from stoker.touches.settings import PlanRule
 
     found = compare_formulas(
         profiles=profiles,
         weeks=weeks,
         odds=_build_odds(failure_rate, already_reacted, no_posts_rate),
-        rule=PlanRule(),
+        rule=_read_rule(ctx, tenant),
         seed=seed,
     )
 
@@ -240,16 +282,26 @@ def scores(
 @click.option(
     "--per-day", type=click.IntRange(1, 1000), default=12, show_default=True, help="Touches."
 )
-@click.option("--timezone", default="UTC", show_default=True, help="Time zone of the hours.")
+@click.option("--timezone", help="Time zone of the hours. Default: the tenant's.")
 @_plot_options
+@tenant_option
+@pass_context
 def timing(
-    days: int, per_day: int, timezone: str, plot: Path | None, seed: int, as_json: bool
+    ctx: CommandContext,
+    days: int,
+    per_day: int,
+    timezone: str | None,
+    plot: Path | None,
+    seed: int,
+    as_json: bool,
+    tenant: str | None,
 ) -> Exit:
     """Show when touches are made: by hour, and from one to the next."""
     from stoker.simulation.touches import simulate_timing
-    from stoker.touches.settings import PlanRule
 
-    found = simulate_timing(days=days, per_day=per_day, rule=PlanRule(), seed=seed, zone=timezone)
+    rule = _read_rule(ctx, tenant)
+    zone = timezone or _read_own_settings(ctx, tenant).scheduling.timezone
+    found = simulate_timing(days=days, per_day=per_day, rule=rule, seed=seed, zone=zone)
     labels = [f"{hour:02d}" for hour in found.hours]
     ending = Exit.PROBLEMS if found.gap_violations or found.outside_hours else Exit.OK
     if write_bar_chart(plot, "TOUCHES BY HOUR", labels, found.planned, as_json=as_json):
@@ -277,6 +329,24 @@ def timing(
         f"gap violations {found.gap_violations}, outside hours {found.outside_hours}"
     )
     return ending
+
+
+def _read_rule(ctx: CommandContext, tenant: str | None) -> PlanRule:
+    rule = _read_own_settings(ctx, tenant).touches
+    rule.check()
+    return rule
+
+
+def _read_own_settings(ctx: CommandContext, tenant: str | None) -> Settings:
+    """Return a tenant's settings, without opening the store; those of all where it has none."""
+    settings = ctx.read_settings()
+    name = tenant or settings.find_default_tenant()
+    known = [settings.for_tenant(each.id) for each in settings.tenants if each.id == name]
+    return known[0] if known else settings
+
+
+def _format_share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
 
 
 def _build_odds(failed: float, already: float, no_posts: float) -> OutcomeOdds:

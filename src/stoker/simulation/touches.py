@@ -1,11 +1,11 @@
 """Simulate touch plans: how long profiles wait, whom a score picks, and when touches are made.
 
-Waits are compared under three policies with the same budgets and random numbers: the production
-planner replanned every morning, the same planner run on Mondays only, and always the longest
-waiting first, which is the best possible. Two score formulas are compared from a steady state: the
-old one gave a bonus for recent activity, so at equal waits it picked active profiles again and
-again, and forgot quiet ones. Times are the product's own, before and after they are moved apart;
-Pearson's chi-square tests whether they follow the hourly weights, before anything is moved.
+Waits are compared under four policies with the same budgets and random numbers: the production
+planner replanned every morning, the same planner run on Mondays only, always the longest waiting
+first, which is the best possible, and the formula people used before: days x 10 + 15, plus or minus
+10, the best first. Both score formulas are also compared from a steady state. Times are the
+product's own, before and after they are moved apart; Pearson's chi-square tests whether they follow
+the hourly weights, before anything is moved.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stoker.touches.planning.coverage import (
 )
 from stoker.touches.planning.planner import compute_week_budgets
 from stoker.touches.planning.random import Floats, Ints, Purpose, RandomStream
-from stoker.touches.planning.selection import compute_scores, draw_sample, pick_profiles
+from stoker.touches.planning.selection import Picks, pick_profiles
 from stoker.touches.planning.times import (
     TICKS_PER_SECOND,
     TimeSpan,
@@ -45,6 +45,12 @@ FIRST_MONDAY = date(2026, 1, 5)
 
 REPLANNED_DAILY, WEEKLY, MAX_WAIT_FIRST = "repaired daily", "planned weekly", "longest wait first"
 
+OLD_FORMULA = "old formula"
+
+SHARE_DAYS = (7, 10, 12, 14, 16)  # days within which shares of gaps are reported
+
+OLD_PER_DAY, OLD_BASE, OLD_NOISE = 10.0, 15.0, 10.0  # of the formula people used before
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageResult:
@@ -52,11 +58,51 @@ class CoverageResult:
 
     policy: str
     within: float  # share of gaps no longer than the window
+    within_days: dict[int, float]  # share of gaps no longer than so many days
+    forced: float | None  # share of picks that were forced; None where the policy forces none
+    pressing: float | None  # share of picks that came first beyond the forced ones
+    day_sizes: tuple[int, ...]  # how many days had 0, 1, 2 … touches
+    day_mean: float  # touches on a day that had any
+    day_deviation: float
+    frequency_mean: float  # touches of a profile in a week
+    frequency_deviation: float
+    frequency_least: float
+    frequency_most: float
     gaps: tuple[int, ...]  # how many gaps of 0, 1, 2 … days
     runs_too_long: float  # share of runs in which a profile waited longer
     profiles_too_long: float  # share of profiles that ever did
     longest_days: int
     outcomes: dict[TouchOutcome, int]
+
+
+class PickTally:
+    """Counts what a policy picked: touches a day, picks of each profile, and reasons."""
+
+    def __init__(self, profiles: int) -> None:
+        self.day_sizes: list[int] = []
+        self.picks = np.zeros(profiles, np.int64)
+        self.forced = self.pressing = 0
+        self.has_reasons = False
+
+    def add_reasons(self, picks: Picks) -> None:
+        """Count why a day's profiles were picked."""
+        self.has_reasons = True
+        self.forced += int(picks.forced.sum())
+        self.pressing += int(picks.pressing.sum())
+
+    def count(self, choose: ChooseProfiles) -> ChooseProfiles:
+        """Return the policy, with its picks counted."""
+
+        def counted(last_done: Ints, day: date, budget: int) -> Ints:
+            picked = choose(last_done, day, budget)
+            self.day_sizes.append(len(picked))
+            self.picks[picked] += 1
+            return picked
+
+        return counted
+
+
+BuildPolicy = Callable[[int, PickTally], ChooseProfiles]
 
 
 def compare_coverage(
@@ -71,10 +117,13 @@ def compare_coverage(
     """Return how each policy did, the product's own first. Raises ConfigError."""
     if profiles < 1 or weeks < 1 or runs < 1:
         raise ConfigError("a simulation needs at least a profile, a week and a run")
-    policies: dict[str, Callable[[int], ChooseProfiles]] = {
-        REPLANNED_DAILY: lambda nth: build_production_policy(rule=rule, seed=nth),
-        WEEKLY: lambda nth: _build_weekly_policy(rule=rule, seed=nth),
-        MAX_WAIT_FIRST: lambda nth: build_longest_wait_policy(rule=rule),
+    policies: dict[str, BuildPolicy] = {
+        REPLANNED_DAILY: lambda nth, tally: build_production_policy(
+            rule=rule, seed=nth, on_picks=tally.add_reasons
+        ),
+        WEEKLY: lambda nth, tally: _build_weekly_policy(rule=rule, seed=nth, tally=tally),
+        MAX_WAIT_FIRST: lambda nth, tally: build_longest_wait_policy(rule=rule),
+        OLD_FORMULA: lambda nth, tally: _build_old_policy(rule=rule, seed=nth),
     }
     return tuple(
         _run_policy(name, policy, profiles, weeks, runs, odds, rule, seed)
@@ -101,7 +150,31 @@ def build_longest_wait_policy(*, rule: PlanRule) -> ChooseProfiles:
     return choose
 
 
-def _build_weekly_policy(*, rule: PlanRule, seed: int) -> ChooseProfiles:
+def compute_old_scores(since: Ints, *, chance: RandomStream) -> Floats:
+    """Return the scores people used before: days x 10 + 15, plus or minus 10."""
+    noise = OLD_NOISE * (2 * chance.draw(len(since)) - 1)
+    scores: Floats = OLD_PER_DAY * since + OLD_BASE + noise
+    return scores
+
+
+def _pick_by_old_formula(
+    last_done: Ints, *, day: date, budget: int, rule: PlanRule, seed: int
+) -> tuple[Ints, Floats]:
+    since = day.toordinal() - last_done
+    scores = compute_old_scores(since, chance=RandomStream(seed, Purpose.PICKS, day.toordinal()))
+    rested = np.flatnonzero(since >= rule.min_rest.days)
+    best = rested[np.argsort(-scores[rested], kind="stable")][:budget]
+    return best, scores[best]
+
+
+def _build_old_policy(*, rule: PlanRule, seed: int) -> ChooseProfiles:
+    def choose(last_done: Ints, day: date, budget: int) -> Ints:
+        return _pick_by_old_formula(last_done, day=day, budget=budget, rule=rule, seed=seed)[0]
+
+    return choose
+
+
+def _build_weekly_policy(*, rule: PlanRule, seed: int, tally: PickTally) -> ChooseProfiles:
     projected: list[Ints] = []
 
     def choose(last_done: Ints, day: date, budget: int) -> Ints:
@@ -109,6 +182,7 @@ def _build_weekly_policy(*, rule: PlanRule, seed: int) -> ChooseProfiles:
             projected[:] = [last_done.copy()]
         picks = pick_profiles(projected[0], day=day, budget=budget, rule=rule, seed=seed)
         projected[0][picks.indexes] = day.toordinal()
+        tally.add_reasons(picks)
         return picks.indexes
 
     return choose
@@ -116,7 +190,7 @@ def _build_weekly_policy(*, rule: PlanRule, seed: int) -> ChooseProfiles:
 
 def _run_policy(
     name: str,
-    policy: Callable[[int], ChooseProfiles],
+    policy: BuildPolicy,
     profiles: int,
     weeks: int,
     runs: int,
@@ -126,8 +200,12 @@ def _run_policy(
 ) -> CoverageResult:
     gaps = np.zeros(MAX_GAP_DAYS + 1, np.int64)
     outcomes = dict.fromkeys(TouchOutcome, 0)
-    late_runs = late_profiles = 0
+    late_runs = late_profiles = forced = pressing = 0
+    sizes: list[int] = []
+    frequencies: list[Floats] = []
+    has_reasons = False
     for run in range(seed, seed + runs):
+        tally = PickTally(profiles)
         seen = simulate_weeks(
             build_steady_state(profiles, odds=odds, rule=rule, seed=run),
             monday=FIRST_MONDAY,
@@ -136,8 +214,12 @@ def _run_policy(
             seed=run,
             zone="UTC",
             odds=odds,
-            choose=policy(run),
+            choose=tally.count(policy(run, tally)),
         )
+        sizes += tally.day_sizes
+        frequencies.append(tally.picks / weeks)
+        forced, pressing = forced + tally.forced, pressing + tally.pressing
+        has_reasons = tally.has_reasons
         gaps += seen.gaps
         late_runs += bool(len(seen.overdue))
         late_profiles += len(seen.overdue)
@@ -145,10 +227,23 @@ def _run_policy(
             outcomes[outcome] += number
     there = np.flatnonzero(gaps)
     longest = int(there[-1]) if len(there) else 0
+    picks = max(sum(sizes), 1)
+    working = np.array([size for size in sizes if size] or [0])
+    frequency = np.concatenate(frequencies)
     return CoverageResult(
         policy=name,
         gaps=tuple(gaps[: longest + 1].tolist()),
-        within=float(gaps[: rule.window.days + 1].sum() / max(gaps.sum(), 1)),
+        within=_compute_share(gaps, rule.window.days),
+        within_days={days: _compute_share(gaps, days) for days in SHARE_DAYS},
+        forced=forced / picks if has_reasons else None,
+        pressing=pressing / picks if has_reasons else None,
+        day_sizes=tuple(np.bincount(sizes).tolist()),
+        day_mean=float(working.mean()),
+        day_deviation=float(working.std()),
+        frequency_mean=float(frequency.mean()),
+        frequency_deviation=float(frequency.std()),
+        frequency_least=float(frequency.min()),
+        frequency_most=float(frequency.max()),
         runs_too_long=late_runs / runs,
         profiles_too_long=late_profiles / (runs * profiles),
         longest_days=longest,
@@ -156,9 +251,11 @@ def _run_policy(
     )
 
 
-BUCKETS = ((2, 4), (5, 7), (8, 10), (11, 12), (13, 14), (15, 10_000))
+def _compute_share(gaps: Ints, days: int) -> float:
+    return float(gaps[: days + 1].sum() / max(gaps.sum(), 1))
 
-ACTIVE_SHARE, ACTIVE_BONUS = 0.3, 6.0  # of the old formula: who was active lately, and its worth
+
+BUCKETS = ((2, 4), (5, 7), (8, 10), (11, 12), (13, 14), (15, 10_000))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +300,6 @@ def _run_formula(
 ) -> FormulaResult:
     state = build_steady_state(profiles, odds=odds, rule=rule, seed=seed)
     luck = RandomStream(seed, Purpose.OUTCOMES, 1)
-    active = (RandomStream(seed, Purpose.OUTCOMES, 2).draw(profiles) < ACTIVE_SHARE).astype(float)
     seen: list[Ints] = []
     waits: list[Ints] = []
     scores: list[Floats] = []
@@ -223,13 +319,9 @@ def _run_formula(
             forced += int(found.forced.sum())
             forced_days += bool(found.forced.any())
         else:
-            chance = RandomStream(seed, Purpose.PICKS, number)
-            points = compute_scores(since, rule=rule, chance=chance) + active * ACTIVE_BONUS
-            free = np.flatnonzero(since > 1)
-            best = free[np.argsort(-points[free])][: int(rule.pool_factor * budget_of[number])]
-            drawn_places, _ = draw_sample(points[best], budget_of[number], chance=chance)
-            places = best[drawn_places]
-            points = points[places]
+            places, points = _pick_by_old_formula(
+                state, day=day, budget=budget_of[number], rule=rule, seed=seed
+            )
         picks += len(places)
         waits.append(since[places])
         scores.append(points)

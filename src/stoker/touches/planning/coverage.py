@@ -19,7 +19,12 @@ from stoker.base.errors import ConfigError
 from stoker.touches.model import Profile, TouchOutcome
 from stoker.touches.planning.planner import compute_week_budgets
 from stoker.touches.planning.random import Floats, Ints, Purpose, RandomStream
-from stoker.touches.planning.selection import NEVER_DONE, build_eligible, pick_profiles
+from stoker.touches.planning.selection import (
+    NEVER_DONE,
+    Picks,
+    build_eligible,
+    pick_profiles,
+)
 from stoker.touches.settings import PlanRule
 
 MAX_GAP_DAYS = 400  # days; longer gaps are counted with these
@@ -61,14 +66,24 @@ class SimulatedWeeks:
 
 
 def build_production_policy(
-    *, rule: PlanRule, seed: int, appeal: Floats | None = None
+    *,
+    rule: PlanRule,
+    seed: int,
+    appeal: Floats | None = None,
+    on_picks: Callable[[Picks], None] | None = None,
 ) -> ChooseProfiles:
-    """Return the production policy: every morning picks from what really happened."""
+    """Return the production policy: every morning picks from what really happened.
+
+    `on_picks` gets each day's picks with their reasons.
+    """
 
     def choose(last_done: Ints, day: date, budget: int) -> Ints:
-        return pick_profiles(
+        picks = pick_profiles(
             last_done, day=day, budget=budget, rule=rule, seed=seed, appeal=appeal
-        ).indexes
+        )
+        if on_picks is not None:
+            on_picks(picks)
+        return picks.indexes
 
     return choose
 
