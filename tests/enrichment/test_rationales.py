@@ -94,8 +94,9 @@ async def test_a_score_gets_other_words_and_nothing_else_of_it_changes():
 
     after, ended = await at_desk(work)
     assert after.rationale == (
-        "Low (0.35): What speaks for this lead: industry matches; size matches. "
-        "What speaks against it: no verified email."
+        "Low (0.00): 9 employees; software (SSIC 62011); but no decision maker known. "
+        "What speaks for this lead: little is known. "
+        "What speaks against it: no decision maker known."
     )
     assert replace(after, rationale=SCORE.rationale) == SCORE
     assert (ended.state, ended.reasons) == (WorkState.DONE, ())

@@ -65,8 +65,8 @@ def answering(text, *, seen=None, **more):
 async def test_a_rationale_is_worded_at_what_the_vendor_counted_within_a_small_promise():
     done, promised, charges, health = await asked()
     assert done.answer.text == (
-        "What speaks for this lead: industry matches; size matches. "
-        "What speaks against it: no verified email."
+        "What speaks for this lead: little is known. "
+        "What speaks against it: no decision maker known."
     )
     assert done.cost["tokens"] == charges["openai"]["tokens"] <= promised["tokens"] < 3_000
     assert done.cost["money:USD"] <= promised["money:USD"] == 1

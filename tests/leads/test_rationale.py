@@ -1,6 +1,7 @@
 """Rationales in a model's words: told nothing of anybody's, and believed only within bounds."""
 
 import re
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -24,7 +25,16 @@ from stoker.leads.rationale import (
 from stoker.leads.scoring import score_lead
 from stoker.leads.settings import ScoreRule
 
-RULE = ScoreRule()
+RULE = ScoreRule(
+    high_from=0.66,
+    medium_from=0.40,
+    industry_weight=0.20,
+    size_weight=0.15,
+    reachable_weight=0.25,
+    decision_maker_weight=0.15,
+    presence_weight=0.15,
+    momentum_weight=0.10,
+)
 
 
 def known(word, *, ssic="62011", hiring=True):
@@ -44,7 +54,7 @@ def known(word, *, ssic="62011", hiring=True):
                 **said,
             ),
         ),
-        notes={"hiring": word} if hiring else {},
+        notes={"postings": "5", "postings_source": word, "hiring_page": word} if hiring else {},
     )
 
 
@@ -76,7 +86,7 @@ def test_companies_with_the_same_features_are_one_question_whatever_their_pages_
 
 
 def test_other_features_and_other_weights_are_other_questions():
-    dearer = ScoreRule(momentum_weight=0.5)
+    dearer = replace(RULE, momentum_weight=0.5)
     asked = [
         question.as_json()
         for question in (

@@ -26,9 +26,9 @@ def read(tmp_path, toml):
 def test_a_tenants_weights_and_buckets_are_those_of_its_nights(tmp_path):
     said = read(tmp_path, OWN)
     acme, bolt = (build_nightly_options(said.for_tenant(tenant)).score for tenant in (ACME, BOLT))
-    assert (acme.weights["reachable"], bolt.weights["reachable"]) == (2, 0.25)
+    assert (acme.weights["reachable"], bolt.weights["reachable"]) == (2, 0.3)
     assert acme.weights["size"] == bolt.weights["size"] == 0.5
-    assert (acme.medium_from, bolt.medium_from) == (0.3, 0.4)
+    assert (acme.medium_from, bolt.medium_from) == (0.3, 0.45)
     assert said.for_tenant(ACME).snapshot()["score"]["reachable_weight"] == 2
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.accounts.contacts import choose_best_contact
 from stoker.accounts.facts import Fact, FactField, Method
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import (
@@ -71,27 +72,56 @@ def test_scores_and_features_are_between_0_and_1_and_the_same_for_the_same_facts
     assert score == score_lead(dossier, ICP, rule)
 
 
-@given(dossiers, contacts, findings, rules)
-def test_knowing_more_that_is_good_never_lowers_a_score(dossier, contact, finding, rule):
+@given(dossiers, findings, rules)
+def test_knowing_more_that_is_good_never_lowers_a_score(dossier, finding, rule):
     before = score_lead(dossier, ICP, rule).value
     more = replace(
         dossier,
-        contacts=(*dossier.contacts, contact),
         facts=(*dossier.facts, finding),
         company=replace(dossier.company, website="https://acme.test"),
+        notes={**dossier.notes, "postings": "3"},
     )
     assert score_lead(more, ICP, rule).value >= before
 
 
 @given(dossiers, rules)
-def test_a_rationale_names_the_bucket_the_score_and_what_is_missing_most(dossier, rule):
+def test_reachable_and_decides_are_features_of_the_person_the_lead_is_about(dossier, rule):
+    score, best = score_lead(dossier, ICP, rule), choose_best_contact(dossier)
+    alone = replace(dossier, contacts=(best,) if best else ())
+    own = score_lead(alone, ICP, rule).features
+    for name in ("reachable", "decision_maker"):
+        assert score.features[name] == own[name]
+
+
+@given(dossiers, rules)
+def test_only_a_person_who_decides_at_a_verified_address_is_high(dossier, rule):
+    if score_lead(dossier, ICP, rule).bucket is Bucket.HIGH:
+        best = choose_best_contact(dossier)
+        assert best.verdict is EmailStatus.VALID
+        assert best.title in ("Chief Executive Officer", "Head of Sales")
+
+
+@given(dossiers, rules)
+def test_a_rationale_names_the_bucket_and_the_score_and_is_short(dossier, rule):
     score = score_lead(dossier, ICP, rule)
     assert score.rationale.startswith(f"{score.bucket} ({score.value:.2f}): ")
     assert score.rationale.endswith(".")
-    if all(value >= 0.5 for value in score.features.values()):
-        assert "; but" not in score.rationale
-    else:
-        assert "; but" in score.rationale
+    assert len(score.rationale) <= 300
+
+
+def test_job_postings_and_openings_speak_of_growth():
+    known = CompanyRecord(company=Company(id=CompanyId("c"), name="Acme"))
+    grows = [
+        score_lead(replace(known, notes=notes), ICP).features["momentum"]
+        for notes in (
+            {},
+            {"hiring": "yes"},
+            {"hiring": "yes", "openings": "4"},
+            {"hiring": "yes", "openings": "4", "postings": "2"},
+            {"hiring": "yes", "openings": "4", "postings": "9"},
+        )
+    ]
+    assert grows == sorted(set(grows))
 
 
 def test_a_company_that_has_everything_is_high_and_one_without_anything_is_low():
@@ -112,12 +142,13 @@ def test_a_company_that_has_everything_is_high_and_one_without_anything_is_low()
         facts=tuple(
             Fact.build(field, "x", source="s", how=Method.TEXT, confidence=1) for field in FactField
         ),
-        notes={"hiring": "yes"},
+        notes={"hiring": "yes", "hiring_page": "https://a.test/jobs", "openings": "4"},
     )
     best = score_lead(everything, ICP)
     assert best.bucket is Bucket.HIGH
     assert best.rationale == (
-        f"High ({best.value:.2f}): verified email; industry matches; decision maker known."
+        f"High ({best.value:.2f}): Tan Mei, Founder, tan@a.test (verified); 20 employees; "
+        "software (SSIC 62011); 4 openings on https://a.test/jobs."
     )
     nothing = CompanyRecord(
         company=Company(id=CompanyId("c"), name="Acme", ssic="01111", employees=999)
@@ -125,7 +156,7 @@ def test_a_company_that_has_everything_is_high_and_one_without_anything_is_low()
     worst = score_lead(nothing, ICP)
     assert (worst.value, worst.bucket) == (0.0, Bucket.LOW)
     assert worst.rationale == (
-        "Low (0.00): little is known; but size outside the ICP, so not a lead."
+        "Low (0.00): 999 employees; farming (SSIC 01111); but size outside the ICP, so not a lead."
     )
 
 
@@ -151,7 +182,7 @@ def test_a_size_nobody_knows_is_not_called_one_that_fits():
 
 def test_an_address_that_bounces_is_worth_nothing_and_one_nobody_checked_something():
     def reach(verdict):
-        contact = Contact(email="a@a.test", verdict=verdict, source="s", confidence=1)
+        contact = Contact(name="Ann", email="a@a.test", verdict=verdict, source="s", confidence=1)
         company = Company(id=CompanyId("c"), name="Acme")
         return score_lead(CompanyRecord(company=company, contacts=(contact,)), ICP).features[
             "reachable"

@@ -59,14 +59,21 @@ def is_person(contact: Contact) -> bool:
 
 def list_own_people(record: CompanyRecord) -> tuple[Contact, ...]:
     """Return the company's contacts that are persons, best first."""
-    people = [each for each in list_own_contacts(record) if is_person(each)]
-    return tuple(sorted(people, key=_rank_person, reverse=True))
+    return tuple(each for each in rank_contacts(list_own_contacts(record)) if is_person(each))
+
+
+def rank_contacts(contacts: Iterable[Contact]) -> list[Contact]:
+    """Return contacts, the one that a lead is about first: persons, then mailboxes."""
+    known = list(contacts)
+    people = sorted(filter(is_person, known), key=_rank_person, reverse=True)
+    mailboxes = [each for each in known if not is_person(each)]
+    return [*people, *sorted(mailboxes, key=_rank_address, reverse=True)]
 
 
 def find_own_mailbox(record: CompanyRecord) -> Contact | None:
     """Return the company's own mailbox that is best to write to, such as info@."""
-    mailboxes = [each for each in list_own_contacts(record) if not is_person(each)]
-    return max(mailboxes, key=_rank_address, default=None)
+    ranked = rank_contacts(list_own_contacts(record))
+    return next((each for each in ranked if not is_person(each)), None)
 
 
 def choose_best_contact(record: CompanyRecord) -> Contact | None:
@@ -74,8 +81,7 @@ def choose_best_contact(record: CompanyRecord) -> Contact | None:
 
     A person who decides and can be written to first; then by seniority, verdict and confidence.
     """
-    people = list_own_people(record)
-    return people[0] if people else find_own_mailbox(record)
+    return next(iter(rank_contacts(list_own_contacts(record))), None)
 
 
 def get_seniority(contact: Contact) -> float:

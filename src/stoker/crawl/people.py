@@ -51,7 +51,7 @@ _NAME = re.compile(
 _ROLE = re.compile(
     r"(?i)\b(?:founder|chief|c[etfom]o|managing|director|manager|head of|officer|president|partner"
     r"|principal|lead|engineer|executive|chairman|chairwoman|consultant|architect|secretary|vp|svp"
-    r"|owner|accountant|analyst|designer|developer|specialist|supervisor|advis[eo]r|counsel)\b"
+    r"|owner|accountant|analyst|designer|developer|specialist|supervisor|advis[eo]r|counsel|technician|inspector)\b"
 )
 
 _TITLE = re.compile(r"(?:(?:[A-Z&(][^\s]*|of|and|for|the|to|in)(?: |$)){1,10}")
@@ -87,6 +87,15 @@ def is_name(text: str) -> bool:
     if len(text) > 60 or _NAME.fullmatch(text) is None or _ROLE.search(text):
         return False
     return _NO_NAMES.isdisjoint(text.lower().split())
+
+
+MAX_OPENING_LINES = 300  # of a page of openings
+
+
+def count_openings(text: str) -> int:
+    """Return how many jobs a page of openings lists, by its lines that are titles."""
+    lines = text.split("\n", MAX_OPENING_LINES)[:MAX_OPENING_LINES]
+    return sum(_is_role(_SPLIT.split(line, maxsplit=1)[0]) for line in lines if len(line) <= 100)
 
 
 def _is_role(text: str) -> bool:

@@ -43,6 +43,7 @@ from stoker.crawl.model import (
     build_corpus_key,
     compute_exact_fingerprint,
 )
+from stoker.crawl.people import count_openings
 from stoker.enrichment.model import CRAWL, MAX_REASON_LENGTH, CompanyVendors
 from stoker.enrichment.outcomes import (
     AnswerT,
@@ -58,7 +59,15 @@ from stoker.enrichment.site_facts import (
     restore_change_dates,
 )
 from stoker.enrichment.workers import LEASE_LOST, WorkQueue
+from stoker.heat.model import Signal, SignalKind
 from stoker.leads.rationale import build_rationale, build_rationale_query
+from stoker.leads.reasons import (
+    HIRING_NOTE,
+    HIRING_PAGE_NOTE,
+    OPENINGS_NOTE,
+    POSTINGS_NOTE,
+    POSTINGS_SOURCE_NOTE,
+)
 from stoker.leads.settings import ScoreRule
 from stoker.vendors.client import VendorClient
 from stoker.vendors.extraction import build_extraction_query
@@ -66,6 +75,7 @@ from stoker.vendors.lusha import PeopleQuery, RevealQuery, build_contacts
 from stoker.vendors.model import CachedAnswer, VendorAnswer, VendorQuery
 from stoker.vendors.tavily import build_company_search
 
+MAX_SIGNALS = 200  # of one company, among which its job postings are counted
 MAX_REVEALED = 2  # people of one company whose addresses are paid for
 
 _READABLE_OUTCOMES = (VisitOutcome.READ, VisitOutcome.UNCHANGED)
@@ -187,12 +197,14 @@ class CompanyEnricher:
             contacts = await self._add_contacts(company, contacts, book)
         contacts = suppressed.filter_contacts(contacts, company.id)
         unread = build_unread_note(visit, read=reads and not given_up)
+        signals = await self.store.heat.list_signals(company.id, limit=MAX_SIGNALS)
+        postings = [each for each in signals if each.kind is SignalKind.POSTING]
         return Enrichment(
             company=company,
             findings=findings,
             contacts=contacts,
             extracted_from=fingerprint,
-            notes={**_build_notes(before, visit), **unread},
+            notes={**_build_notes(before, visit, postings), **unread},
             visit=replace(visit, pages=()) if visit else None,
             site=_judge_site(before, company, findings, visit, searched or ()),
             needs_verification=(deep and not unchanged) or Step.VERIFY in owed,
@@ -411,7 +423,19 @@ def _judge_site(
     )
 
 
-def _build_notes(before: CompanyRecord, visit: SiteVisit | None) -> dict[str, str]:
-    hires = visit is not None and any(page.kind == "careers" for page in visit.pages)
-    hiring = {"hiring": "its site has a page of openings"} if hires else {}
-    return {**before.notes, **hiring}
+def _build_notes(
+    before: CompanyRecord, visit: SiteVisit | None, postings: Sequence[Signal]
+) -> dict[str, str]:
+    careers = [page for page in visit.pages if page.kind == "careers"] if visit else []
+    hiring = {}
+    if careers:
+        hiring = {
+            HIRING_NOTE: "its site has a page of openings",
+            HIRING_PAGE_NOTE: careers[0].url,
+            OPENINGS_NOTE: str(count_openings(careers[0].text)),
+        }
+    # Old postings are deleted with their signals, so the count is what is known now.
+    listed = {POSTINGS_NOTE: str(len(postings))}
+    if postings:
+        listed[POSTINGS_SOURCE_NOTE] = postings[0].source
+    return {**before.notes, **hiring, **listed}

@@ -1,7 +1,7 @@
 """Reword a lead's rationale by a model, and check its answer.
 
 The model gets numbers and our own words, no page text and no names: no page can give it orders, and
-companies with equal features share one answer. The opening with bucket and score stays ours. A
+companies with equal features share one answer. Its words come after ours, which name the facts. A
 reservation is much smaller than a page's.
 """
 
@@ -21,6 +21,7 @@ from stoker.base.types import Json
 from stoker.budgets.model import Health, Paid
 from stoker.context import TenantContext
 from stoker.http.api_client import VendorApi
+from stoker.leads.scoring import build_plain_rationale
 from stoker.leads.settings import ScoreRule
 from stoker.vendors.extraction import Prompt
 from stoker.vendors.openai import (
@@ -166,14 +167,15 @@ def build_rationale_query(score: LeadScore, rule: ScoreRule) -> RationaleQuery:
         f"{name.replace('_', ' ')}: {value:.2f}, weight {rule.weights[name]:.2f}"
         for name, value in sorted(score.features.items())
     )
-    _, text = _split_rationale(score.rationale)
+    plain = build_plain_rationale(score, rule)
+    _, text = _split_rationale(plain)
     return RationaleQuery(
         feature_hash=score.feature_hash,
         bucket=score.bucket,
         facts_text=(
             f"Score: {score.value:.2f}, called {score.bucket}\n{features}\nOur sentence: {text}"
         ),
-        plain=score.rationale,
+        plain=plain,
     )
 
 
@@ -189,9 +191,8 @@ def validate_rewording(text: str, question: RationaleQuery) -> RationaleAnswer:
 
 
 def build_rationale(answer: RationaleAnswer, plain: str) -> str:
-    """Return the rationale: our opening, then the model's words, if acceptable."""
-    opening, _ = _split_rationale(plain)
-    return f"{opening}{answer.text}" if answer.text else plain
+    """Return the rationale: our own sentence, then the model's words, if acceptable."""
+    return f"{plain} {answer.text}" if answer.text else plain
 
 
 def _split_rationale(plain: str) -> tuple[str, str]:

@@ -6,11 +6,17 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from stoker.accounts.contacts import choose_best_contact, get_usable_email
+from stoker.accounts.contacts import (
+    choose_best_contact,
+    find_own_mailbox,
+    get_usable_email,
+    is_person,
+)
 from stoker.accounts.facts import choose_best_by_field
 from stoker.accounts.model import CompanyRecord, Contact
 from stoker.accounts.websites import format_site
 from stoker.base.types import Json, TenantId
+from stoker.leads.scoring import find_weakest_feature
 
 if TYPE_CHECKING:
     from stoker.context import Context
@@ -29,6 +35,7 @@ LEAD_COLUMNS: dict[str, type] = {
     "website_proof": str,
     "score": float,
     "bucket": str,
+    "weakest": str,
     "rationale": str,
     "contact_name": str,
     "contact_title": str,
@@ -36,6 +43,8 @@ LEAD_COLUMNS: dict[str, type] = {
     "contact_verdict": str,
     "contact_phone": str,
     "contact_source": str,
+    "company_email": str,
+    "company_email_verdict": str,
     "contacts": list,
     "features": dict,
     "sources": dict,
@@ -87,9 +96,14 @@ async def write_leads(
     return count
 
 
-def _get_sort_key(lead: Lead) -> tuple[float, str, str]:
+def _get_sort_key(lead: Lead) -> tuple[float | str, ...]:
+    """Best score first; among equal ones who can be reached, who decides, who grows."""
     tenant, record = lead
-    return (-record.score.value if record.score else 0.0, tenant, record.company.id)
+    if record.score is None:
+        return (0.0, 0.0, 0.0, 0.0, 0.0, tenant, record.company.id)
+    names = ("reachable", "decision_maker", "momentum", "presence")
+    features = [-record.score.features.get(name, 0.0) for name in names]
+    return (-record.score.value, *features, tenant, record.company.id)
 
 
 def to_lead_row(tenant: str, record: CompanyRecord) -> dict[str, Json | datetime]:
@@ -98,6 +112,7 @@ def to_lead_row(tenant: str, record: CompanyRecord) -> dict[str, Json | datetime
     An address that failed verification is only among the contacts, with its verdict.
     """
     company, score, best = record.company, record.score, choose_best_contact(record)
+    mailbox = find_own_mailbox(record)
     return {
         "tenant": tenant,
         "company": company.id,
@@ -107,6 +122,7 @@ def to_lead_row(tenant: str, record: CompanyRecord) -> dict[str, Json | datetime
         "website_proof": format_site(record.site) if record.site else "",
         "score": score.value if score else None,
         "bucket": score.bucket.value if score else "",
+        "weakest": find_weakest_feature(score.features) if score else "",
         "rationale": score.rationale if score else "",
         "contact_name": best.name if best else "",
         "contact_title": best.title if best else "",
@@ -114,7 +130,9 @@ def to_lead_row(tenant: str, record: CompanyRecord) -> dict[str, Json | datetime
         "contact_verdict": best.verdict.value if best and best.email else "",
         "contact_phone": best.phone if best else "",
         "contact_source": best.source if best else "",
-        "contacts": [_contact_to_json(contact) for contact in record.contacts],
+        "company_email": get_usable_email(mailbox) if mailbox else "",
+        "company_email_verdict": mailbox.verdict.value if mailbox else "",
+        "contacts": [_contact_to_json(each) for each in record.contacts if is_person(each)],
         "features": dict(score.features) if score else {},
         "sources": {
             field.value: {

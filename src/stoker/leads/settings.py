@@ -21,23 +21,33 @@ class ScoreRule(Section):
 
     min_export: float = tenant_setting(
         number(0, 1),
-        0.66,
+        0.45,
         "The minimum score of a lead.",
         "SCORE_MIN_EXPORT",
         "LEAD_THRESHOLD",
     )
-    high_from: float = tenant_setting(number(0, 1), 0.66, "The minimum score of the bucket High.")
+    high_from: float = tenant_setting(
+        number(0, 1),
+        0.80,
+        "The minimum score of the bucket High, which also needs a decision maker's valid address.",
+    )
     medium_from: float = tenant_setting(
-        number(0, 1), 0.40, "The minimum score of the bucket Medium."
+        number(0, 1), 0.45, "The minimum score of the bucket Medium."
     )
-    industry_weight: float = tenant_setting(_WEIGHT, 0.20, "Weight of a matching industry.")
-    size_weight: float = tenant_setting(_WEIGHT, 0.15, "Weight of a matching size.")
-    reachable_weight: float = tenant_setting(_WEIGHT, 0.25, "Weight of a verified email.")
+    industry_weight: float = tenant_setting(
+        _WEIGHT, 0.0, "Weight of a matching industry; 0, because every candidate's matches."
+    )
+    size_weight: float = tenant_setting(
+        _WEIGHT, 0.0, "Weight of a matching size; 0, because one that does not match is no lead."
+    )
+    reachable_weight: float = tenant_setting(
+        _WEIGHT, 0.30, "Weight of the verdict on the best person's address."
+    )
     decision_maker_weight: float = tenant_setting(
-        _WEIGHT, 0.15, "Weight of a known decision maker."
+        _WEIGHT, 0.30, "Weight of how much that person decides."
     )
-    presence_weight: float = tenant_setting(_WEIGHT, 0.15, "Weight of an informative website.")
-    momentum_weight: float = tenant_setting(_WEIGHT, 0.10, "Weight of hiring and growth.")
+    presence_weight: float = tenant_setting(_WEIGHT, 0.10, "Weight of an informative website.")
+    momentum_weight: float = tenant_setting(_WEIGHT, 0.30, "Weight of hiring and growth.")
     llm_rationale: bool = tenant_setting(
         BOOLEAN, False, "Whether OpenAI rewords rationales; equal features are paid once."
     )

@@ -103,6 +103,8 @@ INDUSTRIES: Mapping[str, tuple[str, ...]] = {
     "personal services": ("95", "96"),
 }
 
+_NO_BANKS = ("642", "643", "649")  # holdings, funds and others of the division of banks
+
 _CODE = re.compile(r"[0-9]{1,5}")
 _MAX_TITLE_LENGTH = 500
 
@@ -133,6 +135,14 @@ def list_prefixes(wanted: str, *, version: str = "2020") -> tuple[str, ...]:
             f"letter, or a word such as {', '.join(near[:6])}"
         )
     return INDUSTRIES[name]
+
+
+def find_industry_word(code: str) -> str:
+    """Return our most exact word for an industry's code, or an empty text."""
+    if code.startswith(_NO_BANKS):
+        return "finance"
+    meant = [word for word, divisions in INDUSTRIES.items() if code[:2] in divisions]
+    return min(meant, key=lambda word: len(INDUSTRIES[word]), default="")
 
 
 def has_prefix(code: str, wanted: Sequence[str]) -> bool:
