@@ -74,7 +74,7 @@ timeout_s = 3                 # some sites hang on purpose
 [caps]                        # small enough that the run reaches some of them
 openai_daily_tokens = 600000
 tavily_queries = 90
-lusha_contact_lookups = 3
+lusha_contact_lookups = 40
 {paces}
 [tenants.merlion]
 name = "Merlion Analytics"
