@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
+from stoker.accounts.model import (
+    Bucket,
+    Company,
+    CompanyId,
+    CompanyRecord,
+    Contact,
+    EmailStatus,
+    LeadScore,
+)
 from stoker.base.types import Depth
 from stoker.crawl.model import PageState, SiteVisit, VisitOutcome
 from stoker.heat.model import Signal, SignalKind
@@ -179,6 +187,21 @@ def test_a_shallow_look_sees_nothing_deep_and_a_deep_one_whether_people_changed(
     assert taught(None, depth=Depth.SHALLOW, after=known).observed.deep is None
     assert taught(None, after=known).observed.deep is True
     assert taught(None, before=known, after=known).observed.deep is False
+
+
+def test_a_look_that_found_a_change_says_what_it_brought_and_others_say_nothing():
+    met = [
+        Contact(email=f"{name}@a.test", source="site", confidence=1.0, verdict=status)
+        for name, status in (("a", EmailStatus.VALID), ("b", EmailStatus.UNKNOWN))
+    ]
+    known = CompanyRecord(company=COMPANY, looked_at=NOW, contacts=tuple(met), score=HIGH)
+    changed, same = visit(VisitOutcome.READ, page(NOW)), visit(VisitOutcome.UNCHANGED)
+    before = CompanyRecord(company=COMPANY, looked_at=EARLIER, score=LOW)
+    assert taught(changed, before=before, after=known).observed.brought == 2.0
+    assert taught(changed, before=known, after=known).observed.brought == 0.0
+    assert taught(same, before=known, after=known).observed.brought is None
+    first = CompanyRecord(company=COMPANY)
+    assert taught(changed, before=first, after=known).observed.brought is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from stoker.pulls.settings import PullRule
 from stoker.pulls.value import (
     add_yields,
     compute_guess,
-    compute_places,
     compute_values,
     estimate_credibility,
     replace_by_stated,
@@ -59,7 +58,7 @@ def test_a_hundredth_of_posture_changes_a_value_a_little():
 
 
 def test_no_accounts_and_equal_postures_have_values():
-    assert compute_places(column([])).tolist() == []
+    assert compute_guess(column([]), spread=3.0).tolist() == []
     assert compute_guess(column([0.88] * 5), spread=3.0).tolist() == [1.0] * 5
     surface, deep = compute_values(column([0.0]), rule=PullRule())
     assert (surface.tolist(), deep.tolist()) == ([0.6], [0.4])

@@ -155,7 +155,7 @@ class LookupAttempts(NamedTuple):
 
 
 class LookupYields(NamedTuple):
-    """What lookups of one account that found a change brought; see `YieldRule`."""
+    """What lookups of one account that found a change brought: addresses, a better bucket."""
 
     looks: float | None = None  # None: none found a change yet
     total: float | None = None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from stoker.accounts.model import Bucket, CompanyId, CompanyRecord, LeadScore
+from stoker.accounts.model import Bucket, CompanyId, CompanyRecord, EmailStatus, LeadScore
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.base.types import Depth, Json, clean_text, to_utc
 from stoker.crawl.model import SiteVisit, VisitOutcome
@@ -185,6 +185,7 @@ def observe_lookup(
             deep=deep,
             failed=failed,
             gone=gone,
+            brought=_compute_yield(before, after) if (surface or deep) and not first else None,
         ),
         signals=tuple(signals),
     )
@@ -202,6 +203,22 @@ def _find_surface_change(visit: SiteVisit | None) -> bool | None:
     if visit.outcome is VisitOutcome.UNCHANGED:
         return False
     return any(page.changed_at == page.seen_at for page in visit.seen)
+
+
+def _compute_yield(before: CompanyRecord, after: CompanyRecord) -> float:
+    """Return what a lookup brought: 1 for each new valid address, 1 for a better bucket."""
+    known = {contact.email for contact in before.contacts}
+    new = {
+        contact.email
+        for contact in after.contacts
+        if contact.verdict is EmailStatus.VALID and contact.email not in known
+    }
+    better = (
+        before.score is not None
+        and after.score is not None
+        and _BUCKET_RANKS[after.score.bucket] > _BUCKET_RANKS[before.score.bucket]
+    )
+    return float(len(new) + better)
 
 
 def _has_deep_changed(before: CompanyRecord, after: CompanyRecord) -> bool:

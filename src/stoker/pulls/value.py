@@ -20,23 +20,15 @@ _MIN_REPEATED = 30  # accounts of two yields or more, below which nothing is lea
 _MIN_BETWEEN = 0.001  # of the spread within accounts; less says that accounts do not differ
 
 
-def compute_places(posture: NDArray[np.float32]) -> Floats:
-    """Return each account's place by posture, 0 to 1; equal postures share theirs."""
-    size = len(posture)
-    if not size:
-        return np.zeros(0)
-    order = np.sort(posture)
-    below = np.searchsorted(order, posture, side="left")
-    up_to = np.searchsorted(order, posture, side="right")
-    return np.asarray((below + up_to) / (2.0 * size))
-
-
 def compute_guess(posture: NDArray[np.float32], *, spread: float) -> Floats:
-    """Return what accounts of these postures are worth, the middle one being 1.
+    """Return what accounts are worth by their place among these postures, the middle one being 1.
 
+    The place of an account is the share of those with less posture, and half of those with as much.
     `spread` is what the 84th of 100 is worth.
     """
-    return np.power(spread, compute_normal_quantile(compute_places(posture)))
+    _, which, counts = np.unique(posture, return_inverse=True, return_counts=True)
+    places = (np.cumsum(counts) - counts / 2.0) / max(len(posture), 1)
+    return np.asarray(np.power(spread, compute_normal_quantile(places))[which])
 
 
 def compute_values(
@@ -128,8 +120,9 @@ def compute_normal_quantile(share: Floats) -> Floats:
     """Return the standard normal distribution's quantiles; shares are above 0 and below 1."""
     q = share - 0.5
     r = q * q
-    middle = np.polyval(_A, r) * q / np.polyval(_B, r)
+    quantile = np.polyval(_A, r) * q / np.polyval(_B, r)
     tail = np.minimum(share, 1.0 - share)
-    s = np.sqrt(-2.0 * np.log(np.minimum(tail, _LOW)))
-    far = -np.sign(q) * np.polyval(_C, s) / np.polyval(_D, s)
-    return np.asarray(np.where(tail < _LOW, far, middle))
+    far = np.flatnonzero(tail < _LOW)
+    s = np.sqrt(-2.0 * np.log(tail[far]))
+    quantile[far] = -np.sign(q[far]) * np.polyval(_C, s) / np.polyval(_D, s)
+    return np.asarray(quantile)
