@@ -23,9 +23,11 @@ from stoker.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stoker.base.types import TenantId
-    from stoker.budgets.model import Health
     from stoker.cli.output import CommandContext
+    from stoker.crm.checks import CrmCheck
     from stoker.crm.undo import UndoResult
     from stoker.tenants.model import CrmConnection
 
@@ -65,14 +67,13 @@ async def connect(
     expires: str | None,
     as_json: bool,
 ) -> Exit:
-    """Connect a tenant to its CRM and check, at no cost, that it accepts the key.
+    """Connect a tenant to its CRM and check, at no cost, that it would take what a night sends.
 
     The key is ODOO_API_KEY, or keys.odoo in `[tenants.ID]`; it is not stored in the database. Exit
     code 1 when the check fails; the connection is saved all the same.
     """
-    from stoker.budgets.model import Health
     from stoker.cli.options import parse_time
-    from stoker.crm.odoo import open_crm
+    from stoker.crm.checks import check_connection
     from stoker.crm.odoo_protocols import ALLOW_PRIVATE
     from stoker.http.fields import require_allowed_url
     from stoker.tenants.model import CrmConnection
@@ -100,14 +101,9 @@ async def connect(
         )
         await setup.save_connection(connection)
         await setup.complete_setup_step("crm", at=app.clock.now())
-        try:
-            health = await open_crm(
-                app.for_tenant(tenant_id), connection, despite_stops=True
-            ).check()
-        except ConfigError as error:  # its key is missing, or must not go there
-            health = Health(ok=False, detail=str(error))
-    _print_connection(tenant_id, connection, health, as_json=as_json)
-    return Exit.OK if health.ok else Exit.PROBLEMS
+        checks = await check_connection(app.for_tenant(tenant_id), connection)
+    _print_connection(tenant_id, connection, checks, as_json=as_json)
+    return Exit.OK if all(check.ok for check in checks) else Exit.PROBLEMS
 
 
 @crm.command("disconnect")
@@ -127,7 +123,7 @@ async def disconnect(ctx: CommandContext, tenant: str | None, as_json: bool) -> 
             raise ConfigError(f"{tenant_id} is connected by settings alone; unset odoo.url there")
         connection = replace(before, active=False)
         await setup.save_connection(connection)
-    _print_connection(tenant_id, connection, None, as_json=as_json)
+    _print_connection(tenant_id, connection, (), as_json=as_json)
 
 
 @crm.command("show")
@@ -146,7 +142,7 @@ async def show_crm(ctx: CommandContext, tenant: str | None, as_json: bool) -> No
         own = app.settings.for_tenant(tenant_id).get_vendor(OdooSettings)
         if connection is None and own.url and own.database:
             connection = CrmConnection(kind="odoo", url=own.url, database=own.database)
-    _print_connection(tenant_id, connection, None, as_json=as_json)
+    _print_connection(tenant_id, connection, (), as_json=as_json)
 
 
 def _normalize_url(url: str) -> str:
@@ -159,7 +155,11 @@ def _normalize_url(url: str) -> str:
 
 
 def _print_connection(
-    tenant: TenantId, connection: CrmConnection | None, health: Health | None, *, as_json: bool
+    tenant: TenantId,
+    connection: CrmConnection | None,
+    checks: Sequence[CrmCheck],
+    *,
+    as_json: bool,
 ) -> None:
     if as_json:
         expires = connection.key_expires_at if connection else None
@@ -171,8 +171,12 @@ def _print_connection(
                 "database": connection.database if connection else None,
                 "active": bool(connection and connection.active),
                 "key_expires_at": expires.isoformat() if expires else None,
-                "ok": health.ok if health else None,
-                "detail": health.detail if health else "",
+                "ok": all(check.ok for check in checks) if checks else None,
+                "detail": "; ".join(check.detail for check in checks if not check.ok)
+                or next((check.detail for check in checks), ""),
+                "checks": [
+                    {"what": each.what, "ok": each.ok, "detail": each.detail} for each in checks
+                ],
             }
         )
         return
@@ -185,8 +189,11 @@ def _print_connection(
         print_text("  switched off; records are queued until: stoker crm connect")
     if connection.key_expires_at:
         print_text(f"  its key expires {connection.key_expires_at:%Y-%m-%d}")
-    if health is not None:
-        print_text(f"  {'ok' if health.ok else 'WRONG'}: {health.detail}")
+    if checks:
+        print_table(
+            ["check", "", "detail"],
+            [(each.what, "ok" if each.ok else "WRONG", each.detail) for each in checks],
+        )
 
 
 @crm.command()

@@ -106,6 +106,18 @@ class Odoo:
         """Which database this is: equal for the same one, and for no other."""
         return f"{self._server.url.lower()} {self._server.database}"
 
+    async def ask(
+        self,
+        model: str,
+        method: str,
+        arguments: Mapping[str, Json],
+        *,
+        ids: Sequence[int] | None = None,
+    ) -> Json:
+        """Call a method that changes nothing, and return its result."""
+        calls = await self._get_protocol()
+        return await calls.call(_check_model_name(model), method, arguments, ids=ids)
+
     async def check(self) -> Health:
         """Check whether Odoo answers and accepts our key. Never raises."""
 
@@ -375,11 +387,6 @@ def open_crm(
             ),
         ),
     )
-
-
-def build_odoo_despite_stops(tenant: TenantContext) -> Odoo:
-    """Return the Odoo that settings name, for a person who checks it."""
-    return open_crm(tenant, despite_stops=True)
 
 
 async def find_existing(

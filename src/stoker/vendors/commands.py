@@ -85,13 +85,13 @@ async def check_connectors(
     """
     import asyncio
 
-    from stoker.vendors.table import VENDORS, check_vendor, get_off_reason
+    from stoker.vendors.table import VENDORS, check_vendor, find_off_reason
 
     async with asked.open_app(only_to_read=True) as app:
         whose = choose_tenant(app.settings, tenant)
 
         async def tested(name: str) -> tuple[str, Health | None, str]:
-            if because := get_off_reason(app.settings.for_tenant(whose), name):
+            if because := await find_off_reason(app.for_tenant(whose), name):
                 return name, None, because
             health = await check_vendor(app.for_tenant(whose), name)
             return name, health, health.detail

@@ -394,7 +394,7 @@ _ROWS = (
     ),
     Vendor(
         name="odoo",
-        client="stoker.crm.odoo:build_odoo_despite_stops",
+        client="stoker.crm.checks:ConnectedCrm",
         sections={"odoo": OdooSettings},
         needs=("odoo.url", "odoo.database", "keys.odoo"),
         addresses={"odoo.url": "http://odoo.test"},
@@ -453,6 +453,18 @@ def get_off_reason(own: Settings, name: str) -> str:
     return own.format_missing(key for key in VENDORS[name].needs if own.get_value(key) is None)
 
 
+async def find_off_reason(tenant: TenantContext, name: str) -> str:
+    """Say the same, also by where the tenant's CRM is connected."""
+    reason = get_off_reason(tenant.settings, name)
+    if name != "odoo" or not reason:
+        return reason
+    connection = await tenant.store.setup.find_connection()
+    if connection is None or not connection.active:
+        return reason
+    key = "keys.odoo"
+    return tenant.settings.format_missing([] if tenant.settings.get_value(key) else [key])
+
+
 def list_paid_vendors(own: Settings) -> list[str]:
     """Return the paid vendors that a tenant's settings switch on."""
     return [name for name in PAID_VENDORS if not get_off_reason(own, name)]
@@ -476,7 +488,7 @@ async def check_vendor(tenant: TenantContext, name: str) -> Health:
     """Find out at no cost how a vendor is. Never raises for what a vendor does."""
     from stoker.budgets.model import Health
 
-    if reason := get_off_reason(tenant.settings, name):
+    if reason := await find_off_reason(tenant, name):
         return Health(ok=False, detail=f"it is off: {reason}")
     module, _, function = VENDORS[name].client.partition(":")
     try:
