@@ -12,6 +12,7 @@ from stoker.accounts.contacts import (
     choose_emails_to_verify,
     find_own_mailbox,
     has_reachable_person,
+    has_unverified_email,
     list_own_people,
     merge_contacts,
 )
@@ -227,3 +228,18 @@ def test_a_mailbox_is_no_person_to_write_to():
     assert not has_reachable_person([contact("info@acme.sg"), contact(name="Ann Tan")])
     assert not has_reachable_person([contact("a@acme.sg", "Ann", verdict=EmailStatus.INVALID)])
     assert has_reachable_person([contact("ann@acme.sg", "Ann")])
+
+
+def test_later_nights_verify_the_addresses_that_are_left():
+    contacts = tuple(
+        Contact(email=f"p{n}@acme.sg", source="site", confidence=1 - n / 10) for n in range(8)
+    )
+    nights = []
+    while has_unverified_email(contacts):
+        chosen = choose_emails_to_verify(contacts)
+        nights.append([email for email in chosen if has_unverified_email(contacts)])
+        contacts = apply_verdicts(contacts, dict.fromkeys(chosen, EmailStatus.VALID))
+    assert [len(night) for night in nights] == [3, 3, 3]
+    assert nights[:2] == [[f"p{n}@acme.sg" for n in range(3)], [f"p{n}@acme.sg" for n in (3, 4, 5)]]
+    assert nights[2] == ["p6@acme.sg", "p7@acme.sg", "p0@acme.sg"]  # whose verdict may be old
+    assert has_unverified_email([contacts[0], replace(contacts[1], verdict=EmailStatus.UNVERIFIED)])

@@ -305,5 +305,5 @@ def test_a_warning_says_what_is_off_what_that_costs_and_the_next_command(stoker,
 
 def test_doctor_names_the_unit_of_every_cap(stoker):
     shown = stoker("doctor")[1]
-    assert "Tavily searches a day." in shown
+    assert "Tavily calls a day, searches and pages read." in shown
     assert "Pull units a day, over all connectors." in shown

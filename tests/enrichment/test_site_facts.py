@@ -225,6 +225,10 @@ async def test_a_lookup_leaves_strangers_texts_to_the_workers(erased):
     assert not has_unread_pages(found.notes)
 
 
+class Model:
+    name = "openai"
+
+
 class Listening:
     """A client of vendors that keeps the question and has no answer."""
 
@@ -239,7 +243,7 @@ async def test_no_address_of_a_page_tells_a_model_of_an_erased_person():
     url = f"{HOME}team/jane-doe"
     site, client = Site(replace(read, pages=(replace(home, url=url),))), Listening()
     enricher = enricher_with(
-        CompanyVendors(crawler=site, extract_facts=site.extract, llm="model"),
+        CompanyVendors(crawler=site, extract_facts=site.extract, llm=Model()),
         steps=(Step.CRAWL, Step.EXTRACT),
         queue=site,
     )

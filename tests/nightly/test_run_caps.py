@@ -63,7 +63,7 @@ def test_a_run_is_refused_at_its_cap_and_the_next_run_has_its_own(stoker, box):
 
 
 def test_a_run_that_is_started_again_goes_on_within_the_same_cap(stoker, box):
-    stoker("nightly", "--limit", "3", "--skip", "export")
+    stoker("nightly", "--limit", "1", "--skip", "export")
     [first] = list_runs(stoker)
     used = find_balances(stoker)[f"run {first}"]["used"]
     assert 0 < used < 4

@@ -339,14 +339,28 @@ def has_reachable_person(contacts: Iterable[Contact]) -> bool:
     return any(is_person(each) and get_usable_email(each) for each in contacts)
 
 
+def has_unverified_email(contacts: Iterable[Contact], *, besides: Iterable[str] = ()) -> bool:
+    """Return whether an address has no verdict yet, besides these."""
+    known = {*besides, ""}
+    return any(
+        each.verdict is EmailStatus.UNVERIFIED and each.email not in known for each in contacts
+    )
+
+
 def choose_emails_to_verify(contacts: Iterable[Contact]) -> tuple[str, ...]:
     """Return the addresses whose verdict is worth its price: those of people who decide first.
 
-    The cache decides whether an earlier verdict is still good.
+    Those without a verdict come before those with one, so that later nights verify the rest. The
+    cache decides whether an earlier verdict is still good.
     """
     by_value = sorted(
         (contact for contact in contacts if contact.email),
-        key=lambda each: (not is_person(each), -get_seniority(each), -each.confidence),
+        key=lambda each: (
+            each.verdict is not EmailStatus.UNVERIFIED,
+            not is_person(each),
+            -get_seniority(each),
+            -each.confidence,
+        ),
     )
     return tuple(dict.fromkeys(contact.email for contact in by_value[:MAX_VERIFIED]))
 

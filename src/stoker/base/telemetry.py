@@ -216,4 +216,6 @@ def _to_json(value: object) -> Json:
         return value.isoformat()
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, tuple | list):
+        return [_to_json(each) for each in value]
     return str(value)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from stoker.accounts.contacts import (
     build_contacts_from_facts,
     has_reachable_person,
+    has_unverified_email,
     merge_contacts,
 )
 from stoker.accounts.erasure import Suppressions, redact_texts
@@ -73,7 +74,9 @@ from stoker.vendors.client import VendorClient
 from stoker.vendors.extraction import build_extraction_query
 from stoker.vendors.lusha import PeopleQuery, RevealQuery, build_contacts
 from stoker.vendors.model import CachedAnswer, VendorAnswer, VendorQuery
-from stoker.vendors.tavily import build_company_search
+from stoker.vendors.tavily import PageTextsQuery, build_company_search
+
+MAX_PAGES_READ = 2  # pages about one company that the search vendor is paid to read
 
 MAX_SIGNALS = 200  # of one company, among which its job postings are counted
 MAX_REVEALED = 2  # people of one company whose addresses are paid for
@@ -95,6 +98,7 @@ class Enrichment:
     visit: SiteVisit | None  # without its pages
     site: SiteVerdict | None
     needs_verification: bool  # addresses are to be verified
+    has_more_to_verify: bool = False  # another night is to verify the rest of them
 
 
 @dataclass(slots=True)
@@ -165,6 +169,7 @@ class CompanyEnricher:
             if searched is None:
                 searched = await self._search_or_empty(company, book)
             excerpts = _find_excerpts(company, searched, never=not_theirs)
+            excerpts = await self._read_best_pages(company, excerpts, book)
             plain = merge_extractions(plain, await self._extract_by_rules((), excerpts, book))
         words: list[PageText] = [*(visit.pages if visit else ()), *excerpts]
         given_up = False
@@ -207,7 +212,8 @@ class CompanyEnricher:
             notes={**_build_notes(before, visit, postings), **unread},
             visit=replace(visit, pages=()) if visit else None,
             site=_judge_site(before, company, findings, visit, searched or ()),
-            needs_verification=(deep and not unchanged) or Step.VERIFY in owed,
+            needs_verification=(deep and (not unchanged or has_unverified_email(contacts)))
+            or Step.VERIFY in owed,
         )
 
     async def _search_or_empty(self, company: Company, log: LookupLog) -> Sequence[SearchHit]:
@@ -222,6 +228,18 @@ class CompanyEnricher:
                 self.vendors.search, question, company, Step.EXTRACT, log
             )
         return None if found is None else found.pages
+
+    async def _read_best_pages(
+        self, company: Company, excerpts: list[Excerpt], log: LookupLog
+    ) -> list[Excerpt]:
+        """Return the excerpts, the best of them with what the search vendor read on their pages."""
+        if self.vendors.pages is None or not excerpts or Step.EXTRACT not in self.steps:
+            return excerpts
+        with log.time_step(Step.EXTRACT):
+            question = PageTextsQuery(urls=tuple(each.url for each in excerpts[:MAX_PAGES_READ]))
+            found = await self._ask_vendor(self.vendors.pages, question, company, Step.EXTRACT, log)
+        texts = {page.url: page.text for page in found.pages} if found else {}
+        return [replace(each, text=texts.get(each.url) or each.text) for each in excerpts]
 
     async def _visit_site(
         self, company: Company, log: LookupLog, *, whole: bool
@@ -349,9 +367,14 @@ class CompanyEnricher:
         step: Step,
         log: LookupLog,
     ) -> AnswerT | None:
-        outcome = await self.client.ask(
-            connector, question, account=company.id, run=self.run, still_owner=self.queue.is_owner
-        )
+        with log.time_step(connector.name):
+            outcome = await self.client.ask(
+                connector,
+                question,
+                account=company.id,
+                run=self.run,
+                still_owner=self.queue.is_owner,
+            )
         self._check_lease()
         return log.record_answer(step, connector.name, outcome)
 

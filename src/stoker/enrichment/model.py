@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # reading a schema must not import an HTTP client
     from stoker.leads.rationale import RationaleAnswer, RationaleQuery
     from stoker.vendors.extraction import ExtractionQuery
     from stoker.vendors.lusha import People, PeopleQuery, RevealedEmails, RevealQuery
-    from stoker.vendors.tavily import SearchQuery, SearchResult
+    from stoker.vendors.tavily import PageTexts, PageTextsQuery, SearchQuery, SearchResult
     from stoker.vendors.zerobounce import BatchVerdicts, EmailBatch
 
 KIND = "nightly"  # what a night's runs are listed under
@@ -144,6 +144,7 @@ class CompanyVendors:
     crawler: Crawler
     extract_facts: Callable[..., Awaitable[ExtractedFacts]]  # `Crawler.extract_facts`
     search: Connector[SearchQuery, SearchResult] | None = None
+    pages: Connector[PageTextsQuery, PageTexts] | None = None  # read for us
     llm: Connector[ExtractionQuery, ExtractedFacts] | None = None
     people: Connector[PeopleQuery, People] | None = None
     reveal: Connector[RevealQuery, RevealedEmails] | None = None

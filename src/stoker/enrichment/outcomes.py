@@ -35,6 +35,7 @@ from stoker.ledger.read import find_seq_before, read_pages
 from stoker.runs.model import Run, RunState, StepTiming, parse_run_name
 from stoker.runs.service import RunResult
 from stoker.vendors.model import CacheableAnswer, VendorAnswer, VendorFailure
+from stoker.vendors.table import VENDORS
 
 AnswerT = TypeVar("AnswerT", bound=CacheableAnswer)
 
@@ -113,14 +114,14 @@ class LookupLog:
         return self._clock.now()
 
     @contextmanager
-    def time_step(self, step: Step) -> Iterator[None]:
-        """Time a part of the work; parts of one step add up."""
+    def time_step(self, step: str) -> Iterator[None]:
+        """Time a part of the work, a step or a vendor's answers; parts of one add up."""
         began = self._clock.elapsed()
         try:
             yield
         finally:
             took = (self._clock.elapsed() - began).total_seconds()
-            self._seconds[step.value] = self._seconds.get(step.value, 0.0) + took
+            self._seconds[str(step)] = self._seconds.get(str(step), 0.0) + took
 
     def record_answer(
         self, step: Step, connector: str, outcome: VendorAnswer[AnswerT] | Refusal | VendorFailure
@@ -225,6 +226,7 @@ class RunSummary:
     cost: Mapping[str, int]
     saved: Mapping[str, int]
     timings: tuple[StepTiming, ...]
+    sources: tuple[StepTiming, ...]  # that were asked, in the order of the steps
     reasons: tuple[str, ...]
     selected: tuple[str, ...]
     remaining: tuple[str, ...]  # not processed
@@ -248,6 +250,10 @@ class RunSummary:
         ]
         partial = any(self.states.get(state) for state in _PARTIAL_STATES)
         return (RunState.PARTIAL if partial else RunState.DONE), "; ".join(parts)
+
+
+# Where the time of a source is that of a whole step.
+_SOURCE_TIMES = {"zerobounce": Step.VERIFY.value}
 
 
 class SummaryBuilder:
@@ -282,19 +288,21 @@ class SummaryBuilder:
             if item.state in _INCOMPLETE_STATES:
                 self._lacking.append(item.company)
 
+    def _list_timings(self, names: Mapping[str, str]) -> tuple[StepTiming, ...]:
+        return tuple(
+            StepTiming(step=name, seconds=round(self._seconds[key], 3), items=self._items[key])
+            for name, key in names.items()
+            if key in self._seconds
+        )
+
     def build(self) -> RunSummary:
         """Return what it adds up to so far."""
         return RunSummary(
             states=dict(self._states),
             cost=dict(sorted(self._cost.items())),
             saved=dict(sorted(self._saved.items())),
-            timings=tuple(
-                StepTiming(
-                    step=step, seconds=round(self._seconds[step], 3), items=self._items[step]
-                )
-                for step in Step
-                if step in self._seconds
-            ),
+            timings=self._list_timings({step.value: step.value for step in Step}),
+            sources=self._list_timings({name: _SOURCE_TIMES.get(name, name) for name in VENDORS}),
             reasons=tuple(
                 f"{format_count(number, 'company')}: {reason}"
                 for reason, number in self._reasons.most_common(MAX_REASONS_SHOWN)
@@ -373,6 +381,8 @@ async def count_crm_rows(store: TenantStores, run: str) -> dict[str, int]:
     return dict(found)
 
 
+_STEP_NAMES = frozenset(step.value for step in Step)
+
 MIN_LATENESS = timedelta(seconds=1)
 
 
@@ -392,7 +402,8 @@ class LateItems:
             if item.ended_at > self._deadline:
                 self.companies += 1
                 for step, seconds in item.seconds.items():
-                    self._seconds[step] = self._seconds.get(step, 0.0) + seconds
+                    if step in _STEP_NAMES:
+                        self._seconds[step] = self._seconds.get(step, 0.0) + seconds
 
     @property
     def slowest_step(self) -> str:

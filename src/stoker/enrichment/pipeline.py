@@ -15,7 +15,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from stoker.accounts.contacts import apply_verdicts, choose_emails_to_verify, list_own_facts
+from stoker.accounts.contacts import (
+    apply_verdicts,
+    choose_emails_to_verify,
+    has_unverified_email,
+    list_own_facts,
+)
 from stoker.accounts.facts import FactField, find_best_fact
 from stoker.accounts.icp import IcpRule
 from stoker.accounts.model import Company, CompanyId, CompanyRecord, EmailStatus
@@ -211,7 +216,12 @@ class CompanyPipeline:
                 verified = log.record_answer(Step.VERIFY, self.verifier, outcome)
                 if isinstance(outcome, VendorAnswer) and verified is not None:
                     verdicts[email] = verified.verdict
-        return replace(enrichment, contacts=apply_verdicts(enrichment.contacts, verdicts))
+        contacts = apply_verdicts(enrichment.contacts, verdicts)
+        return replace(
+            enrichment,
+            contacts=contacts,
+            has_more_to_verify=has_unverified_email(contacts, besides=emails),
+        )
 
     def _build_record(
         self,
@@ -224,6 +234,8 @@ class CompanyPipeline:
         owed = format_steps_to_retry(
             log.skipped, before=parse_steps_to_retry(before.notes), steps=self.steps
         )
+        if enrichment.has_more_to_verify and Step.VERIFY.value not in owed.split(","):
+            owed = ",".join(filter(None, (owed, Step.VERIFY.value)))
         with log.time_step(Step.SCORE):
             record = CompanyRecord(
                 company=enrichment.company,

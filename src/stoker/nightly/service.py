@@ -38,7 +38,7 @@ from stoker.enrichment.workers import (
 from stoker.heat.service import LookupFeedback
 from stoker.nightly.plan import NightlyOptions, NightlyPlan
 from stoker.nightly.resume import find_budget_run
-from stoker.runs.model import Run, RunKey, RunState, choose_run_time
+from stoker.runs.model import Run, RunKey, RunState, StepTiming, choose_run_time
 from stoker.runs.service import RunHandle, RunResult
 from stoker.vendors.client import open_vendor_client
 from stoker.vendors.email_batches import EmailBatcher
@@ -141,6 +141,7 @@ class NightlyRun:
         flowed_at = run.clock.now()
         stragglers = await find_late_items(run.store, name, times=times, now=flowed_at)
         exported = await self._finish_export(run, units, exporting)
+        self._report_other_steps(run, flowed.summary)
         late = format_lateness(
             deadline=times.deadline,
             flowed_at=flowed_at,
@@ -148,6 +149,14 @@ class NightlyRun:
             stragglers=stragglers,
         )
         return _build_outcome(plan, flowed, exported, late=late, missing=self._vendors.missing)
+
+    def _report_other_steps(self, run: RunHandle, summary: RunSummary) -> None:
+        """Report the steps that companies went through side by side, and those with no work."""
+        side_by_side = {timing.step: timing for timing in summary.timings}
+        reported = {timing.step for timing in run.timings} - side_by_side.keys()
+        for step in self._options.steps:
+            if step not in reported:
+                run.report_step(side_by_side.get(step, StepTiming(step=step, seconds=0.0)))
 
     async def plan(self, store: TenantStores, *, clock: Clock, observer: Observer) -> NightlyPlan:
         """Return what a run started now would do: no run, no vendor call, no reservation.
@@ -390,6 +399,7 @@ def _build_outcome(
         counts={**_count_plan(plan), **summary.counts, **exported.counts},
         cost=summary.cost,
         selected=summary.selected,
+        sources=summary.sources,
         reasons=tuple(reasons),
         remaining=summary.remaining,
         lacking=summary.lacking,

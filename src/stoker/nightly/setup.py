@@ -24,7 +24,7 @@ from stoker.scheduling.service import Task, build_task
 from stoker.vendors.lusha import build_people, build_reveal
 from stoker.vendors.openai import build_extractor
 from stoker.vendors.table import ZeroBounceSettings, get_off_reason
-from stoker.vendors.tavily import build_search
+from stoker.vendors.tavily import build_page_reader, build_search
 from stoker.vendors.zerobounce import build_verifier
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def build_vendors(tenant: TenantContext) -> CompanyVendors:
         crawler=crawler,
         extract_facts=crawler.extract_facts,
         search=if_on("tavily", build_search),
+        pages=if_on("tavily", build_page_reader),
         llm=if_on("openai", build_extractor),
         rationales=if_on("openai", build_rationales),
         people=if_on("lusha", build_people),

@@ -105,17 +105,22 @@ class RunHandle:
             yield step
         finally:
             seconds = (self.clock.elapsed() - began).total_seconds()
-            self.timings.append(StepTiming(step=name, seconds=seconds, items=step.items))
-            self.observer(
-                StepEnded(
-                    at=self.clock.now(),
-                    tenant=self.store.tenant,
-                    run=Run(key=self.key, kind=self.kind).name,
-                    step=name,
-                    seconds=seconds,
-                    items=step.items,
-                )
+            timing = StepTiming(step=name, seconds=seconds, items=step.items)
+            self.timings.append(timing)
+            self.report_step(timing)
+
+    def report_step(self, timing: StepTiming) -> None:
+        """Report that a step ended, with what it took."""
+        self.observer(
+            StepEnded(
+                at=self.clock.now(),
+                tenant=self.store.tenant,
+                run=Run(key=self.key, kind=self.kind).name,
+                step=timing.step,
+                seconds=timing.seconds,
+                items=timing.items,
             )
+        )
 
 
 class RunJob(Protocol):

@@ -103,9 +103,11 @@ class TavilySettings(VendorSettings):
     key: Secret | None = tenant_setting(
         SECRET, None, "Tavily's key.", "TAVILY_API_KEY", key="keys.tavily"
     )
-    daily_calls: int = _cap("tavily_queries", 800, "Tavily searches a day.", "TAVILY_MAX_QUERIES")
+    daily_calls: int = _cap(
+        "tavily_queries", 800, "Tavily calls a day, searches and pages read.", "TAVILY_MAX_QUERIES"
+    )
     run_calls: int | None = _run_cap(
-        "tavily_queries_per_run", "Tavily searches in one run; not limited, if not set."
+        "tavily_queries_per_run", "Tavily calls in one run; not limited, if not set."
     )
     daily_credits: int = _cap(
         "tavily_credits", 1000, "Tavily credits a day; a search costs one, a deeper one two."
@@ -323,8 +325,9 @@ _ROWS = (
         caps={"calls": "caps.tavily_queries", "credits": "caps.tavily_credits"},
         run_caps={"calls": "caps.tavily_queries_per_run"},
         step=Step.EXTRACT,
+        # A search each, and for two companies in five the best pages read, where sites say nothing.
         need=VendorNeed(
-            connector="tavily", calls=1.0, cost={"calls": 1, "credits": 1}, seconds=1.5
+            connector="tavily", calls=1.4, cost={"calls": 1, "credits": 1}, seconds=1.5
         ),
         addresses={"tavily.base_url": "http://tavily.test"},
         sandbox="stoker.sandbox.vendors.tavily",
