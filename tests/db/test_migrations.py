@@ -190,9 +190,9 @@ def is_between_versions(path):
     """Say whether a file has the tables of no version there ever was."""
     whole = [set()]
     for step in SCHEMA.sqlite:
-        whole.append(
-            whole[-1] | set(re.findall(r"CREATE (?:TABLE|TRIGGER|INDEX|VIEW) (\w+)", step.script))
-        )
+        made = set(re.findall(r"CREATE (?:TABLE|TRIGGER|INDEX|VIEW) (\w+)", step.script))
+        gone = set(re.findall(r"DROP (?:TRIGGER|INDEX|VIEW) (\w+)", step.script))
+        whole.append((whole[-1] - gone) | made)
     made = {name for _, name, _ in schema(path) if not name.startswith("sqlite_")}
     return made not in whole
 
