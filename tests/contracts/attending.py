@@ -31,8 +31,11 @@ def plan(run=RUN, **changes):
 
 def listed(columns):
     """Columns as plain lists, which can be compared; text for numbers, as nan is not itself."""
+    found = {each.name: getattr(columns, each.name) for each in fields(columns)}
     return {
-        each.name: [str(value) for value in getattr(columns, each.name)] for each in fields(columns)
+        name: [str(value) for value in column]
+        for name, column in found.items()
+        if not isinstance(column, float)  # one number for all accounts
     }
 
 
