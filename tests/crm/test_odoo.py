@@ -10,7 +10,7 @@ from running_box import RunningBox
 from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.crm.model import LEAD, PARTNER, CrmRow, RowWrite
 from stoker.crm.odoo import Odoo, _parse_version
-from stoker.crm.odoo_load import load_rows
+from stoker.crm.odoo_load import QUIET, load_rows
 from stoker.crm.odoo_protocols import Json2, OdooServer
 from stoker.http.client import HttpClient
 
@@ -150,7 +150,7 @@ async def at_once():
     """Wait for no turn."""
 
 
-async def test_leads_are_made_without_following_every_change(box):
+async def test_records_are_made_without_followers_messages_and_tracked_changes(box):
     http = HttpClient(user_agent="Stoker test", sandbox=box.box.address)
     calls = Overheard(
         OdooServer(
@@ -166,10 +166,7 @@ async def test_leads_are_made_without_following_every_change(box):
     writes = [write(row("l", model=LEAD)), write(row("p"))]
     try:
         await load_rows(calls, writes, chance=lambda: 0.5, sleep=asyncio.sleep)
-        assert calls.heard == [
-            (PARTNER, "load", None),
-            (LEAD, "load", {"tracking_disable": True}),
-        ]
+        assert calls.heard == [(PARTNER, "load", QUIET), (LEAD, "load", QUIET)]
     finally:
         await http.close()
 

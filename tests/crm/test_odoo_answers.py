@@ -69,8 +69,9 @@ def failing(name, *, status=500):
     return to_json_response(data, status=status)
 
 
-def message(at, kind="error"):
-    return {"rows": {"from": at, "to": at}, "record": at, "type": kind, "message": "m"}
+def message(at, kind="error", **more):
+    rows = {"from": at, "to": at}
+    return {"rows": rows, "record": at, "type": kind, "message": "m", **more}
 
 
 async def test_a_record_others_write_all_the_time_is_for_later():
@@ -85,7 +86,8 @@ async def test_when_every_row_is_bad_nothing_more_is_sent():
 
     def handler(asked):
         sent.append(asked.parse_json()["data"])
-        return to_json_response({"ids": False, "messages": [message(0), message(1)]})
+        bad = [message(at, field="name") for at in range(2)]
+        return to_json_response({"ids": False, "messages": bad})
 
     told, _ = await upserting(handler, "a", "b")
 
@@ -108,7 +110,8 @@ async def test_a_warning_is_no_reason_to_refuse_a_row():
     def handler(asked):
         data = asked.parse_json()["data"]
         if len(data) == 2:
-            return to_json_response({"ids": False, "messages": [message(0, "warning"), message(1)]})
+            told = [message(0, "warning"), message(1, field="name")]
+            return to_json_response({"ids": False, "messages": told})
         return to_json_response({"ids": [7], "messages": [message(0, "warning")]})
 
     told, _ = await upserting(handler, "a", "b")

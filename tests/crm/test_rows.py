@@ -74,7 +74,8 @@ def test_two_things_never_share_an_id(things):
 
 def test_a_company_comes_before_its_contacts_and_its_lead():
     people = (contact(name="Mei", email="mei@acme.test"), contact(email="info@acme.test"))
-    company, mei, info, lead = build_rows(
+    people = tuple(replace(each, verdict=EmailStatus.VALID) for each in people)
+    company, mei, lead = build_rows(
         dossier(*people, score=scored(), website="https://acme.test"), tenant=TENANT, least=0.5
     )
 
@@ -83,13 +84,15 @@ def test_a_company_comes_before_its_contacts_and_its_lead():
         "name": "Acme",
         "company_registry": "200900001A",
         "website": "https://acme.test",
+        "email": "info@acme.test",  # a mailbox is the company's own, and no contact
         "comment": "",
     }
-    assert all("Where this is from" in row.values["comment"] for row in (company, mei, info))
+    assert all("Where this is from" in row.values["comment"] for row in (company, mei))
     assert "Where this is from" in lead.values["description"]
-    assert (mei.values["name"], info.values["name"]) == ("Mei", "info@acme.test")
-    assert mei.links == info.links == {"parent_id": company.external_id}
-    assert lead.links == {"partner_id": company.external_id}
+    assert mei.values["name"] == "Mei"
+    assert mei.links == {"parent_id": company.external_id}
+    assert lead.links == {"partner_id": mei.external_id}
+    assert lead.spare_links == {"partner_id": company.external_id}
     assert (company.model, mei.model, lead.model) == (PARTNER, PARTNER, LEAD)
 
 
@@ -136,7 +139,7 @@ def test_what_a_probable_site_says_stands_in_notes_alone_and_is_marked():
     company, lead = build_rows(replace(record, site=probable), tenant=TENANT, least=0.5)
 
     assert company.values.keys() == {"name", "company_registry", "zip", "comment"}
-    assert lead.values.keys() == {"name", "partner_name", "description", "priority"}
+    assert lead.values.keys() == {"name", "description", "priority"}
     for note in (company.values["comment"], lead.values["description"]):
         assert "Probable only" in note
         assert "probable contact: Mallory &lt;Quek&gt;, Director, m@acme.test" in note

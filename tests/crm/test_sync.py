@@ -63,22 +63,23 @@ async def test_a_company_that_is_there_already_is_not_doubled_and_gets_the_lead(
         (id_,) = office.person(PARTNER, "create", vals_list=[theirs])
         told = await office.night(dossier())
 
+        mei = office.records()["Mei"]
         assert set(office.records()) == {"Theirs", "Mei"}
-        assert office.records()["Mei"]["parent_id"][0] == id_
-        assert office.records(LEAD)["Acme"]["partner_id"][0] == id_
+        assert mei["parent_id"][0] == id_
+        assert office.records(LEAD)["Acme"]["partner_id"][0] == mei["id"]
         assert len(told.left) == 1
 
     await in_office(work)
 
 
-async def test_of_two_companies_that_were_there_the_one_that_is_not_archived_gets_the_lead():
+async def test_of_two_companies_that_were_there_the_one_that_is_not_archived_gets_the_people():
     async def work(office):
         theirs = {"company_registry": "200900001A", "is_company": True}
         old, new = {"name": "Old", "active": False, **theirs}, {"name": "New", **theirs}
         _, id_ = office.person(PARTNER, "create", vals_list=[old, new])
         await office.night(dossier())
 
-        assert office.records(LEAD)["Acme"]["partner_id"][0] == id_
+        assert office.records()["Mei"]["parent_id"][0] == id_
 
     await in_office(work)
 

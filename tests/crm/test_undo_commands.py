@@ -195,7 +195,7 @@ def test_leads_are_written_with_reason_contacts_verdicts_and_sources(stoker, ask
 
     assert (lead["company"], lead["score"], lead["rationale"]) == ("200900001A", 0.9, "Fits.")
     assert lead["contact_email"] == "mei@200900001a.test"
-    assert [each["verdict"] for each in lead["contacts"]] == ["unverified", "risky"]
+    assert [each["verdict"] for each in lead["contacts"]] == ["valid", "risky"]
     assert lead["sources"]["employees"] == {
         "value": "20-50",
         "source": "https://acme.test/",

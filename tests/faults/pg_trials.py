@@ -54,6 +54,7 @@ ROWS = {  # rows as they are, since only whose they are matters here
     "lead_scores": "(:tenant, 'c', 1, 'High', '')",
     "company_enrichment_runs": "(:tenant, 'r', 'c', 0, 'DEEP', 'waiting', '', NULL, '', '[]', '{}',"
     " '{}', '{}', NULL)",
+    "crm_left_rows": "(:tenant, 'x', 'm', 'r', true, 'w', now())",
     "crm_sent_rows": "(:tenant, 'r', 'x', 'm', 'd', '{}', '{}', now())",
     "touch_profiles": "(:tenant, 'u', 'n', 'active', NULL)",
     "touch_plans": "(:tenant, '2026-W07', 1, '{}')",

@@ -68,13 +68,14 @@ async def test_a_tenants_nights_fill_its_crm_and_can_be_taken_back(tmp_path, bac
 
 async def test_a_night_whose_crm_is_down_is_partial_and_the_next_one_sends_everything(tmp_path):
     async with house(tmp_path, companies=COMPANIES, troubles=False) as here:
-        here.box.faults.set_value("odoo.fault.unavailable", 1.0)
+        here.box.faults.set_value("odoo.retry_after", str(86_400))  # longer than a night waits
+        here.box.faults.set_value("odoo.fault.busy", 1.0)
         down = await here.night(limit=4)
         assert down.state is RunState.PARTIAL
         assert down.manifest.counts["crm_later"] > 0
         assert any("queued for the next run" in why for why in down.manifest.reasons)
 
-        here.box.faults.set_value("odoo.fault.unavailable", 0)
+        here.box.faults.set_value("odoo.fault.busy", 0)
         up = await here.night(limit=4)
         companies = [
             each for each in (await Crm(here, ACME).records()).values() if each["is_company"]

@@ -6,7 +6,15 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from running_box import RunningBox
-from stoker.accounts.model import Bucket, Company, CompanyId, CompanyRecord, Contact, LeadScore
+from stoker.accounts.model import (
+    Bucket,
+    Company,
+    CompanyId,
+    CompanyRecord,
+    Contact,
+    EmailStatus,
+    LeadScore,
+)
 from stoker.backends.sqlite import MemoryBackend
 from stoker.base.types import Depth, TenantId
 from stoker.crm.export import CrmExporter, upsert_rows
@@ -25,17 +33,17 @@ PROTOCOLS = ["json2", "xmlrpc"]
 
 
 class Ticking:
-    """A clock on which every look is a second later, and nobody waits."""
+    """A clock on which every look is a second later, and sleep takes no time but its own."""
 
     def __init__(self):
         self._ticks = count()
         self.slept = []
 
     def now(self):
-        return START + timedelta(seconds=next(self._ticks))
+        return START + self.elapsed()
 
     def elapsed(self):
-        return timedelta(seconds=next(self._ticks))
+        return timedelta(seconds=next(self._ticks)) + sum(self.slept, timedelta())
 
     async def sleep(self, duration):
         self.slept.append(duration)
@@ -190,6 +198,7 @@ def dossier(
                 phone=phone,
                 source="s",
                 confidence=0.9,
+                verdict=EmailStatus.VALID,
             ),
         ),
         score=LeadScore(

@@ -31,6 +31,7 @@ _STEPS = (
     "persons and channels of touches",
     "contacts that keep their records",
     "yields and values of accounts",
+    "rows that a CRM did not get",
 )
 
 _ROOMS = (

@@ -314,6 +314,17 @@ TENANTS = FieldType(
 )
 
 
+def texts(name: str, allowed: str, parse: Callable[[str], str] = str) -> FieldType:
+    """Several texts on one line each, separated by commas; each is read by `parse`."""
+
+    def parse_all(given: Any, typed: bool) -> tuple[str, ...]:
+        parts: Sequence[Any] = given if typed and isinstance(given, list) else str(given).split(",")
+        wanted = [part for part in parts if not isinstance(part, str) or part.strip()]
+        return tuple(dict.fromkeys(parse(_parse_text(part, typed)) for part in wanted))
+
+    return FieldType(name=name, allowed=allowed, parse=parse_all)
+
+
 def require_type(kind: type[_Type], given: Any) -> _Type:
     """Return the value given if it has this type; raises ValueError otherwise."""
     if not isinstance(given, kind):

@@ -3,6 +3,7 @@
 Only the rows themselves say what is still to be sent: those whose values differ from the last
 write. So what a stop, a crash or a CRM that was down left out is sent by the next run. While a run
 is in progress the queue sends finished companies in batches; at the end everything that is missing.
+A CRM that is away then is asked again until the run's deadline.
 """
 
 from __future__ import annotations
@@ -17,10 +18,21 @@ from datetime import datetime, timedelta
 from stoker.accounts.model import CompanyId, CompanyRecord
 from stoker.base.clock import Clock
 from stoker.base.errors import ConfigError, PermanentError, StokerError, TransientError
+from stoker.base.formats import format_count
 from stoker.crm.edits import find_edited, mark_edited, save_edited
-from stoker.crm.model import CrmRecord, CrmRow, RowResult, RowWrite, SentRow
-from stoker.crm.odoo import Odoo, find_existing, read_records
+from stoker.crm.model import (
+    LEAD,
+    CrmRecord,
+    CrmRow,
+    LeftRow,
+    RowResult,
+    RowWrite,
+    SentRow,
+)
+from stoker.crm.odoo import Odoo, read_records
 from stoker.crm.odoo_load import split_batches
+from stoker.crm.odoo_lookup import OdooLookup
+from stoker.crm.odoo_protocols import OdooPlaceError
 from stoker.crm.rows import build_rows
 from stoker.crm.store import CrmStore
 from stoker.crm.upsert import (
@@ -36,6 +48,7 @@ from stoker.crm.upsert import (
 from stoker.runs.model import format_run_name
 from stoker.runs.service import RunHandle
 from stoker.tenants.model import CrmConnection
+from stoker.vendors.table import OdooSettings
 
 SEND_INTERVAL = timedelta(seconds=10)  # also for a partial batch
 
@@ -47,6 +60,7 @@ class ExportResult:
     companies: int = 0  # checked, whether or not anything had to be sent
     counts: Mapping[str, int] = field(default_factory=dict)  # for the manifest: written, same, …
     later: int = 0  # rows the CRM did not take this time
+    problem: str = ""  # what the run's first line must say: rows refused, or leads that wait
     is_aborted: bool = False  # the number is unknown
     reasons: tuple[str, ...] = ()  # in sentences: a CRM that is down, rows it refused
 
@@ -126,6 +140,12 @@ MAX_TRIES = 2  # of a page; within each, single calls are repeated too
 
 RETRY_WAIT, MAX_RETRY_WAIT = timedelta(seconds=2), timedelta(seconds=30)
 
+MIN_AWAY = timedelta(minutes=10)  # a CRM that is away at the end is asked for at least so long
+
+MAX_AWAY_WAIT = timedelta(seconds=60)  # between two questions then
+
+MAX_PLACE_ASKS, PLACE_WAIT = 5, timedelta(seconds=5)  # whether its database is back; each 3 times
+
 MAX_REASONS = 20
 
 MAX_REASON_LENGTH = 500  # characters
@@ -134,31 +154,61 @@ CrmOpener = Callable[[CrmConnection | None], Odoo]
 """Opens the CRM of a connection, or of the settings. Raises ConfigError when it is off."""
 
 
+COMPANIES, CONTACTS, LEADS = "companies", "contacts", "leads"
+
+
+def get_kind(row: CrmRow) -> str:
+    """Return what a row is: one of companies, contacts, leads."""
+    if row.model == LEAD:
+        return LEADS
+    return CONTACTS if row.links else COMPANIES
+
+
 @dataclass(slots=True)
 class _ExportCounts:
     numbers: Counter[str] = field(default_factory=Counter)  # companies, written, same, left, later
     refused: Counter[str] = field(default_factory=Counter)  # by reason
     example: dict[str, str] = field(default_factory=dict)  # by reason, one external id
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)  # by kind, written or refused
+    waits: Counter[str] = field(default_factory=Counter)  # by reason: leads that cannot be sent
+    notes: dict[str, str] = field(default_factory=dict)
     down: str = ""  # why the CRM is not called any more in this run
+    retry_after: timedelta | None = None  # as it asked
+    is_away: bool = False  # it may answer later in this run
 
     def add_result(self, result: UpsertResult, *, written_before: int) -> None:
         """Add the result of a page; what an earlier try wrote is the same now."""
-        self.numbers.update(
-            same=result.same - written_before, left=len(result.left), later=len(result.later)
-        )
+        waiting = len(result.later) + len(result.missing)
+        self.numbers.update(same=result.same - written_before, left=len(result.left), later=waiting)
+        self.waits.update(result.missing.values())
         self.down = next(iter(result.later.values()), "")
+        self.is_away, self.retry_after = bool(result.later), result.retry_after
         for id_, reason in result.refused.items():
-            self.add_refused(reason, [id_])
+            self.add_refused(reason, [id_], kind=result.kinds[id_])
 
-    def add_refused(self, reason: str, ids: Sequence[str]) -> None:
+    def add_written(self, result: UpsertResult) -> None:
+        """Count what was written."""
+        self.numbers["written"] += len(result.written)
+        self.kinds.update((result.kinds[id_], "written") for id_ in result.written)
+
+    def add_refused(self, reason: str, ids: Sequence[str], *, kind: str) -> None:
         self.refused[reason] += len(ids)
+        self.kinds[kind, "refused"] += len(ids)
         self.example.setdefault(reason, ids[0])
+
+    def set_down(self, error: TransientError | ConfigError) -> None:
+        """Say why the CRM is not called any more."""
+        self.down, self.is_away = str(error), isinstance(error, TransientError)
+        self.retry_after = error.retry_after if isinstance(error, TransientError) else None
 
     def add_counts(self, other: _ExportCounts) -> None:
         """Add another page's counts."""
         self.numbers.update(other.numbers)
         self.refused += other.refused
+        self.kinds += other.kinds
+        self.waits += other.waits
         self.example = {**other.example, **self.example}
+        self.notes |= other.notes
         self.down = self.down or other.down
 
     def to_result(self) -> ExportResult:
@@ -173,8 +223,25 @@ class _ExportCounts:
                 "crm_later": numbers["later"],
             },
             later=numbers["later"],
+            problem=self._format_problem()[:MAX_REASON_LENGTH],
             reasons=tuple(each[:MAX_REASON_LENGTH] for each in self._list_reasons()),
         )
+
+    def _format_problem(self) -> str:
+        """Return what is wrong, in the first line that a person reads."""
+        parts = [f"{format_count(many, 'lead')} wait: {why}" for why, many in self.waits.items()]
+        refused = {
+            kind: many for (kind, what), many in self.kinds.items() if what == "refused" and many
+        }
+        none = [kind for kind in refused if not self.kinds[kind, "written"]]
+        if refused and none:
+            [(why, _)] = self.refused.most_common(1)
+            lost = " and ".join(f"none of {refused[kind]} {kind}" for kind in sorted(none))
+            parts.append(f"{lost} got into the CRM: {why}")
+        elif refused:
+            were = format_count(self.refused.total(), "record")
+            parts.append(f"the CRM refused {were}")
+        return "; ".join(parts)
 
     def _list_reasons(self) -> Iterable[str]:
         if self.down:
@@ -182,6 +249,7 @@ class _ExportCounts:
         for reason, many in self.refused.most_common(MAX_REASONS):
             rows = "1 row was" if many == 1 else f"{many} rows were"
             yield f"{rows} set aside, e.g. {self.example[reason]}: {reason}"
+        yield from self.notes.values()
 
 
 class CrmExporter:
@@ -191,16 +259,25 @@ class CrmExporter:
     """
 
     def __init__(
-        self, run: RunHandle, *, opens: CrmOpener, least: float, size: int = RECORDS_PER_PAGE
+        self,
+        run: RunHandle,
+        *,
+        opens: CrmOpener,
+        least: float,
+        rule: OdooSettings = OdooSettings(),  # noqa: B008 - it is frozen
+        size: int = RECORDS_PER_PAGE,
     ) -> None:
         self._run = run
         self._open = opens
         self._least = least
+        self._rule = rule
         self._size = size
         self._counts = _ExportCounts()
         self._sent_companies: set[str] = set()
         self._is_down = False  # the CRM did not answer; it is tried again at the end
         self._crm: Odoo | None = None
+        self._lookup: OdooLookup | None = None
+        self._place_asks = 0  # while its database seemed to be away
 
     async def send(self, companies: Sequence[CompanyId]) -> None:
         """Send what is known about these companies now; `flush` sends what the CRM refused."""
@@ -223,14 +300,16 @@ class CrmExporter:
                 self._is_down = True
                 written = counts.numbers["written"]
                 self._counts.numbers.update(written=written, same=-written)
+                self._counts.kinds += counts.kinds
                 return
             self._counts.add_counts(counts)
             self._sent_companies.update(each.company.id for each in page)
 
-    async def flush(self) -> ExportResult:
+    async def flush(self, *, until: datetime | None = None) -> ExportResult:
         """Send everything the CRM does not have yet, also what earlier runs left.
 
-        Once the CRM is down the remaining rows are counted and left for later.
+        A CRM that is away is asked again until then, and for at least `MIN_AWAY`. After that the
+        remaining rows are counted and left for later.
         """
         accounts, counts = self._run.store.accounts, self._counts
         connection = await self._run.store.setup.find_connection()
@@ -238,6 +317,8 @@ class CrmExporter:
         if crm is None and connection is None:
             # No CRM was ever connected: nothing waits to be sent.
             return ExportResult(reasons=(f"nothing was written to the CRM: {counts.down}",))
+        now = self._run.clock.now()
+        give_up_at = max(until or now, now + MIN_AWAY)
         after = ""
         while page := await accounts.list_company_records(after=after, limit=self._size):
             after = page[-1].company.id
@@ -246,9 +327,47 @@ class CrmExporter:
                 for each in page
                 if each.looked_at is not None and each.company.id not in self._sent_companies
             ]
-            counts.numbers["companies"] += len(left)
-            await self._send_page(left, crm, counts)
+            counts.add_counts(await self._send_until_back(left, crm, give_up_at))
         return self.get_result()
+
+    async def _send_until_back(
+        self, page: Sequence[CompanyRecord], crm: Odoo | None, give_up_at: datetime
+    ) -> _ExportCounts:
+        """Send a page, and wait for a CRM that is away, as long as there is time."""
+        written = 0
+        while True:
+            counts = _ExportCounts(Counter(companies=len(page)), down=self._counts.down)
+            await self._send_page(page, crm, counts)
+            counts.numbers["same"] -= written
+            can_wait = crm is not None and counts.is_away and not self._counts.down
+            if not can_wait or not await self._wait_until_back(crm, counts.retry_after, give_up_at):
+                counts.numbers["written"] += written
+                return counts
+            written += counts.numbers["written"]
+
+    async def _wait_until_back(
+        self, crm: Odoo | None, asked: timedelta | None, give_up_at: datetime
+    ) -> bool:
+        """Ask a CRM that is away until it answers; return False when time is up."""
+        clock = self._run.clock
+        wait = asked or RETRY_WAIT
+        while crm is not None and clock.now() + wait < give_up_at:
+            await clock.sleep(wait)
+            try:
+                await crm.ping()
+            except OdooPlaceError:
+                # Wrong or away, and asking seldom tells: few questions, over a long time.
+                self._place_asks += 1
+                wait = PLACE_WAIT * 3**self._place_asks
+                if self._place_asks >= MAX_PLACE_ASKS:
+                    return False
+            except TransientError as error:
+                wait = max(min(2 * wait, MAX_AWAY_WAIT), error.retry_after or RETRY_WAIT)
+            except (ConfigError, PermanentError):
+                return False
+            else:
+                return True
+        return False
 
     def get_result(self) -> ExportResult:
         """Return the result up to now, also when the export goes no further."""
@@ -270,29 +389,47 @@ class CrmExporter:
         rows = [
             row
             for record in map(suppressed.filter_record, page)
-            for row in build_rows(record, tenant=run.store.tenant, least=self._least)
+            for row in build_rows(
+                record, tenant=run.store.tenant, least=self._least, rule=self._rule
+            )
         ]
         if not rows:
             return
         if crm is None or counts.down:
             await _count_unsent(rows, run, crm, counts)
             return
+        if self._lookup is None or self._lookup.crm is not crm:
+            self._lookup = OdooLookup(crm)
         try:
-            await _send_rows(rows, run, crm, counts)
+            await _send_rows(rows, run, self._lookup, counts)
         except (TransientError, ConfigError) as error:
-            counts.down = str(error)
+            counts.set_down(error)
             await _count_unsent(rows, run, crm, counts)
         except PermanentError as error:
             if len(page) == 1:
-                counts.add_refused(str(error), [row.external_id for row in rows])
+                for row in rows:
+                    counts.add_refused(str(error), [row.external_id], kind=get_kind(row))
+                await _save_left(rows, dict.fromkeys(_list_ids(rows), str(error)), run)
                 return
             half = len(page) // 2
             await self._send_page(page[:half], crm, counts)
             await self._send_page(page[half:], crm, counts)
 
 
+async def _save_left(rows: Sequence[CrmRow], reasons: Mapping[str, str], run: RunHandle) -> None:
+    left = [
+        _build_left_row(row, reasons[row.external_id], format_run_name(run.key.at), run.clock.now())
+        for row in rows
+    ]
+    await run.store.crm.save_left_rows(left, written=())
+
+
+def _list_ids(rows: Iterable[CrmRow]) -> list[str]:
+    return [row.external_id for row in rows]
+
+
 async def _send_rows(
-    rows: Sequence[CrmRow], run: RunHandle, crm: Odoo, counts: _ExportCounts
+    rows: Sequence[CrmRow], run: RunHandle, lookup: OdooLookup, counts: _ExportCounts
 ) -> None:
     """Send a page, and retry once when the CRM did not accept all of it."""
     written = 0
@@ -300,17 +437,21 @@ async def _send_rows(
         try:
             sending = await upsert_rows(
                 rows,
-                crm=crm,
+                crm=lookup.crm,
                 store=run.store.crm,
                 run=format_run_name(run.key.at),
                 now=run.clock.now(),
+                lookup=lookup,
             )
+        except OdooPlaceError:
+            raise
         except TransientError as error:
             asked = error.retry_after or RETRY_WAIT
             if not left or asked > MAX_RETRY_WAIT:
                 raise
         else:
-            counts.numbers["written"] += len(sending.written)
+            counts.add_written(sending)
+            counts.notes |= lookup.notes
             asked = sending.retry_after or RETRY_WAIT
             if not sending.later or not left or asked > MAX_RETRY_WAIT:
                 counts.add_result(sending, written_before=written)
@@ -327,12 +468,10 @@ async def _count_unsent(
     What went into another CRM does not count for this one. Of a CRM that cannot be opened the
     database is unknown: then everything ever written counts.
     """
-    ever = await run.store.crm.find_sent_rows([row.external_id for row in rows])
-    sent = {
-        id_: each
-        for id_, each in ever.items()
-        if crm is None or is_written_in(each, crm.database_id)
-    }
+    if crm is None:
+        sent = await run.store.crm.find_sent_rows([row.external_id for row in rows])
+    else:
+        sent = await _read_sent(rows, crm, run.store.crm)
     wanted = len(list_changed_rows(rows, sent))
     same = len({row.external_id for row in rows}) - wanted
     counts.numbers.update(later=wanted, same=same)
@@ -347,26 +486,48 @@ class UpsertResult:
     left: Mapping[str, str]  # left as they are, because of people's edits or the row's values
     refused: Mapping[str, str]  # the CRM refuses them as they are
     later: Mapping[str, str]  # to be retried
+    missing: Mapping[str, str] = field(default_factory=dict)  # leads that this CRM cannot have
+    kinds: Mapping[str, str] = field(default_factory=dict)  # of those that were to be sent
     retry_after: timedelta | None = None
 
 
 async def upsert_rows(
-    rows: Sequence[CrmRow], *, crm: Odoo, store: CrmStore, run: str, now: datetime
+    rows: Sequence[CrmRow],
+    *,
+    crm: Odoo,
+    store: CrmStore,
+    run: str,
+    now: datetime,
+    lookup: OdooLookup | None = None,
 ) -> UpsertResult:
     """Bring the CRM up to date with these rows, once, however often it is called.
 
     Rows with the values of last time cost nothing. What went into another CRM does not count for
-    this one. Raises as `Odoo` does.
+    this one. Without CRM app or rights, companies and contacts go all the same. Raises as `Odoo`
+    does.
     """
-    ever = await store.find_sent_rows([row.external_id for row in rows])
-    sent = {id_: each for id_, each in ever.items() if is_written_in(each, crm.database_id)}
+    lookup = lookup or OdooLookup(crm)
+    sent = await _read_sent(rows, crm, store)
     wanted = list_changed_rows(rows, sent)
     ids = {row.external_id for row in rows}
     if not wanted:
         return UpsertResult(same=len(ids), left={}, refused={}, later={})
-    there = await find_existing(rows, wanted, crm=crm, sent=sent)
-    fields = {model: await crm.fields(model) for model in {row.model for row in wanted}}
-    plan = plan_upserts(wanted, sent=sent, there=there, fields=fields, beside=rows)
+    missing = await _find_missing(wanted, lookup)
+    wanted = [row for row in wanted if row.external_id not in missing]
+    if await lookup.take_inventory({row.model for row in wanted}, store=store, now=now):
+        sent = await _read_sent(rows, crm, store)
+    named = await lookup.replace_names(wanted)
+    found = await lookup.find_existing(rows, named, sent)
+    there = found.records
+    plan = plan_upserts(
+        named,
+        sent=sent,
+        there=there,
+        fields={model: await crm.fields(model) for model in {row.model for row in named}},
+        beside=rows,
+        doubts=found.doubts,
+        guarded=await lookup.find_guarded(named, there),
+    )
     writes = [write for write in plan.writes if write.cells]
     idle = [write for write in plan.writes if not write.cells]
     edited = await find_edited(plan.writes, there=there, sent=sent, crm=crm)
@@ -385,15 +546,54 @@ async def upsert_rows(
     ]
     await store.save_sent_rows([mark_edited(row, edited) for row in sent_rows])
     failed = [each for each in results.values() if each.id is None]
+    left = {each.external_id: each.reason for each in plan.skipped}
+    refused = {each.external_id: each.reason for each in failed if not each.is_retryable}
+    reasons = {**left, **refused, **missing}
+    await store.save_left_rows(
+        [
+            _build_left_row(row, reasons[id_], run, now, is_refused=id_ in refused)
+            for row in rows
+            if (id_ := row.external_id) in reasons
+        ],
+        written=[write.row.external_id for write in (*done, *idle)],
+    )
     return UpsertResult(
         written=tuple(write.row.external_id for write in done),
-        same=len(ids) - len(writes) - len(plan.skipped),
-        left={each.external_id: each.reason for each in plan.skipped},
-        refused={each.external_id: each.reason for each in failed if not each.is_retryable},
+        same=len(ids) - len(writes) - len(plan.skipped) - len(missing),
+        left=left,
+        refused=refused,
         later={each.external_id: each.reason for each in failed if each.is_retryable},
+        missing=missing,
+        kinds={row.external_id: get_kind(row) for row in rows},
         retry_after=max(
             (each.retry_after for each in failed if each.retry_after is not None), default=None
         ),
+    )
+
+
+async def _read_sent(rows: Sequence[CrmRow], crm: Odoo, store: CrmStore) -> dict[str, SentRow]:
+    """Return what was last written of these rows into this CRM."""
+    ever = await store.find_sent_rows([row.external_id for row in rows])
+    return {id_: each for id_, each in ever.items() if is_written_in(each, crm.database_id)}
+
+
+async def _find_missing(wanted: Sequence[CrmRow], lookup: OdooLookup) -> dict[str, str]:
+    """Return the rows that this CRM cannot have, and why."""
+    leads = [row.external_id for row in wanted if row.model == LEAD]
+    problem = await lookup.find_lead_problem() if leads else ""
+    return dict.fromkeys(leads, problem) if problem else {}
+
+
+def _build_left_row(
+    row: CrmRow, reason: str, run: str, now: datetime, *, is_refused: bool = True
+) -> LeftRow:
+    return LeftRow(
+        external_id=row.external_id,
+        model=row.model,
+        run=run,
+        is_refused=is_refused,
+        reason=reason[:MAX_REASON_LENGTH],
+        at=now,
     )
 
 

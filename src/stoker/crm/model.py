@@ -16,6 +16,16 @@ Cell = str | bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompanyIdentity:
+    """What a company is recognised by where people have it already."""
+
+    number: str = ""
+    website: str = ""
+    mail_domains: tuple[str, ...] = ()  # its own, no free mail host's
+    name: str = ""  # its legal name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CrmRow:
     """One record as we want it. Empty values are not in it: nothing never replaces something.
 
@@ -28,8 +38,15 @@ class CrmRow:
     values: Mapping[str, Cell]
     on_create: Mapping[str, Cell] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)  # column: external id of another row
+    spare_links: Mapping[str, str] = field(default_factory=dict)  # where those cannot be linked
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of records, for `values`
+    names_on_create: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     match_by: tuple[str, str] | None = None  # column and value, when its id is not known
     is_unique: bool = False  # only one such record may exist, even a person's
+    company: CompanyIdentity | None = None  # how a person's record of it is recognised
+    person_email: str = ""  # how a person's record of this person is recognised
+    digest: str = ""  # of the row before names were replaced by records; empty: none were
+    tag_columns: frozenset[str] = frozenset()  # values that are several records, as `3,7`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +56,8 @@ class CrmField:
     kind: str
     readonly: bool = False
     choices: tuple[str, ...] = ()  # empty: any
+    label: str = ""  # as people there read it
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +79,8 @@ class RowWrite:
     before: Mapping[str, Json]  # empty: this write creates the record
     # Our values if the answer is lost: for each field the old or the new one.
     intent: Mapping[str, Json]
+    # Cells instead of the links, for when what they link to is refused.
+    spare: Mapping[str, Cell] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +107,15 @@ class SentRow:
     at: datetime
     # Other digests that need no sending, see `list_settled_digests`; `find_sent_rows` fills them.
     settled: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftRow:
+    """A row that the last export did not write, and why."""
+
+    external_id: str
+    model: str
+    run: str
+    is_refused: bool  # by the CRM; otherwise it was left to people
+    reason: str
+    at: datetime

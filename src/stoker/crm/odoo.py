@@ -21,7 +21,16 @@ from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
 from stoker.budgets.model import Health
 from stoker.context import TenantContext
-from stoker.crm.model import PARTNER, CrmField, CrmRecord, CrmRow, RowResult, RowWrite, SentRow
+from stoker.crm.model import (
+    PARTNER,
+    Cell,
+    CrmField,
+    CrmRecord,
+    CrmRow,
+    RowResult,
+    RowWrite,
+    SentRow,
+)
 from stoker.crm.odoo_load import load_rows, split_batches
 from stoker.crm.odoo_protocols import (
     ALLOW_PRIVATE,
@@ -32,7 +41,7 @@ from stoker.crm.odoo_protocols import (
     Turn,
     XmlRpc,
 )
-from stoker.crm.upsert import ACTIVE, AUTHOR_FIELDS, FOUND_IN_CRM, ID
+from stoker.crm.upsert import ACTIVE, AUTHOR_FIELDS, ID
 from stoker.http.api_client import check_health
 from stoker.http.client import HttpClient, Request, build_http_client
 from stoker.http.fields import is_sandbox_key, is_sandbox_url, require_allowed_url
@@ -53,6 +62,12 @@ MAX_FOUND = 2_000  # records with equal values; more are not searched
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}(?:\.[a-z0-9_]{1,64}){0,5}")
 
 _VERSION = re.compile(r"([0-9]{1,3})(?:\.[0-9]{1,3})?")
+
+_LINK_KINDS = ("many2one", "many2many")
+
+_LINK_ENDINGS = ("_id", "_ids")
+
+PAGE_SIZE = 1000  # records
 
 _INCLUDE_ARCHIVED: Mapping[str, Json] = {"active_test": False}
 
@@ -123,9 +138,7 @@ class Odoo:
 
         async def look() -> str:
             calls = await self._get_protocol()
-            none: dict[str, Json] = {"domain": [["id", "=", 0]]}
-            if await calls.call(PARTNER, "search_count", none) != 0:
-                raise TransientError("odoo sent an unexpected answer")
+            await self.ping()
             await self._load_fields(PARTNER)  # every export begins with it
             return f"{calls.name} at {self._server.url}, database {self._server.database}"
 
@@ -157,7 +170,11 @@ class Odoo:
                     found[record.external_id] = record
             rest = [row for row in of_model if row.external_id not in found]
             found |= await self._find_by_value(model, rest, columns, has)
-        return {row.external_id: found[row.external_id] for row in rows if row.external_id in found}
+        return {
+            row.external_id: to_plain_record(found[row.external_id], await self.fields(row.model))
+            for row in rows
+            if row.external_id in found
+        }
 
     async def upsert(self, writes: Sequence[RowWrite]) -> dict[str, RowResult]:
         """Create or change records by their external ids; return the result of each.
@@ -166,14 +183,101 @@ class Odoo:
         one id at once, all succeed in turn or are retryable; there is never a second record.
         Raises ConfigError only.
         """
+        fields = self._fields  # those that were asked for before
         return await load_rows(
-            await self._get_protocol(), writes, chance=self._chance, sleep=self._sleep
+            await self._get_protocol(),
+            [
+                replace(each, cells=_to_load_cells(each, fields.get(each.row.model, {})))
+                for each in writes
+            ],
+            chance=self._chance,
+            sleep=self._sleep,
+            fields=fields,
         )
 
     async def change(self, model: str, ids: Sequence[int], values: Mapping[str, Json]) -> None:
         """Set fields of records, also to nothing (False); of all of them or of none."""
+        has_links = any(name.endswith(_LINK_ENDINGS) for name in values)
+        fields = await self.fields(model) if has_links else {}
+        changes: dict[str, Json] = {
+            name: _to_written(value, fields[name].kind if name in fields else "")
+            for name, value in values.items()
+        }
+        await self.call(model, "write", {"vals": changes}, ids=ids)
+
+    async def call(
+        self,
+        model: str,
+        method: str,
+        arguments: Mapping[str, Json],
+        *,
+        ids: Sequence[int] | None = None,
+        context: Mapping[str, Json] | None = None,
+    ) -> Json:
+        """Call a method that may be called twice, and return its result."""
         calls = await self._get_protocol()
-        await calls.call(_check_model_name(model), "write", {"vals": dict(values)}, ids=list(ids))
+        return await calls.call(
+            _check_model_name(model), method, arguments, ids=ids, context=context
+        )
+
+    async def ping(self) -> None:
+        """Ask something that costs nothing. Raises as every call does."""
+        none: dict[str, Json] = {"domain": [["id", "=", 0]]}
+        if await self.call(PARTNER, "search_count", none) != 0:
+            raise TransientError("odoo sent an unexpected answer")
+
+    async def find_reference(self, module: str, name: str) -> tuple[str, int | None] | None:
+        """Return the model and number of an external id, None when there is none.
+
+        The number is None for a record that our user may not see.
+        """
+        try:
+            answer = await self.call(
+                "ir.model.data",
+                "check_object_reference",
+                {"module": module, "xml_id": name},
+                context=_INCLUDE_ARCHIVED,
+            )
+        except PermanentError:
+            return None
+        if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[0], str):
+            return None
+        number = answer[1]
+        is_seen = isinstance(number, int) and not isinstance(number, bool)
+        return answer[0], number if is_seen else None
+
+    async def list_own_ids(self, model: str, ids: Sequence[int]) -> dict[str, int]:
+        """Return all of our external ids that these records have, with the records' numbers."""
+        calls = await self._get_protocol()
+        own: dict[str, int] = {}
+        for some in split_batches(ids, IDS_PER_CALL):
+            named = await calls.external_ids(_check_model_name(model), some)
+            several = [id_ for id_, names in named.items() if any(names)]
+            if several and not calls.lists_all_ids:
+                with suppress(PermanentError, ConfigError):  # it may refuse to show them
+                    named |= await calls.all_external_ids(model, several)
+            own |= {
+                name: id_
+                for id_, names in named.items()
+                for name in names
+                if name.startswith(OWN_PREFIX)
+            }
+        return own
+
+    async def search_values(
+        self, model: str, domain: Sequence[Json], *, fields: Sequence[str], after: int
+    ) -> dict[int, Mapping[str, Json]]:
+        """Return one page of records that match, by number, beginning after one."""
+        arguments: dict[str, Json] = {
+            "domain": [*domain, ["id", ">", after]],
+            "fields": list(fields),
+            "limit": PAGE_SIZE,
+            "order": "id",
+        }
+        rows = await self.call(model, "search_read", arguments, context=_INCLUDE_ARCHIVED)
+        if not isinstance(rows, list):
+            raise TransientError(f"odoo did not answer a search of {model} with records")
+        return {id_: get_object(each) for each in rows if (id_ := _get_id(each)) is not None}
 
     async def search(
         self,
@@ -210,7 +314,7 @@ class Odoo:
         ]
 
     async def _load_fields(self, model: str) -> Mapping[str, CrmField]:
-        wanted: Json = ["type", "readonly", "selection"]
+        wanted: Json = ["type", "readonly", "selection", "string", "required"]
         calls = await self._get_protocol()
         answer = await calls.call(_check_model_name(model), "fields_get", {"attributes": wanted})
         described = get_object(answer)
@@ -332,7 +436,45 @@ def _to_field(described: Json) -> CrmField:
         kind=get_line(described, "type"),
         readonly=get_object(described).get("readonly") is True,
         choices=tuple(str(each[0]) for each in choices if isinstance(each, list) and each),
+        label=get_line(described, "string"),
+        required=get_object(described).get("required") is True,
     )
+
+
+def to_plain_record(record: CrmRecord, fields: Mapping[str, CrmField]) -> CrmRecord:
+    """Return a record whose links to others are texts: `7`, or `3,7` for several."""
+    values = {
+        column: _to_plain_link(value)
+        if column in fields and column not in AUTHOR_FIELDS and fields[column].kind in _LINK_KINDS
+        else value
+        for column, value in record.values.items()
+    }
+    return replace(record, values=values)
+
+
+def _to_plain_link(value: Json) -> Json:
+    if not isinstance(value, list) or not value:
+        return None
+    is_one = len(value) == 2 and isinstance(value[1], str)
+    numbers = sorted(each for each in value[: 1 if is_one else None] if isinstance(each, int))
+    return ",".join(map(str, numbers)) or None
+
+
+def _to_load_cells(write: RowWrite, fields: Mapping[str, CrmField]) -> dict[str, Cell]:
+    return {
+        f"{column}/.id" if column in fields and fields[column].kind in _LINK_KINDS else column: cell
+        for column, cell in write.cells.items()
+    }
+
+
+def _to_written(value: Json, kind: str) -> Json:
+    """Return a value as `write` takes it."""
+    if kind == "many2many":
+        numbers: list[Json] = [int(each) for each in str(value or "").split(",") if each]
+        return [[6, 0, numbers]]
+    if kind == "many2one" and isinstance(value, str):
+        return int(value)
+    return value
 
 
 def _choose_own_id(names: Iterable[str]) -> str:
@@ -389,34 +531,13 @@ def open_crm(
     )
 
 
-async def find_existing(
-    rows: Sequence[CrmRow], wanted: Sequence[CrmRow], *, crm: Odoo, sent: Mapping[str, SentRow]
-) -> dict[str, CrmRecord]:
-    """Return the records of wanted rows and of what they link to, by external id.
-
-    With who edited them. Raises as `Odoo` does.
-    """
-    linked = {id_ for row in wanted for id_ in row.links.values()}
-    asked = {row.external_id: row for row in rows if row.external_id in linked}
-    asked |= {row.external_id: row for row in wanted}
-    found = await read_records(asked.values(), crm=crm, known=get_known_ids(sent))
-    # Where nothing is stored, people may have changed the value that a row is found by: taken for
-    # missing, it would be overwritten.
-    lost = [row for row in wanted if row.external_id not in found and row.external_id not in sent]
-    parents = {
-        id_: record
-        for id_, record in found.items()
-        if id_ not in sent or sent[id_].run == FOUND_IN_CRM
-    }
-    return found | await _find_under_parents(parents, lost, crm)
-
-
 async def read_records(
     rows: Iterable[CrmRow], *, crm: Odoo, known: Mapping[str, int]
 ) -> dict[str, CrmRecord]:
     """Return the records of rows by external id, with who edited them."""
     asked = [
-        replace(row, values={**dict.fromkeys(AUTHOR_FIELDS, ""), **row.values}) for row in rows
+        replace(row, values={**dict.fromkeys((*AUTHOR_FIELDS, *row.links), ""), **row.values})
+        for row in rows
     ]
     return await crm.find_records(asked, known=known) if asked else {}
 
@@ -428,28 +549,3 @@ def get_known_ids(sent: Mapping[str, SentRow]) -> dict[str, int]:
         for external_id, each in sent.items()
         if isinstance(number := each.values.get(ID), int)
     }
-
-
-async def _find_under_parents(
-    parents: Mapping[str, CrmRecord], lost: Sequence[CrmRow], crm: Odoo
-) -> dict[str, CrmRecord]:
-    """Find rows among all children of these records."""
-    found: dict[str, CrmRecord] = {}
-    for model, column in sorted({(row.model, column) for row in lost for column in row.links}):
-        rows = {
-            row.external_id: row
-            for row in lost
-            if row.model == model and row.links.get(column) in parents
-        }
-        if not rows or column not in (known := await crm.fields(model)):
-            continue
-        above: list[Json] = [*{parents[row.links[column]].id for row in rows.values()}]
-        columns = {*AUTHOR_FIELDS, *(name for row in rows.values() for name in row.values)}
-        after: int | None = 0
-        while after is not None:
-            page = await crm.search(
-                model, [[column, "in", above]], fields=sorted(columns & known.keys()), after=after
-            )
-            found |= {each.external_id: each for each in page if each.external_id in rows}
-            after = page[-1].id if page else None
-    return found

@@ -1,14 +1,15 @@
 """Odoo's protocols: JSON-2, and XML-RPC with answers parsed within bounds.
 
 XML with a document type is refused, and so are deep and endless values. A server's own words are
-never passed on: they may hold tracebacks and other people's data.
+never passed on: they may hold tracebacks and other people's data. What they name is: a field, a
+right and its groups, a missing app, another company's record.
 """
 
 from __future__ import annotations
 
 import re
 import xmlrpc.client
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import isfinite
@@ -22,8 +23,9 @@ from stoker.base.errors import (
     TransientError,
     UncertainError,
 )
-from stoker.base.jsontools import get_count, get_line, get_list
+from stoker.base.jsontools import get_count, get_line, get_list, get_object
 from stoker.base.types import Json, clean_text
+from stoker.crm.model import CrmField
 from stoker.http.api_client import StatusMeaning, VendorApi, VendorResponse, check_api_key
 from stoker.http.client import HttpClient
 
@@ -119,15 +121,93 @@ NAME = "odoo"
 
 ALLOW_PRIVATE = "odoo.allow_private"  # the setting
 
+_NO_DATABASE = "odoo has no such database, or it is away; check odoo.url and odoo.database"
+
+_NO_KEY = "refuses our key; make a new one there, they last three months"
+
+_NO_RIGHT_HINT = "give it sales and contact rights"
+
 STATUSES: Mapping[int, StatusMeaning] = {
-    401: StatusMeaning(
-        ConfigError, "refuses our key; make a new one there, they last three months"
-    ),
-    403: StatusMeaning(
-        ConfigError, "does not let our user do this; give it sales and contact rights"
-    ),
+    401: StatusMeaning(ConfigError, _NO_KEY),
+    403: StatusMeaning(ConfigError, f"does not let our user do this; {_NO_RIGHT_HINT}"),
     404: StatusMeaning(PermanentError, "does not have this model, record or method"),
 }
+
+MAX_GROUPS = 4  # named in one reason
+
+_MAX_NAME_LENGTH = 60  # characters of a group or a label
+
+_GROUP = re.compile(r"^\s+- (.+)$", re.MULTILINE)
+
+_FIELD_RIGHT = re.compile(r"[\"'“]([a-z][a-z0-9_]{1,62})[\"'”][^\n]*\(([a-z][a-z0-9_.]{1,62})\)")
+
+_OTHER_COMPANY = re.compile(r"\(([a-z][a-z0-9_]{1,62}): ")
+
+_QUOTED = re.compile(r"[0-9]+|[\"'“‘«][^\"'”’»]*[\"'”’»]")
+
+
+class OdooPlaceError(TransientError):
+    """The address or database is wrong, or the database is away: the server does not say which."""
+
+
+class OdooRightError(ConfigError):
+    """Our user lacks a right."""
+
+
+def describe_refusal(
+    text: str, *, column: str, sent: Iterable[str], fields: Mapping[str, CrmField], model: str
+) -> str:
+    """Return why a row was refused: the field, the right or the rule that the server names."""
+    name = column.partition("/")[0]
+    if name:
+        named = _format_field(name, fields)
+        if name in {each.partition("/")[0] for each in sent}:
+            return f"odoo does not take our value of {named}; check what that field allows"
+        return (
+            f"odoo requires {named}, which we do not fill; give it a default there, or fill it "
+            "with odoo.map"
+        )
+    if right := describe_right(text, model=model):
+        return f"odoo {right}"
+    if (other := _OTHER_COMPANY.search(text)) and other[1] in fields:
+        named = _format_field(other[1], fields)
+        return (
+            f"odoo refuses it because {named} belongs to another company there; let our user work "
+            "in both companies, or share that record"
+        )
+    return "odoo refuses this row and names no field; enter it there by hand to see why"
+
+
+def describe_right(text: str, *, model: str = "") -> str:
+    """Return which right is missing and which groups have it; empty when the text names none."""
+    about = f" with {model}" if model else ""
+    if right := _FIELD_RIGHT.search(text):
+        return f"does not let our user read {right[1]} of {right[2]}; give it that right there"
+    groups = [_to_short_line(each) for each in _GROUP.findall(text)][:MAX_GROUPS]
+    if not groups or _OTHER_COMPANY.search(text):
+        return ""
+    return f"does not let our user do this{about}; put it into one of: {', '.join(groups)}"
+
+
+def is_lasting_refusal(text: str) -> bool:
+    """Return whether a message names something that a retry does not change."""
+    return bool(describe_right(text) or _OTHER_COMPANY.search(text))
+
+
+def normalize_message(text: str) -> str:
+    """Return a message without the values in it: equal for errors of one kind."""
+    return " ".join(_QUOTED.sub("", text).split())
+
+
+def _format_field(name: str, fields: Mapping[str, CrmField]) -> str:
+    known = fields.get(name)
+    label = _to_short_line(known.label) if known else ""
+    return f"{label} ({name})" if label and label != name else name
+
+
+def _to_short_line(text: str) -> str:
+    return " ".join(clean_text(text).split())[:_MAX_NAME_LENGTH]
+
 
 # Errors that repeat with the same call; any other 500 may be temporary.
 _PERMANENT_PREFIXES = ("builtins.", "odoo.exceptions.")
@@ -243,6 +323,14 @@ def to_transient_error(error: UncertainError) -> TransientError:
 
 def _classify_error(answered: VendorResponse) -> StokerError | None:
     name = get_line(answered.data, "name")
+    text = str(get_object(answered.data).get("message") or "")[:2_000]
+    if answered.status == 404 and not name:
+        # An Odoo whose database is not there answers with a page, whatever was asked.
+        return OdooPlaceError(f"{_NO_DATABASE} (404)")
+    if answered.status == 403 and (right := describe_right(text)):
+        return OdooRightError(f"odoo {right} (403)")
+    if answered.status == 403:
+        return OdooRightError(f"odoo does not let our user do this; {_NO_RIGHT_HINT} (403)")
     if name.endswith(_CONFLICT_ERRORS):
         return TransientError("odoo was changing the same record for another user")
     if answered.status == 500 and name.startswith(_PERMANENT_PREFIXES):
@@ -324,10 +412,13 @@ class XmlRpc:
 def _fault_to_error(fault: Fault) -> StokerError:
     if any(words in fault.text for words in _RETRYABLE_FAULTS):
         return TransientError("odoo was changing the same record for another user")
+    if "OperationalError" in fault.text:
+        return OdooPlaceError(_NO_DATABASE)
     if fault.code == _DENIED:
         return ConfigError("odoo refuses our login and key; check them in the settings")
     if fault.code == _NO_RIGHT:
-        return ConfigError("odoo does not let our user do this; give it sales and contact rights")
+        right = describe_right(fault.text) or f"does not let our user do this; {_NO_RIGHT_HINT}"
+        return OdooRightError(f"odoo {right}")
     return PermanentError(f"odoo cannot do this call (fault {fault.code})")
 
 

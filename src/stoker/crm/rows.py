@@ -14,15 +14,24 @@ from html import escape
 from stoker.accounts.contacts import (
     _NOT_SENDABLE,
     choose_best_contact,
+    find_own_mailbox,
     get_usable_email,
-    list_own_contacts,
+    list_own_people,
     to_sendable_text,
 )
 from stoker.accounts.facts import Fact, FactField, Method, choose_best_by_field
-from stoker.accounts.model import Bucket, CompanyRecord, Contact
+from stoker.accounts.model import Bucket, CompanyRecord, Contact, EmailStatus
 from stoker.accounts.websites import format_site
 from stoker.base.types import TenantId, clean_text
-from stoker.crm.model import LEAD, PARTNER, Cell, CrmRow
+from stoker.crm.company_fields import (
+    build_company_names,
+    build_company_values,
+    choose_display_name,
+    get_mapped_field,
+)
+from stoker.crm.matching import get_mail_domain, get_own_host
+from stoker.crm.model import LEAD, PARTNER, Cell, CompanyIdentity, CrmRow
+from stoker.vendors.table import OdooSettings
 
 MAX_PART_LENGTH = 300  # characters of a value or of a place
 
@@ -55,7 +64,10 @@ _LISTED_FIELDS = (  # no e-mail addresses: contacts say which of them are usable
 def format_company_sources(record: CompanyRecord) -> str:
     """Return the sources of a company's values and its further facts, as markup."""
     facts = choose_best_by_field(record.facts)
-    lines = [f"name and number: {REGISTER}"]
+    legal = _shorten_part(record.company.name)
+    is_other = choose_display_name(record) != to_sendable_text(record.company.name)
+    lines = [f"legal name: {legal} ({REGISTER})"] if is_other else []
+    lines.append(f"{'number' if is_other else 'name and number'}: {REGISTER}")
     if record.company.postal_code:
         lines.append(f"zip: {REGISTER}")
     if record.is_site_probable:
@@ -143,6 +155,16 @@ _EXTERNAL_ID = re.compile(r"stoker\.[A-Za-z0-9_-]{1,200}")
 _PRIORITIES = {Bucket.HIGH: "3", Bucket.MEDIUM: "2", Bucket.LOW: "1"}
 
 
+VERIFIED, NOT_VERIFIED = "email verified", "email not verified"  # tags of contacts
+
+_VERDICTS_BY_RULE = {
+    "valid": (EmailStatus.VALID,),
+    "valid+catch_all": (EmailStatus.VALID, EmailStatus.CATCH_ALL),
+}
+
+_MIN_SCORE = 1e-9  # a company with a score of 0 does not fit
+
+
 def build_external_id(tenant: TenantId, kind: str, key: str) -> str:
     """Return the external id of a record: equal for the same thing, and for no other.
 
@@ -155,26 +177,37 @@ def build_external_id(tenant: TenantId, kind: str, key: str) -> str:
 
 
 def build_rows(
-    record: CompanyRecord, *, tenant: TenantId, least: float | None = None
+    record: CompanyRecord,
+    *,
+    tenant: TenantId,
+    least: float | None = None,
+    rule: OdooSettings = OdooSettings(),  # noqa: B008 - it is frozen
 ) -> list[CrmRow]:
     """Return the rows of one company, each after those it links to.
 
-    The company and its contacts, and a lead when its score is `least` or more; no lead for None,
-    nor for a score of 0. None at all for a company without a name or a number.
+    The company and its people, and a lead when its score is `least` or more; no lead for None, nor
+    for a score of 0. None at all for a company that `rule.send` leaves out, or without a name or a
+    number.
     """
-    company = _build_company_row(record, tenant)
+    score = record.score
+    is_lead = score is not None and least is not None and score.value >= max(least, _MIN_SCORE)
+    is_fitting = score is None or score.value >= _MIN_SCORE
+    if not is_lead and (rule.send == "leads" or (rule.send == "fitting" and not is_fitting)):
+        return []
+    company = _build_company_row(record, tenant, rule)
     if "name" not in company.values:
         return []
     rows = [company]
-    seen: set[str] = set()
-    for contact in list_own_contacts(record)[:MAX_CONTACTS]:
-        row = _build_contact_row(contact, company, record, tenant)
-        if row is not None and row.external_id not in seen:
-            seen.add(row.external_id)
-            rows.append(row)
-    score = record.score
-    if score is not None and least is not None and score.value >= least and score.value > 0:
-        rows.append(_build_lead_row(record, company, tenant))
+    people: dict[str, CrmRow] = {}
+    for contact in list_own_people(record)[:MAX_CONTACTS]:
+        row = _build_contact_row(contact, company, record, tenant, rule)
+        if row is not None and contact.key not in people:
+            people[contact.key] = row
+    rows += people.values()
+    if is_lead:
+        best = choose_best_contact(record)
+        person = people.get(best.key) if best is not None else None
+        rows.append(_build_lead_row(record, company, person, tenant, rule))
     return rows
 
 
@@ -191,69 +224,101 @@ def find_send_problem(row: CrmRow) -> str:
     return ""
 
 
-def _build_company_row(record: CompanyRecord, tenant: TenantId) -> CrmRow:
+def _build_company_row(record: CompanyRecord, tenant: TenantId, rule: OdooSettings) -> CrmRow:
     company = record.company
-    number = to_sendable_text(company.id)
+    number, website = to_sendable_text(company.id), _get_own_website(record)
+    found = find_own_mailbox(record)
+    mailbox = choose_email(found, rule) if found is not None else ""
+    domains = {get_own_host(website), get_mail_domain(found.email if found else "")} - {""}
     return CrmRow(
         model=PARTNER,
         external_id=build_external_id(tenant, "company", company.id),
-        values=_drop_empty(
-            name=to_sendable_text(company.name) or number,
-            company_registry=number,
-            website=_get_own_website(record),
-            zip=to_sendable_text(company.postal_code),
-            comment=_format_note(format_company_sources(record)),
-        ),
+        values={
+            **build_company_values(record, rule, mailbox=mailbox, website=website),
+            **_drop_empty(comment=_format_note(format_company_sources(record))),
+        },
         on_create={"is_company": True},
+        names=build_company_names(record, rule),
         match_by=("company_registry", number) if number else None,
-        is_unique=True,
+        company=CompanyIdentity(
+            number=number, website=website, mail_domains=tuple(sorted(domains)), name=company.name
+        ),
     )
 
 
 def _build_contact_row(
-    contact: Contact, company: CrmRow, record: CompanyRecord, tenant: TenantId
+    contact: Contact,
+    company: CrmRow,
+    record: CompanyRecord,
+    tenant: TenantId,
+    rule: OdooSettings,
 ) -> CrmRow | None:
-    email = get_usable_email(contact)
+    email = choose_email(contact, rule)
     phone = to_sendable_text(contact.phone)
     name = to_sendable_text(contact.name) or email or phone
     if not name:
         return None
+    verdict_field = get_mapped_field(rule, "verdict")
+    values = _drop_empty(
+        name=name,
+        email=email,
+        phone=phone,
+        function=to_sendable_text(contact.title),
+        comment=_format_note(format_contact_sources(contact)),
+    )
+    if email and verdict_field:
+        values[verdict_field] = contact.verdict.value
+    tag = VERIFIED if contact.verdict is EmailStatus.VALID else NOT_VERIFIED
     return CrmRow(
         model=PARTNER,
         external_id=build_external_id(tenant, "contact", f"{record.company.id}|{contact.key}"),
-        values=_drop_empty(
-            name=name,
-            email=email,
-            phone=phone,
-            function=to_sendable_text(contact.title),
-            comment=_format_note(format_contact_sources(contact)),
-        ),
+        values=values,
         on_create={"is_company": False},
+        names={"category_id": (tag,)} if email and not verdict_field else {},
         links={"parent_id": company.external_id},
         match_by=("email", email) if email else ("name", name),
+        person_email=get_usable_email(contact).casefold(),
     )
 
 
-def _build_lead_row(record: CompanyRecord, company: CrmRow, tenant: TenantId) -> CrmRow:
-    score = record.score
-    named, number = str(company.values["name"]), to_sendable_text(record.company.id)
-    best = choose_best_contact(record)
+def choose_email(contact: Contact, rule: OdooSettings) -> str:
+    """Return a contact's address if its verdict is one that may go into the CRM."""
+    allowed = _VERDICTS_BY_RULE.get(rule.emails)
+    return get_usable_email(contact) if allowed is None or contact.verdict in allowed else ""
+
+
+def _build_lead_row(
+    record: CompanyRecord,
+    company: CrmRow,
+    person: CrmRow | None,
+    tenant: TenantId,
+    rule: OdooSettings,
+) -> CrmRow:
+    """Return the lead, about the person if there is one, else about the company.
+
+    It has no address and no phone: Odoo takes them from the contact, and would write ours into it.
+    """
+    score, number = record.score, to_sendable_text(record.company.id)
+    about = person or company
+    named = {
+        "type": (rule.lead_type,),
+        "user_id": (rule.salesperson or "",),
+        "team_id": (rule.team or "",),
+        "tag_ids": rule.tags,
+        "source_id": (rule.source,) if rule.source else (),
+    }
     return CrmRow(
         model=LEAD,
         external_id=build_external_id(tenant, "lead", record.company.id),
         values=_drop_empty(
-            name=named,
-            partner_name=named,
-            contact_name=to_sendable_text(best.name) if best else "",
-            function=to_sendable_text(best.title) if best else "",
-            email_from=get_usable_email(best) if best else "",
-            phone=to_sendable_text(best.phone) if best else "",
+            name=str(company.values["name"]),
             website=_get_own_website(record),
-            description=_format_description(record, best),
+            description=_format_description(record, choose_best_contact(record)),
             priority=_PRIORITIES[score.bucket] if score else "",
         ),
-        on_create={"type": "lead"},
-        links={"partner_id": company.external_id},
+        names_on_create={column: names for column, names in named.items() if names},
+        links={"partner_id": about.external_id},
+        spare_links={"partner_id": company.external_id} if person is not None else {},
         match_by=("partner_id.company_registry", number) if number else None,
     )
 

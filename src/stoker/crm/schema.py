@@ -1,9 +1,9 @@
-"""The table of what was written into a CRM, per run and record."""
+"""The tables of what was written into a CRM, per run and record, and of what was not."""
 
 from __future__ import annotations
 
-from stoker.crm.model import SentRow
-from stoker.db.table import JSON_OBJECT, KEEP_OLD, KEY, TEXT, TIME, Column, Index, Table
+from stoker.crm.model import LeftRow, SentRow
+from stoker.db.table import FLAG, JSON_OBJECT, KEEP_OLD, KEY, TEXT, TIME, Column, Index, Table
 
 SENT_ROWS = Table(
     "crm_sent_rows",
@@ -23,4 +23,20 @@ SENT_ROWS = Table(
     wide=True,
 )
 
-TABLES = (SENT_ROWS,)
+LEFT_ROWS = Table(
+    "crm_left_rows",
+    LeftRow,
+    Column("external_id", KEY),
+    Column("model", TEXT),
+    Column("run", KEY),
+    Column("is_refused", FLAG),
+    Column("reason", TEXT),
+    Column("at", TIME),
+    key=["external_id"],
+    indexes=[Index("left_rows_by_run", "run, external_id")],
+    since=23,
+    what="the row left in run",
+    grants="SELECT, INSERT, UPDATE, DELETE",
+)
+
+TABLES = (SENT_ROWS, LEFT_ROWS)

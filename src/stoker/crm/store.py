@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from stoker.crm.model import SentRow
-from stoker.crm.schema import SENT_ROWS
+from stoker.crm.model import LeftRow, SentRow
+from stoker.crm.schema import LEFT_ROWS, SENT_ROWS
 from stoker.crm.upsert import list_settled_digests
 from stoker.db.codec import validate_text
-from stoker.db.database import Database
+from stoker.db.database import Database, Transaction
 
 
 class CrmStore:
@@ -56,4 +56,36 @@ class CrmStore:
         values = SENT_ROWS.encode(run=run)
         return await self._database.read(
             lambda tx: SENT_ROWS.find(tx, where, after=after, limit=limit, **values)
+        )
+
+    async def save_left_rows(self, rows: Sequence[LeftRow], *, written: Sequence[str]) -> None:
+        """Save which rows were not written and why; forget those that were, in one transaction."""
+        valid = [LEFT_ROWS.store(row) for row in rows]
+        names = sorted({*written} - {row.external_id for row in rows})
+        for name in names:
+            LEFT_ROWS.encode(external_id=name)
+
+        def work(tx: Transaction) -> None:
+            for row in LEFT_ROWS.find_in(tx, "external_id", names) if names else ():
+                LEFT_ROWS.delete(tx, "external_id = :name", name=row.external_id)
+            if valid:
+                LEFT_ROWS.save(tx, valid)
+
+        if valid or names:
+            await self._database.write(work)
+
+    async def find_left_rows(self, external_ids: Sequence[str]) -> list[LeftRow]:
+        """Return those of these rows that were not written, in id order."""
+        names = sorted(set(external_ids))
+        if not names:
+            return []
+        rows = await self._database.read(lambda tx: LEFT_ROWS.find_in(tx, "external_id", names))
+        return sorted(rows, key=lambda row: row.external_id)
+
+    async def list_left_rows(self, run: str, *, limit: int = 1000) -> list[LeftRow]:
+        """Return the rows that a run did not write and that no later run decided, in id order."""
+        where = "run = :run ORDER BY external_id LIMIT :limit"
+        values = LEFT_ROWS.encode(run=run)
+        return await self._database.read(
+            lambda tx: LEFT_ROWS.find(tx, where, limit=limit, **values)
         )

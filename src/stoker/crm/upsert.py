@@ -7,7 +7,7 @@ next new values. Nothing is sent that is there already. This module sends nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -43,6 +43,12 @@ ID = "id"  # in a sent row's values: the record's number in the CRM
 
 CRM_KEY = "in which CRM"  # in the same, and no column's name: which CRM it is in
 
+DELETED = "a person has deleted it in the CRM"
+
+MANY = "many2many"  # the kind of a field of tags
+
+_NUMBERS = ("integer", "float")
+
 UNDONE_PREFIX = "undone:"  # before the digest of values that were undone
 
 FOUND_IN_CRM = "found there"  # instead of a run's name: no run on record wrote it
@@ -68,11 +74,16 @@ class UpsertPlan:
 
 def compute_digest(row: CrmRow) -> str:
     """Return a short text that is equal for rows with equal values."""
+    if row.digest:
+        return row.digest
     wanted: dict[str, Json] = {
         "values": dict(row.values),
         "once": dict(row.on_create),
         "links": dict(row.links),
     }
+    if row.names or row.names_on_create:
+        wanted["names"] = {column: list(names) for column, names in row.names.items()}
+        wanted["names once"] = {column: list(each) for column, each in row.names_on_create.items()}
     return blake2b(compact_json(wanted).encode(), digest_size=16).hexdigest()
 
 
@@ -138,15 +149,20 @@ def plan_upserts(
     there: Mapping[str, CrmRecord],
     fields: Mapping[str, _Fields],
     beside: Sequence[CrmRow] = (),
+    doubts: Mapping[str, str] | None = None,
+    guarded: Mapping[str, Collection[str]] | None = None,
 ) -> UpsertPlan:
     """Decide what of these rows is sent. A row comes after those it links to.
 
-    `there` has the record found for each external id, or a person's record where only one may
-    exist. `fields` has each model's fields; a column that the CRM does not have is not sent.
-    `beside` are rows without changes: one that our undo archived is restored, as it is, with what
-    is sent and belongs to it.
+    `there` has the record found for each external id, or a person's record where it was recognised;
+    `doubts` say why a row may be a person's record and may be not: it is left. `guarded` columns of
+    a record stay as they are. `fields` has each model's fields; a column that the CRM does not have
+    is not sent. `beside` are rows without changes: one that our undo archived is restored, as it
+    is, with what is sent and belongs to it.
     """
-    known = _KnownState(sent=sent, records=there, fields=fields)
+    known = _KnownState(
+        sent=sent, records=there, fields=fields, doubts=doubts or {}, guarded=guarded or {}
+    )
     among = {row.external_id: row for row in (*beside, *rows)}
     writes: dict[str, RowWrite] = {}
     left: dict[str, str] = {}
@@ -155,7 +171,8 @@ def plan_upserts(
         if isinstance(decided, str):
             left[row.external_id] = decided
             continue
-        for id_ in row.links.values() if _makes_visible(decided) else ():
+        linked = (*row.links.values(), *row.spare_links.values())
+        for id_ in linked if _makes_visible(decided) else ():
             if id_ in among and known.is_archived_by_undo(id_):
                 writes[id_] = _restore_record(writes.get(id_), among[id_], known)
         writes[row.external_id] = decided
@@ -176,7 +193,10 @@ def compute_values_after_send(
     values: dict[str, Json] = {ID: record.id}
     for column, wanted in write.row.values.items():
         current = record.values.get(column)
-        if column in write.cells or current == wanted:
+        if column in write.row.tag_columns:
+            ours = sorted(_to_tags(wanted) & _to_tags(current))
+            values[column] = ",".join(map(str, ours))
+        elif column in write.cells or current == wanted:
             values[column] = current
         elif sent is not None and column in sent.values:
             values[column] = sent.values[column]
@@ -190,6 +210,8 @@ class _KnownState:
     sent: Mapping[str, SentRow]
     records: Mapping[str, CrmRecord]
     fields: Mapping[str, _Fields]
+    doubts: Mapping[str, str]
+    guarded: Mapping[str, Collection[str]]
 
     def is_archived_by_undo(self, id_: str) -> bool:
         """Return whether a row's record is archived by our undo."""
@@ -204,17 +226,19 @@ def _decide_write(row: CrmRow, known: _KnownState, left: Mapping[str, str]) -> R
     if record is not None and record.external_id != row.external_id:
         return "a person has put it into the CRM; theirs is left as it is"
     if record is None and sent is not None and sent.values.get(ID):
-        return "a person has deleted it in the CRM"
-    fields = known.fields.get(row.model, {})
+        return DELETED
+    if record is None and (doubt := known.doubts.get(row.external_id)):
+        return f"people must say whether it is there already: {doubt}"
     if record is None:
         return _build_new(row, known, left)
-    cells = {
-        column: value
-        for column, value in _filter_usable(row.values, fields).items()
-        if _may_change(column, value, sent, record)
-    }
+    changes = _list_changes(row, known.fields.get(row.model, {}), sent, record)
+    kept = known.guarded.get(row.external_id, ())
+    cells = {column: cell for column, cell in changes.items() if column not in kept}
+    if sent is not None and _was_cut_short(sent):
+        links = _resolve_links(row, row.links, known, left)
+        cells |= {} if isinstance(links, str) else _filter_empty_links(links, record)
     if cells and known.is_archived_by_undo(row.external_id):
-        links = _resolve_links(row, known, left)
+        links = _resolve_links(row, row.links, known, left)
         if isinstance(links, str):
             return links
         cells[ACTIVE] = True
@@ -222,16 +246,68 @@ def _decide_write(row: CrmRow, known: _KnownState, left: Mapping[str, str]) -> R
 
 
 def _build_new(row: CrmRow, known: _KnownState, left: Mapping[str, str]) -> RowWrite | str:
-    links = _resolve_links(row, known, left)
+    links = _resolve_links(row, row.links, known, left)
+    spare = _resolve_links(row, row.spare_links, known, left)
+    if isinstance(links, str) and row.spare_links:
+        links, spare = spare, {}
     if isinstance(links, str):
         return links
+    fields = known.fields.get(row.model, {})
     cells = {
-        **_filter_usable({**row.values, **row.on_create}, known.fields.get(row.model, {})),
+        **_filter_usable(row.values, fields),
+        **_filter_usable(row.on_create, fields, with_empty=True),
         **links,
     }
     return RowWrite(
-        row=row, cells=cells, digest=compute_digest(row), before={}, intent=dict(row.values)
+        row=row,
+        cells=cells,
+        digest=compute_digest(row),
+        before={},
+        intent=dict(row.values),
+        spare={} if isinstance(spare, str) else spare,
     )
+
+
+def _was_cut_short(sent: SentRow) -> bool:
+    """Return whether a record was to be created, and we do not know how far that came."""
+    return not sent.digest and not sent.before and ID not in sent.values
+
+
+def _filter_empty_links(links: Mapping[str, Cell], record: CrmRecord) -> dict[str, Cell]:
+    return {
+        column: cell
+        for column, cell in links.items()
+        if not record.values.get(column.partition("/")[0])
+    }
+
+
+def _list_changes(
+    row: CrmRow, fields: _Fields, sent: SentRow | None, record: CrmRecord
+) -> dict[str, Cell]:
+    """Return the cells that an existing record needs."""
+    cells: dict[str, Cell] = {}
+    for column, value in _filter_usable(row.values, fields).items():
+        if fields[column].kind == MANY:
+            ours = sent.values.get(column) if sent is not None else None
+            merged = merge_tags(str(value), record.values.get(column), ours)
+            if merged != (record.values.get(column) or ""):
+                cells[column] = merged
+        elif _may_change(column, value, sent, record):
+            cells[column] = value
+    return cells
+
+
+def merge_tags(wanted: str, current: Json, ours: Json) -> str:
+    """Return the tags of a record: people's stay, ours follow what is wanted now.
+
+    One of ours that a person took away does not come back.
+    """
+    want, have, own = (_to_tags(each) for each in (wanted, current, ours))
+    return ",".join(map(str, sorted((have - (own - want)) | (want - (own - have)))))
+
+
+def _to_tags(value: Json) -> set[int]:
+    return {int(each) for each in value.split(",")} if isinstance(value, str) and value else set()
 
 
 def _build_change(
@@ -269,34 +345,44 @@ def _makes_visible(write: RowWrite) -> bool:
 
 
 def _resolve_links(
-    row: CrmRow, known: _KnownState, left: Mapping[str, str]
+    row: CrmRow, links: Mapping[str, str], known: _KnownState, left: Mapping[str, str]
 ) -> dict[str, Cell] | str:
     """Return the cells that link a row to its parents, or why it cannot be linked."""
     cells: dict[str, Cell] = {}
-    for column, id_ in row.links.items():
+    for column, id_ in links.items():
         if column not in known.fields.get(row.model, {}):
             continue
-        linked = known.records.get(id_)
+        linked, sent = known.records.get(id_), known.sent.get(id_)
         if linked is not None and is_archived(linked) and not known.is_archived_by_undo(id_):
             return "what it belongs to is archived in the CRM"
         if linked is not None and linked.external_id != id_:
             cells[f"{column}/.id"] = str(linked.id)
         elif id_ in left:
             return f"what it belongs to is not in the CRM: {left[id_]}"
+        elif linked is None and sent is not None and sent.values.get(ID):
+            return f"what it belongs to is not in the CRM: {DELETED}"
         else:
             cells[f"{column}/id"] = id_
     return cells
 
 
-def _filter_usable(values: Mapping[str, Cell], fields: _Fields) -> dict[str, Cell]:
+def _filter_usable(
+    values: Mapping[str, Cell], fields: _Fields, *, with_empty: bool = False
+) -> dict[str, Cell]:
     return {
         column: value
         for column, value in values.items()
-        if value != ""
+        if (value != "" or with_empty)
         and (known := fields.get(column)) is not None
         and not known.readonly
         and (not known.choices or value in known.choices)
+        and (known.kind not in _NUMBERS or is_number(value))
     }
+
+
+def is_number(value: Cell) -> bool:
+    """Return whether a field for numbers takes this text."""
+    return isinstance(value, str) and value.isascii() and value.isdigit()
 
 
 def _may_change(column: str, wanted: Cell, sent: SentRow | None, record: CrmRecord) -> bool:

@@ -140,7 +140,7 @@ class NightlyRun:
         flowed = await self._process_companies(run, name, plan, times, units, exporting)
         flowed_at = run.clock.now()
         stragglers = await find_late_items(run.store, name, times=times, now=flowed_at)
-        exported = await self._finish_export(run, units, exporting)
+        exported = await self._finish_export(run, units, exporting, until=times.deadline)
         self._report_other_steps(run, flowed.summary)
         late = format_lateness(
             deadline=times.deadline,
@@ -296,7 +296,7 @@ class NightlyRun:
         )
 
     async def _finish_export(
-        self, run: RunHandle, units: WorkQueue, exporting: CrmExporter | None
+        self, run: RunHandle, units: WorkQueue, exporting: CrmExporter | None, *, until: datetime
     ) -> ExportResult:
         if exporting is None:
             return ExportResult()
@@ -304,7 +304,7 @@ class NightlyRun:
             return _abort_export(exporting, units.lost_reason)
         with run.time_step(Step.EXPORT) as step:
             try:
-                exported = await exporting.flush()
+                exported = await exporting.flush(until=until)
             except StokerError as error:
                 # What was found is safe here; a later night sends it.
                 exported = _abort_export(exporting, str(error))
@@ -388,6 +388,9 @@ def _build_outcome(
             else "records may wait"
         )
         reason = "; ".join(filter(None, (reason, f"{rows} for the CRM")))
+    if exported.problem:
+        state = RunState.PARTIAL
+        reason = "; ".join(filter(None, (exported.problem, reason)))
     if plan.over_budget:
         state = RunState.PARTIAL
         waiting = f"{plan.over_budget} candidates wait, because no pull units are left"

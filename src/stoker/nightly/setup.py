@@ -23,7 +23,7 @@ from stoker.runs.service import RunHandle
 from stoker.scheduling.service import Task, build_task
 from stoker.vendors.lusha import build_people, build_reveal
 from stoker.vendors.openai import build_extractor
-from stoker.vendors.table import ZeroBounceSettings, get_off_reason
+from stoker.vendors.table import OdooSettings, ZeroBounceSettings, get_off_reason
 from stoker.vendors.tavily import build_page_reader, build_search
 from stoker.vendors.zerobounce import build_verifier
 
@@ -94,8 +94,13 @@ def build_vendors(tenant: TenantContext) -> CompanyVendors:
 
 def build_exporter(tenant: TenantContext) -> Callable[[RunHandle], CrmExporter]:
     """Return what puts a tenant's results into its CRM."""
-    least = tenant.settings.score.min_export
-    return partial(CrmExporter, opens=partial(open_crm, tenant), least=least)
+    own = tenant.settings
+    return partial(
+        CrmExporter,
+        opens=partial(open_crm, tenant),
+        least=own.score.min_export,
+        rule=own.get_vendor(OdooSettings),
+    )
 
 
 def build_nightly_run(

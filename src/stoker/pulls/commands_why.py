@@ -117,6 +117,12 @@ def _print_report(tenant: TenantId, report: CompanyReport, *, least: float) -> N
         )
     if report.pull_report is not None:
         _print_pull_report(report.pull_report)
+    if report.crm_left:
+        print_text("\nNot written into the CRM:")
+        print_table(
+            ["record", "run", "because"],
+            [(each.external_id, each.run, each.reason) for each in report.crm_left],
+        )
     _print_facts(report.record, least=least)
     if report.page_text is not None:
         page_text = get_object(report.page_text.answer)
@@ -262,6 +268,7 @@ def _to_report_json(tenant: TenantId, report: CompanyReport) -> Json:
         "night": _to_work_json(report),
         "pull": _to_pull_json(pull) if pull else None,
         "corpus": report.page_text.answer if report.page_text else None,
+        "crm_left": {each.external_id: each.reason for each in report.crm_left},
     }
 
 

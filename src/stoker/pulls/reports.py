@@ -21,6 +21,8 @@ from stoker.budgets.model import Stop
 from stoker.budgets.statements import RunCost
 from stoker.context import Backend, TenantStores
 from stoker.crawl.model import build_corpus_key
+from stoker.crm.model import LeftRow
+from stoker.crm.rows import build_rows
 from stoker.enrichment.forecast import Quote, compute_quote, list_vendor_needs
 from stoker.enrichment.model import CRAWL, PULL_UNITS, WorkItem
 from stoker.enrichment.outcomes import UNFINISHED_STATES, compute_run_cost
@@ -45,7 +47,7 @@ from stoker.pulls.store import (
 )
 from stoker.runs.model import Run, RunState, parse_run_name
 from stoker.vendors.model import CachedAnswer
-from stoker.vendors.table import PAID_VENDORS, VendorNeed
+from stoker.vendors.table import PAID_VENDORS, OdooSettings, VendorNeed
 
 _MAX_MATCHES = 5
 
@@ -94,6 +96,7 @@ class CompanyReport:
     page_text: CachedAnswer | None = None  # where it is stored
     pull_report: PullReport | None = None  # None: no plan is saved
     unfinished: UnfinishedReport | None = None  # None: its run finished it
+    crm_left: tuple[LeftRow, ...] = ()  # what the last export did not write
 
 
 async def read_company_report(
@@ -114,7 +117,14 @@ async def read_company_report(
         page_text=(await store.answers.find_answers([key])).get(key),
         pull_report=await find_pull_report(store, company, flip=flip),
         unfinished=await find_unfinished(store, run, item) if item is not None else None,
+        crm_left=await _find_left_rows(store, record),
     )
+
+
+async def _find_left_rows(store: TenantStores, record: CompanyRecord) -> tuple[LeftRow, ...]:
+    """Return the company's rows that the last export did not write."""
+    rows = build_rows(record, tenant=store.tenant, least=0.0, rule=OdooSettings(send="all"))
+    return tuple(await store.crm.find_left_rows([row.external_id for row in rows]))
 
 
 async def _find_company(backend: Backend, store: TenantStores, wanted: str) -> CompanyRecord:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from stoker.runs.model import CancelRequest, Run
 
 NIGHTLY = "nightly"  # the kind of run; importing it from its room would load the vendors
+MAX_LEFT_SHOWN = 20
+
 START_COMMANDS = {  # by kind of run: the command that starts one now
     NIGHTLY: "stoker.nightly.commands:nightly",
     "pulls": "stoker.pulls.commands:run",
@@ -117,11 +119,17 @@ async def show_run(asked: CommandContext, name: str, tenant: str | None, as_json
         store = app.backend.tenant(choose_tenant(app.settings, tenant))
         run = await get_run(store, name)
         owner, request = store.tenant, await store.runs.find_cancel_request(run.at)
+        left = {each.external_id: each.reason for each in await store.crm.list_left_rows(run.name)}
     if as_json:
         asked_by = {"by": request.by, "at": request.at.isoformat()} if request else None
-        print_json({**to_run_view(owner, run), "cancel_request": asked_by})
+        print_json({**to_run_view(owner, run), "cancel_request": asked_by, "crm_left": left})
         return
     _print_run(owner, run, request)
+    if left:
+        print_text("\nNot written into the CRM:")
+        print_table(["record", "because"], list(left.items())[:MAX_LEFT_SHOWN])
+    if len(left) > MAX_LEFT_SHOWN:
+        print_text(f"and {len(left) - MAX_LEFT_SHOWN} more; --json has them")
 
 
 def _print_run(tenant: TenantId, run: Run, request: CancelRequest | None) -> None:

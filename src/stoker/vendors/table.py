@@ -9,6 +9,7 @@ settings needs this table, and most commands need no vendor. A section's `calls`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -29,6 +30,7 @@ from stoker.config.fields import (
     number,
     setting,
     tenant_setting,
+    texts,
 )
 from stoker.http.fields import BASE_URL, OWN_URL
 from stoker.rate_limits.rate_limit import Rate
@@ -53,6 +55,20 @@ _CONCURRENCY_TEXT = "Concurrent calls, for all tenants and workers together."
 _URL_TEXT = "The address of its API; its key is sent only there."
 
 _PRICE, _CAP = number(0, 10_000), integer(0, 1_000_000_000)
+
+MAPPED_FACTS = (  # what odoo.map can put into a field of its own
+    "legal_name", "ssic", "industry", "employees", "founded", "social", "about", "address",
+    "verdict",
+)  # fmt: skip
+
+_MAPPED = re.compile(rf"({'|'.join(MAPPED_FACTS)}) ?= ?([a-z][a-z0-9_]{{1,62}})")
+
+
+def _parse_mapped(text: str) -> str:
+    if (found := _MAPPED.fullmatch(text)) is None:
+        raise ValueError(text)
+    return f"{found[1]}={found[2]}"
+
 
 EFFORTS = ("none", "minimal", "low", "medium", "high")
 
@@ -222,6 +238,51 @@ class OdooSettings(VendorSettings):
         choice("auto", "json2", "xmlrpc"),
         "auto",
         "The protocol; auto asks the server for its version.",
+    )
+
+    send: str = tenant_setting(
+        choice("leads", "fitting", "all"),
+        "fitting",
+        "Which companies go into the CRM: those with a lead, those that fit the ICP, or all.",
+    )
+    emails: str = tenant_setting(
+        choice("valid", "valid+catch_all", "all"),
+        "valid+catch_all",
+        "Which addresses go into the CRM, by their verdict. `all` includes those never verified, "
+        "and leaves out invalid ones.",
+    )
+    lead_type: str = tenant_setting(
+        choice("auto", "lead", "opportunity"),
+        "auto",
+        "What a lead is created as; auto: as new ones are in that Odoo.",
+    )
+    salesperson: str | None = tenant_setting(
+        TEXT, None, "The login of the user who gets new leads; not set: they are unassigned."
+    )
+    team: str | None = tenant_setting(
+        TEXT, None, "The sales team of new leads; not set: the default one there."
+    )
+    tags: tuple[str, ...] = tenant_setting(
+        texts("names", "names separated by commas"),
+        (),
+        "Tags of companies and of new leads; those that are not there are created.",
+    )
+    source: str | None = tenant_setting(
+        TEXT, None, "The source of new leads, as marketing reports name it; created if needed."
+    )
+    vat: bool = tenant_setting(
+        BOOLEAN, False, "Whether a company's number is also written as its tax number."
+    )
+    map: tuple[str, ...] = tenant_setting(
+        texts(
+            "fact=field pairs",
+            "pairs such as employees=x_size, separated by commas; facts: "
+            f"{', '.join(MAPPED_FACTS)}",
+            _parse_mapped,
+        ),
+        (),
+        "Fields of your own for facts that otherwise are in notes alone. `verdict` is a contact's, "
+        "the others are a company's.",
     )
 
     calls: int = setting(_CALLS, 300, "Calls allowed in per_s seconds, for each tenant.")

@@ -41,7 +41,7 @@ Values = dict[str, Any]
 _FIELDS = {model: {**MAGIC, **fields} for model, fields in MODELS.items()}
 
 _INDEXED_FIELDS = {  # words that are just as the record has them
-    model: {name for name, field in fields.items() if field.kind == "char"}
+    model: {name for name, field in fields.items() if field.kind == "char" and not field.computed}
     - {"display_name", *COMMERCIAL}
     for model, fields in MODELS.items()
 }
