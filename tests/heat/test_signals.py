@@ -103,7 +103,16 @@ def visit(outcome, *pages):
     return SiteVisit(site="https://a.test", outcome=outcome, reason="so", seen=pages)
 
 
-def taught(visited, *, depth=Depth.DEEP, before=None, after=None, cut_short=False, **known):
+def taught(
+    visited,
+    *,
+    depth=Depth.DEEP,
+    before=None,
+    after=None,
+    cut_short=False,
+    unanswered=False,
+    **known,
+):
     before = before or CompanyRecord(company=COMPANY, looked_at=EARLIER, **known)
     after = after or CompanyRecord(company=COMPANY, looked_at=NOW)
     return observe_lookup(
@@ -114,6 +123,7 @@ def taught(visited, *, depth=Depth.DEEP, before=None, after=None, cut_short=Fals
         after=after,
         at=NOW,
         cut_short=cut_short,
+        unanswered=unanswered,
     )
 
 
@@ -155,6 +165,8 @@ def test_a_search_that_leads_to_no_site_is_as_good_as_a_site_that_is_gone():
     nowhere = CompanyRecord(company=UNKNOWN, looked_at=NOW)
     assert taught(None, before=nowhere, after=nowhere).observed.gone
     assert not taught(None, before=nowhere, after=nowhere, depth=Depth.SHALLOW).observed.failed
+    unknown = taught(None, before=nowhere, after=nowhere, unanswered=True).observed
+    assert (unknown.failed, unknown.gone) == (False, False)
 
 
 def test_a_deep_look_that_was_cut_short_has_not_seen_the_deep_level():

@@ -171,6 +171,7 @@ class LookupFeedback:
         after: CompanyRecord,
         now: datetime,
         cut_short: bool = False,
+        unanswered: bool = False,
     ) -> None:
         """Update posture, change rates and signals from one lookup, after it was saved.
 
@@ -186,6 +187,7 @@ class LookupFeedback:
             after=after,
             at=now,
             cut_short=cut_short,
+            unanswered=unanswered,
         )
         score, given = after.score or before.score, before.company.posture
         postures = {before.company.id: compute_posture(score, given=given)}
