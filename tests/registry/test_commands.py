@@ -97,7 +97,7 @@ def test_rows_that_cannot_be_read_are_listed_with_the_reason_and_shown_harmless(
     bad = line(2, uen="na").replace("QUIET", "QUI\x1b[31mET")
     code, out, _ = stoker("import", written(text([row(1)]) + bad + "1,2\n"))
 
-    assert code == Exit.OK
+    assert code == Exit.PROBLEMS  # two of three
     assert "2 rejected" in out
     assert "stoker registry rejects" in out
     code, out, _ = stoker("rejects")
@@ -107,6 +107,12 @@ def test_rows_that_cannot_be_read_are_listed_with_the_reason_and_shown_harmless(
     assert (one["line"], two["line"], two["text"]) == (3, 4, "1,2")
     assert asked("rejects", "--after", str(one["number"])) == [two]
     assert "--after" in stoker("rejects", "--limit", "1")[1]
+
+
+@pytest.mark.parametrize(("good", "code"), [(2, Exit.PROBLEMS), (3, Exit.OK)])
+def test_the_exit_code_tells_when_a_third_of_the_rows_was_rejected(stoker, written, good, code):
+    rows = text([row(n) for n in range(1, good + 1)])
+    assert stoker("import", written(rows + "1,2\n"))[0] == code
 
 
 def test_a_file_that_is_refused_does_not_keep_the_others_from_being_read(stoker, written):

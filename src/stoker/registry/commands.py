@@ -146,7 +146,8 @@ async def import_files(
     """Import FILEs of the register: CSV, .gz or .zip; a path, a URL, or - for stdin.
 
     The same file again changes nothing. Rejected rows are kept with the reason: see `stoker
-    registry rejects`. Exit code 4 when a file was refused; the others are imported.
+    registry rejects`. Exit code 4 when a file was refused; the others are imported. Exit code 1
+    when a third of a file's rows was rejected.
     """
     from stoker.registry.releases import find_part, parse_release
     from stoker.registry.service import ImportOptions
@@ -169,7 +170,11 @@ async def import_files(
     done = await _import_all(asked, files, _parse_parts(letters), options, as_json=as_json)
     if sandbox is not None and done.read and not as_json:
         _print_sandbox_note(asked)
-    return Exit.FAILED if done.refused else Exit.OK
+    if done.refused:
+        return Exit.FAILED
+    counts = [each.load.count for each in done.read]
+    has_many = any(each.rejected and 3 * each.rejected >= each.rows_read for each in counts)
+    return Exit.PROBLEMS if has_many else Exit.OK
 
 
 async def _import_all(

@@ -18,8 +18,14 @@ from typing import Protocol
 
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.types import clean_text
-from stoker.files.tables import MAX_LINE_BYTES, CsvRow, read_csv
-from stoker.registry.acra import AcraColumns, ParsedRow, RegisterRow, RejectedRow
+from stoker.files.tables import MAX_LINE_BYTES, CsvRow, normalize_column, read_csv
+from stoker.registry.acra import (
+    REQUIRED_COLUMNS,
+    AcraColumns,
+    ParsedRow,
+    RegisterRow,
+    RejectedRow,
+)
 from stoker.registry.model import IndustryCode
 from stoker.registry.releases import find_part
 from stoker.registry.ssic import CodeColumns
@@ -69,6 +75,8 @@ _SAMPLE_ROWS = 200  # rows whose names tell which letter's file it is
 _CHUNK_BYTES = 1024 * 1024
 _GZIP, _ZIP = b"\x1f\x8b", b"PK"
 _WIDE = (b"\xff\xfe", b"\xfe\xff")
+_OLD_WORKBOOK, _WORKBOOK_PART = b"\xd0\xcf\x11\xe0", "xl/workbook.xml"
+_OTHER_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 _DAMAGE_ERRORS = (
     EOFError,
@@ -214,12 +222,17 @@ def _list_members(path: Path) -> list[str]:
     begins = _read_magic(path)
     if begins.startswith(_WIDE):
         raise PermanentError(f"{path.name} is UTF-16 text; save it as UTF-8 first")
+    if begins.startswith(_OLD_WORKBOOK):
+        raise PermanentError(f"{path.name} is an Excel workbook; save it as CSV UTF-8 first")
     if begins.lstrip().startswith(b"<"):
         raise PermanentError(f"{path.name} is a web page, not the register; download it again")
     if not begins.startswith(_ZIP):
         return [""]
     with _ReadableErrors(path.name), zipfile.ZipFile(path) as archive:
-        names = [each for each in archive.namelist() if each.lower().endswith(".csv")]
+        inside = archive.namelist()
+    if _WORKBOOK_PART in inside:
+        raise PermanentError(f"{path.name} is an Excel workbook; save it as CSV UTF-8 first")
+    names = [each for each in inside if each.lower().endswith(".csv")]
     if not 0 < len(names) <= MAX_FILES:
         raise PermanentError(f"{path.name} has {len(names)} CSV files in it, not 1 to {MAX_FILES}")
     return sorted(names)
@@ -239,7 +252,20 @@ def _read_columns(found: Iterator[CsvRow], name: str) -> AcraColumns:
     try:
         return AcraColumns(header.cells)
     except PermanentError as error:
+        if delimiter := _find_other_delimiter(header.text):
+            raise PermanentError(
+                f"{name}: its columns are separated by {delimiter}; save it with commas"
+            ) from error
         raise PermanentError(f"{name}: {error}") from error
+
+
+def _find_other_delimiter(line: str) -> str:
+    """Return what separates the columns of a first line, where it is something else than commas."""
+    for delimiter, called in _OTHER_DELIMITERS.items():
+        names = {normalize_column(cell.strip().strip('"')) for cell in line.split(delimiter)}
+        if names.issuperset(REQUIRED_COLUMNS):
+            return called
+    return ""
 
 
 def _is_truncated(unended: bytes, width: int) -> bool:
