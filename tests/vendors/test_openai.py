@@ -1,4 +1,5 @@
 import json
+import math
 import random
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -18,6 +19,7 @@ from stoker.sandbox.http import Response
 from stoker.sandbox.server import Sandbox
 from stoker.vendors.extraction import ExtractionQuery
 from stoker.vendors.openai import (
+    CentTotal,
     OpenAiExtraction,
     OpenAiModel,
     Prices,
@@ -363,3 +365,19 @@ async def test_an_answer_that_takes_too_long_to_check_is_left_out_and_paid_for()
     assert done.answer.facts == ()
     assert done.answer.note.startswith("the model's answer is left out")
     assert done.cost["tokens"] > 0
+
+
+@given(st.lists(st.integers(0, 400), max_size=60))
+def test_money_is_added_up_before_it_is_rounded(hundredths):
+    total, charged = CentTotal(), []
+    prices = [Decimal(each) / 100 for each in hundredths]
+    for price in prices:
+        charged.append(total.add(price))
+        assert 0 <= charged[-1] <= math.ceil(price)  # which is what was reserved for it
+        assert sum(charged) >= sum(prices[: len(charged)])
+    assert sum(charged) == math.ceil(sum(prices))
+
+
+def test_eleven_small_calls_cost_one_cent_and_not_eleven():
+    total = CentTotal()
+    assert sum(total.add(Decimal("0.09")) for _ in range(11)) == 1

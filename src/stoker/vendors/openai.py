@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
@@ -130,8 +130,30 @@ class Completion:
         return f"the model's answer {why}"
 
 
+class CentTotal:
+    """Adds up what calls cost before it rounds: most of them cost less than a cent.
+
+    What is charged altogether is the sum rounded up, so never less than was spent, and for one call
+    never more than that call rounded up, which is what is reserved for it. A new process begins at
+    0, and so charges less than a cent too much.
+    """
+
+    def __init__(self) -> None:
+        self._cents = Decimal(0)
+
+    def add(self, cents: Decimal) -> int:
+        """Return the whole cents to charge for a call of this price."""
+        before = _round_up(self._cents)
+        self._cents += cents
+        return _round_up(self._cents) - before
+
+
+def _round_up(cents: Decimal) -> int:
+    return int(cents.to_integral_value(rounding=ROUND_CEILING))
+
+
 class OpenAiModel:
-    """Call one model. With prices it reserves money too, rounded up to whole cents."""
+    """Call one model. With prices it reserves money too, and charges what calls add up to."""
 
     def __init__(
         self,
@@ -152,13 +174,14 @@ class OpenAiModel:
         self._model, self._effort = model, effort
         self._most_out = max_output_tokens
         self._prices = prices
+        self._spent = CentTotal()
 
     def price(self, prompt: Prompt) -> Mapping[str, int]:
         """Return the most that one call can use."""
         most_in = estimate_max_tokens(
             prompt.instructions, prompt.data
         ) + estimate_max_schema_tokens(prompt.schema)
-        return self._compute_cost(input=most_in, cached=0, output=self._most_out)
+        return self._compute_cost(_round_up, input=most_in, cached=0, output=self._most_out)
 
     async def ask(self, prompt: Prompt) -> Paid[Completion]:
         """Ask once. Raises what a connector raises."""
@@ -209,10 +232,20 @@ class OpenAiModel:
             raise UncertainError(f"{NAME} says it charged more than {MAX_TOKENS} tokens at once")
         cached = get_count(get_object(usage, "input_tokens_details"), "cached_tokens") or 0
         return self._compute_cost(
-            input=input_tokens, cached=min(cached, input_tokens), output=output_tokens
+            self._spent.add,
+            input=input_tokens,
+            cached=min(cached, input_tokens),
+            output=output_tokens,
         )
 
-    def _compute_cost(self, *, input: int, cached: int, output: int) -> Mapping[str, int]:  # noqa: A002 - the vendor's word
+    def _compute_cost(
+        self,
+        round_cents: Callable[[Decimal], int],
+        *,
+        input: int,  # noqa: A002 - the vendor's word
+        cached: int,
+        output: int,
+    ) -> Mapping[str, int]:
         cost = {"calls": 1, "tokens": input + output}
         if self._prices is not None:
             dollars = (
@@ -220,7 +253,7 @@ class OpenAiModel:
                 + cached * self._prices.cached
                 + output * self._prices.output
             ) / _MILLION
-            cost["money:USD"] = int((dollars * 100).to_integral_value(rounding=ROUND_CEILING))
+            cost["money:USD"] = round_cents(dollars * 100)
         return cost
 
     async def _check_model(self) -> str:

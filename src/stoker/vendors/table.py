@@ -404,12 +404,12 @@ _ROWS = (
         caps={"calls": "caps.openai_calls", "tokens": "caps.openai_daily_tokens"},
         run_caps={"tokens": "caps.openai_tokens_per_run"},
         step=Step.EXTRACT,
-        # Money is rounded up to a cent a call, and few texts cost more.
+        # A call costs about a tenth of a cent, and is reserved at a whole one.
         need=VendorNeed(
             connector="openai",
             calls=1.0,
-            cost={"calls": 1, "money:USD": 1, "tokens": 2_000},
-            reserved={"tokens": 6_000},
+            cost={"calls": 1, "money:USD": 0.1, "tokens": 2_000},
+            reserved={"money:USD": 1, "tokens": 6_000},
             seconds=6.0,
         ),
         addresses={"openai.base_url": "http://openai.test"},
