@@ -402,7 +402,7 @@ def test_a_tenant_s_table_overrides_what_is_in_force_for_it_alone(read):
     acme, bolt = settings.for_tenant(ACME), settings.for_tenant(BOLT)
 
     queries = [own.get_value("caps.tavily_queries") for own in (acme, bolt)]
-    assert queries == [3, 800]
+    assert queries == [3, 1000]
     assert acme.get_origin("caps.tavily_queries") == "stoker.toml:10"
     assert acme.get_origin("scheduling.timezone") == "stoker.toml:6"
     assert bolt.get_origin("scheduling.timezone") == "stoker.toml:3"

@@ -3,13 +3,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from stoker.accounts.contacts import MAX_VERIFIED
 from stoker.backends.sqlite import SqliteBackend
 from stoker.base.types import TenantId
 from stoker.cli.doctor import run_checks
 from stoker.cli.main import main
 from stoker.cli.output import Exit, run_async
+from stoker.pulls.settings import DEEP_UNITS
 from stoker.scheduling.model import OccurrenceResult, OccurrenceState
-from stoker.settings import FIELDS
+from stoker.settings import FIELDS, Settings
 from stoker.settings.commands import STARTER_CAPS, SUGGESTIONS, build_first_file
 from stoker.settings.load import load_settings
 from stoker.testing import FakeClock
@@ -130,7 +132,7 @@ def test_doctor_looks_and_changes_nothing(stoker, tmp_path):
     what = {check["what"] for check in found["checks"]}
     assert {"settings", "keys.openai", "time zone", "clock", "schema version"} <= what
     assert "next run, default" in what
-    assert found["caps"]["default"]["caps.tavily_queries"] == 800
+    assert found["caps"]["default"]["caps.tavily_queries"] == 1000
 
 
 def test_doctor_tells_every_problem_of_the_settings_and_exits_with_1(stoker, tmp_path):
@@ -174,7 +176,7 @@ def test_doctor_shows_each_tenant_s_own_caps_and_next_run(stoker, tmp_path):
 
     assert code == Exit.OK
     assert found["caps"]["acme"]["caps.tavily_queries"] == 3
-    assert found["caps"]["bolt"]["caps.tavily_queries"] == 800
+    assert found["caps"]["bolt"]["caps.tavily_queries"] == 1000
     assert "idle" not in found["caps"]
     assert detail["next run, acme"].endswith("(01:00 in Europe/Paris)")
     assert "enabled is false" in detail["next run, bolt"]
@@ -307,3 +309,22 @@ def test_doctor_names_the_unit_of_every_cap(stoker):
     shown = stoker("doctor")[1]
     assert "Tavily calls a day, searches and pages read." in shown
     assert "Pull units a day, over all connectors." in shown
+
+
+@pytest.mark.parametrize("tenth", [1, 10], ids=["defaults", "first file"])
+def test_caps_are_for_the_same_number_of_companies(tenth):
+    values = Settings().list_cap_values()
+    values |= STARTER_CAPS if tenth == 10 else {}
+    companies = values["scheduling.daily_cap_per_tenant"]
+    assert companies == 1000 // tenth
+    needs = {
+        "caps.pull_units_per_day": DEEP_UNITS,
+        "caps.tavily_queries": 1,
+        "caps.tavily_credits": 1,
+        "caps.openai_daily_tokens": 2_000,
+        "caps.openai_calls": 1,
+        "caps.lusha_contact_lookups": 0.55,
+        "caps.zerobounce_verifications": MAX_VERIFIED,
+        "caps.money_per_day_minor": 0.1,
+    }
+    assert all(values[key] >= need * companies for key, need in needs.items())

@@ -21,6 +21,8 @@ JobId = NewType("JobId", str)
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
+COMPANIES_PER_NIGHT = 1_000  # the default; the defaults of units, tokens and checks follow from it
+
 MAX_TEXT_LENGTH = 100_000  # characters in one value; more than any real title, URL or page excerpt
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")

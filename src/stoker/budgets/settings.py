@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import time
 
+from stoker.base.types import COMPANIES_PER_NIGHT
 from stoker.config.fields import (
     CURRENCY,
     LOCAL_TIME,
@@ -21,7 +22,9 @@ class CapSettings(Section):
     """What a tenant may use in a day, and when its day begins."""
 
     pull_units_per_day: int = tenant_setting(
-        integer(0, _MAX_AMOUNT), 300, "Pull units a day, over all connectors."
+        integer(0, _MAX_AMOUNT),
+        3 * COMPANIES_PER_NIGHT,
+        "Pull units a day, over all connectors. A deep lookup takes three.",
     )
     money_per_day_minor: int = tenant_setting(
         integer(0, _MAX_AMOUNT),

@@ -103,6 +103,9 @@ def print_plan(planned: PlanReport, *, whole: bool) -> None:
         f"{planned.tenant}: {format_count(len(plan.items), 'company')} {origin}, "
         f"{plan.deep} of them researched deeply"
     )
+    if nights := _count_nights(planned):
+        among = format_count(plan.candidates, "candidate")
+        print_text(f"  {among}: {format_count(nights, 'night')} at this pace")
     if plan.empty_reason:
         print_text(f"  {plan.empty_reason}")
     if plan.visited_today:
@@ -167,6 +170,14 @@ def _format_limit(planned: PlanReport) -> str:
     return "the cap on companies is reached"
 
 
+def _count_nights(planned: PlanReport) -> int:
+    """Return in how many nights like this one every candidate is researched; 0: not known."""
+    plan = planned.plan
+    if plan.resumed_from or not plan.items:
+        return 0
+    return math.ceil(plan.candidates / len(plan.items))
+
+
 def to_plan_json(planned: PlanReport, *, whole: bool) -> Json:
     """Return a plan as JSON."""
     plan, quote = planned.plan, planned.plan.quote
@@ -175,6 +186,7 @@ def to_plan_json(planned: PlanReport, *, whole: bool) -> Json:
         "rule": plan.rule.name,
         "taken_over_from": plan.resumed_from or None,
         "candidates": plan.candidates,
+        "nights": _count_nights(planned) or None,
         "companies": len(plan.items),
         "deep": plan.deep,
         "over_cap": plan.over_cap,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import time, timedelta
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import TenantId
+from stoker.base.types import COMPANIES_PER_NIGHT, TenantId
 from stoker.calendar.recurrence import CatchUp, Cron, Interval, Schedule, Window
 from stoker.calendar.timezones import Fold, Gap
 from stoker.config.fields import (
@@ -73,7 +73,7 @@ class SchedulingSettings(Section):
     )
     daily_cap_per_tenant: int = tenant_setting(
         integer(0, 1_000_000),
-        1000,
+        COMPANIES_PER_NIGHT,
         "Companies researched per tenant and run at most.",
         "SCHED_DAILY_CAP_PER_TENANT",
         "SHORTLIST_DAILY_CAP",

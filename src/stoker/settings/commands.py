@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,8 @@ STARTER_CAPS = {
     key: value // 10
     for key, value in Settings().list_cap_values().items()
     if key.startswith(("caps.", "scheduling."))
-} | {"caps.pull_units_per_day": 100, "caps.money_per_day_minor": 200}
-"""The caps of a first file: a tenth of the defaults, enough to see it work."""
+}
+"""The caps of a first file: a tenth of the defaults, all for the same number of companies."""
 
 SUGGESTIONS = {"touches.min_rest_days": timedelta(days=5), "touches.weekdays": (1, 2, 3, 4, 5)}
 """What a first file sets otherwise than the defaults, because it suits people who are touched."""
@@ -61,7 +62,9 @@ def init(asked: CommandContext, *, force: bool, as_json: bool) -> None:
     if as_json:
         print_json({"wrote": str(path)})
         return
-    print_text(f"Wrote {path}, with small caps switched on. Next:")
+    each = STARTER_CAPS["scheduling.daily_cap_per_tenant"]
+    print_text(f"Wrote {path}, with small caps switched on: {each} companies a night.")
+    print_text(f"1,000 candidates: {math.ceil(1000 / each)} nights. Next:")
     print_text("  stoker doctor           check that everything is in place")
     print_text("  stoker schedule next    see when runs will start")
     print_text("  stoker demo             see it work without keys or network")

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from stoker.base.errors import ConfigError
-from stoker.base.types import Step
+from stoker.base.types import COMPANIES_PER_NIGHT, Step
 from stoker.config.fields import (
     BOOLEAN,
     SECRET,
@@ -120,13 +120,18 @@ class TavilySettings(VendorSettings):
         SECRET, None, "Tavily's key.", "TAVILY_API_KEY", key="keys.tavily"
     )
     daily_calls: int = _cap(
-        "tavily_queries", 800, "Tavily calls a day, searches and pages read.", "TAVILY_MAX_QUERIES"
+        "tavily_queries",
+        COMPANIES_PER_NIGHT,
+        "Tavily calls a day, searches and pages read.",
+        "TAVILY_MAX_QUERIES",
     )
     run_calls: int | None = _run_cap(
         "tavily_queries_per_run", "Tavily calls in one run; not limited, if not set."
     )
     daily_credits: int = _cap(
-        "tavily_credits", 1000, "Tavily credits a day; a search costs one, a deeper one two."
+        "tavily_credits",
+        COMPANIES_PER_NIGHT,
+        "Tavily credits a day; a search costs one, a deeper one two.",
     )
 
 
@@ -155,12 +160,15 @@ class OpenAiSettings(VendorSettings):
         SECRET, None, "OpenAI's key.", "OPENAI_API_KEY", key="keys.openai"
     )
     daily_tokens: int = _cap(
-        "openai_daily_tokens", 150_000, "OpenAI tokens a day.", "OPENAI_DAILY_TOKENS_CAP"
+        "openai_daily_tokens",
+        2_500 * COMPANIES_PER_NIGHT,
+        "OpenAI tokens a day.",
+        "OPENAI_DAILY_TOKENS_CAP",
     )
     run_tokens: int | None = _run_cap(
         "openai_tokens_per_run", "OpenAI tokens in one run; not limited, if not set."
     )
-    daily_calls: int = _cap("openai_calls", 2000, "OpenAI calls a day.")
+    daily_calls: int = _cap("openai_calls", 2 * COMPANIES_PER_NIGHT, "OpenAI calls a day.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,14 +183,17 @@ class LushaSettings(VendorSettings):
         SECRET, None, "Lusha's key.", "LUSHA_API_KEY", key="keys.lusha"
     )
     daily_calls: int = _cap(
-        "lusha_contact_lookups", 500, "Lusha lookups a day.", "LUSHA_MAX_CONTACT_LOOKUPS"
+        "lusha_contact_lookups",
+        COMPANIES_PER_NIGHT,
+        "Lusha lookups a day.",
+        "LUSHA_MAX_CONTACT_LOOKUPS",
     )
     run_calls: int | None = _run_cap(
         "lusha_contact_lookups_per_run", "Lusha lookups in one run; not limited, if not set."
     )
     daily_credits: int = _cap(
         "lusha_credits",
-        1000,
+        2 * COMPANIES_PER_NIGHT,
         "Lusha credits a day; a search for people costs one, each address one.",
     )
 
@@ -200,13 +211,18 @@ class ZeroBounceSettings(VendorSettings):
         SECRET, None, "ZeroBounce's key.", "ZEROBOUNCE_API_KEY", key="keys.zerobounce"
     )
     daily_calls: int = _cap(
-        "zerobounce_verifications", 1000, "ZeroBounce checks a day.", "ZEROBOUNCE_MAX_VERIFICATIONS"
+        "zerobounce_verifications",
+        3 * COMPANIES_PER_NIGHT,
+        "ZeroBounce checks a day.",
+        "ZEROBOUNCE_MAX_VERIFICATIONS",
     )
     run_calls: int | None = _run_cap(
         "zerobounce_verifications_per_run", "ZeroBounce checks in one run; not limited, if not set."
     )
     daily_credits: int = _cap(
-        "zerobounce_credits", 1000, "ZeroBounce credits a day; an address costs one at most."
+        "zerobounce_credits",
+        3 * COMPANIES_PER_NIGHT,
+        "ZeroBounce credits a day; an address costs one at most.",
     )
 
 
