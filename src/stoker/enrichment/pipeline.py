@@ -176,7 +176,7 @@ class CompanyPipeline:
                 after=after,
                 now=self.clock.now(),
                 cut_short=is_cut_short(log.skipped),
-                unanswered=any(each.step is Step.EXTRACT for each in log.skipped),
+                unanswered=any(each.cause is not SkipReason.NEVER for each in log.skipped),
             )
 
     async def _pay_for_lookup(

@@ -160,8 +160,8 @@ def observe_lookup(
     """Return what a lookup shows; `look` names the lookup, and repeating it changes nothing.
 
     A first lookup, or the first lookup of a site, makes no signal. A lookup was `cut_short` if a
-    cap or stop refused something that it was to ask, and `unanswered` if a search or the reading of
-    pages had no answer, for whatever reason: then it is not known that there is no site.
+    cap or stop refused something that it was to ask, and `unanswered` if anything is to be asked
+    again: then the site does not rest.
     """
     account = before.company.id
     first = before.looked_at is None or not before.company.website
@@ -169,8 +169,9 @@ def observe_lookup(
     asked = depth is Depth.DEEP and not cut_short
     deep = _has_deep_changed(before, after) if asked else None
     # A search that leads to no site of its own is as good as a site that is gone.
-    siteless = visit is None and asked and not unanswered and not after.company.website
-    gone = siteless or (visit is not None and visit.outcome in _CLOSED_OUTCOMES)
+    siteless = visit is None and asked and not after.company.website
+    closed = visit is not None and visit.outcome in _CLOSED_OUTCOMES
+    gone = (siteless or closed) and not unanswered
     failed = gone or (visit is not None and surface is None)
     signals: list[Signal] = []
     if surface and not first and visit is not None:
