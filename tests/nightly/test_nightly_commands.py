@@ -1,6 +1,7 @@
 """Nights by hand, and what can be asked about them afterwards."""
 
 import io
+import math
 import re
 import signal
 import subprocess
@@ -104,6 +105,9 @@ def test_who_waits_is_told_whether_for_the_limit_asked_for_or_for_the_cap(stoker
     _, capped, _ = stoker(*few, "nightly", "--plan", "--limit", "9")
     _, plain, _ = stoker(*few, "nightly", "--plan")
 
+    [candidates] = {int(each) for each in re.findall(r"(\d+) candidates: ", limited + plain)}
+    assert f"{candidates} candidates: {math.ceil(candidates / 3)} nights at this pace" in limited
+    assert f"{candidates} candidates: {math.ceil(candidates / 5)} nights at this pace" in plain
     assert "wait for a later run: --limit 3 is reached" in limited
     assert "the cap on companies is reached" not in limited
     for told in (capped, plain):
