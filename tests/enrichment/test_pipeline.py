@@ -177,8 +177,8 @@ class SeenExports:
         self.first.extend(companies)
         self.sent.set()
 
-    async def flush(self):
-        return await self._real.flush()
+    async def flush(self, **how):
+        return await self._real.flush(**how)
 
 
 async def test_a_slow_site_does_not_keep_the_others_results_from_the_crm(tmp_path):
