@@ -710,7 +710,7 @@ TARGETS = (
     ),
     Target(
         "run_record",
-        _file("run.json", lambda path: [read_record(path)]),
+        _file("summary.json", lambda path: [read_record(path)]),
         _run_seeds,
         (ConfigError,),
         _JSON_WORDS,

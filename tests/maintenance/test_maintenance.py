@@ -32,7 +32,7 @@ async def test_what_is_wrong_with_one_tenants_files_is_not_told_to_another(tmp_p
         theirs = await run_now(
             app.for_tenant(UMBRELLA), build_maintenance(app.for_tenant(UMBRELLA))
         )
-        damaged = tmp_path / "stoker-data" / UMBRELLA / "runs" / theirs.name / "run.json"
+        damaged = tmp_path / "stoker-data" / UMBRELLA / "runs" / theirs.name / "summary.json"
         damaged.write_text("{")
         clock.advance(HEALTH_CHECK_TTL)
         run = await run_now(app.for_tenant(ACME), build_maintenance(app.for_tenant(ACME)))

@@ -1,10 +1,14 @@
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
 from stoker.base.errors import ConfigError, PermanentError
 from stoker.files.durable import Disk
 from stoker.runs.json_lines import ChecksummedLines
+
+DATA = Path(__file__).parents[1] / "data"
 
 BATCHES = [
     [{"id": "a", "title": "one"}, {"id": "b", "title": "two"}],
@@ -74,8 +78,9 @@ def test_every_line_is_json_that_other_tools_can_read(tmp_path):
 
     lines = (tmp_path / "rows.jsonl").read_text(encoding="ascii").splitlines()
 
-    assert [json.loads(line)["rows"] for line in lines if "chain" in line] == [2, 3, 6]
-    assert [json.loads(line) for line in lines if "chain" not in line] == PREFIXES[-1]
+    assert [json.loads(line) for line in lines] == PREFIXES[-1]
+    chain = (tmp_path / "rows.chain").read_text(encoding="ascii").splitlines()
+    assert [json.loads(line)["rows"] for line in chain] == [2, 3, 6]
 
 
 @pytest.mark.faults
@@ -88,16 +93,45 @@ def test_a_file_cut_at_any_byte_gives_its_whole_batches_and_says_that_something_
     for batch in BATCHES:
         lines.append(batch, disk=Disk())
         ends.append(lines.position.end)
-    content = path.read_bytes()
+    content, chain = path.read_bytes(), lines.chain_path.read_bytes()
+    vouched = chain.splitlines(keepends=True)
     caught = 0
 
     for cut in range(len(content) + 1):
         path.write_bytes(content[:cut])
         whole = sum(end <= cut for end in ends) - 1
+        # The chain is written after the records it vouches for.
+        lines.chain_path.write_bytes(b"".join(vouched[:whole]))
         assert understood(path) == (PREFIXES[whole], cut not in ends)
         caught += naively_understood(path)[0] not in PREFIXES
 
     assert caught > 0, "a reader without batches must be seen to take half of one"
+
+
+@pytest.mark.faults
+def test_a_chain_cut_at_any_byte_gives_the_batches_it_vouches_for(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    written(path)
+    beside = path.with_suffix(".chain")
+    chain = beside.read_bytes()
+    for cut in range(len(chain) + 1):
+        beside.write_bytes(chain[:cut])
+        whole = chain[:cut].count(b"\n")
+        assert understood(path) == (PREFIXES[whole], cut < len(chain))
+
+
+def test_a_file_of_the_version_before_is_read_and_goes_on(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    shutil.copy(DATA / "run_before" / "jobs.jsonl", path)
+    lines = ChecksummedLines(path)
+    before = told(lines)
+    assert [row["title"] for row in before] == ["Data Engineer", "Cook"]
+    lines.append([{"id": "new", "title": "Clerk"}], disk=Disk())
+    assert told(ChecksummedLines(path)) == [*before, {"id": "new", "title": "Clerk"}]
+    path.write_bytes(path.read_bytes()[:-5])
+    again = ChecksummedLines(path)
+    assert told(again) == before
+    assert again.partial_bytes
 
 
 @pytest.mark.faults
@@ -176,6 +210,7 @@ def test_a_file_that_is_not_the_one_we_knew_is_told_from_the_beginning(tmp_path)
     path = tmp_path / "rows.jsonl"
     reader = written(path)
     path.unlink()
+    path.with_suffix(".chain").unlink()  # a run's folder goes as a whole
     written(path, [BATCHES[1], BATCHES[0], BATCHES[2], BATCHES[1]])
 
     assert told(reader) == [*BATCHES[1], *BATCHES[0], *BATCHES[2], *BATCHES[1]]

@@ -20,6 +20,7 @@ AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 LATER = AT + timedelta(days=1)
 KEY = RunKey(AT, 1)
 ACME = TenantId("acme")
+DATA = Path(__file__).parents[1] / "data"
 
 
 def run(awaitable):
@@ -79,7 +80,15 @@ def test_a_run_is_a_folder_named_by_its_timestamp_with_one_file_for_each_kind_of
 
     files = sorted(path.name for path in home.iterdir())
 
-    assert files == ["enriched.jsonl", "jobs.jsonl", "run.json", "scores.jsonl"]
+    assert files == [
+        "enriched.chain",
+        "enriched.jsonl",
+        "jobs.chain",
+        "jobs.jsonl",
+        "scores.chain",
+        "scores.jsonl",
+        "summary.json",
+    ]
 
 
 async def test_the_same_run_written_twice_gives_the_same_bytes(tmp_path):
@@ -97,7 +106,7 @@ async def test_the_same_run_written_twice_gives_the_same_bytes(tmp_path):
 
 
 def test_a_runs_file_is_indented_and_sorted_for_people_to_compare(home):
-    text = (home / "run.json").read_text(encoding="ascii")
+    text = (home / "summary.json").read_text(encoding="ascii")
 
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
 
@@ -159,14 +168,14 @@ def test_an_index_that_missed_a_runs_end_is_put_right_at_the_next_start(started)
 
 
 def test_a_request_to_stop_is_a_file_people_can_read_beside_its_run(started, home):
-    before = (home / "run.json").read_bytes()
+    before = (home / "summary.json").read_bytes()
     run(runs_in(started).request_cancel(AT, CancelRequest(by="ann", at=LATER)))
     assert json.loads((home / "cancel.json").read_text()) == {
         "format": 1,
         "by": "ann",
         "at": "2030-01-02T12:00:00+00:00",
     }
-    assert (home / "run.json").read_bytes() == before
+    assert (home / "summary.json").read_bytes() == before
     assert troubles(started) == []
 
 
@@ -193,9 +202,9 @@ def test_a_request_that_cannot_be_understood_is_named_and_kept(started, home, da
 def test_a_damaged_run_is_named_in_one_line_and_the_others_stay_readable(started, home, damage):
     store = runs_in(started)
     run(store.insert_run(running(RunKey(LATER, 2))))
-    (home / "run.json").write_bytes(damage)
+    (home / "summary.json").write_bytes(damage)
 
-    with pytest.raises(ConfigError, match=r"20300101_120000/run\.json is damaged"):
+    with pytest.raises(ConfigError, match=r"20300101_120000/summary\.json is damaged"):
         run(store.find_run(AT))
     with pytest.raises(ConfigError, match="backup"):
         run(store.insert_jobs(KEY, postings(4)))
@@ -213,16 +222,16 @@ def test_a_folder_that_was_copied_under_another_name_is_not_taken_for_another_ru
 
 
 def test_a_file_of_a_newer_stoker_is_refused_and_left_as_it_is(started, home):
-    for path in (home / "run.json", started / "acme" / "index.json"):
+    for path in (home / "summary.json", started / "acme" / "index.json"):
         path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
-    before = (home / "run.json").read_bytes()
+    before = (home / "summary.json").read_bytes()
 
     with pytest.raises(ConfigError, match="newer than this Stoker knows"):
         run(runs_in(started).find_run(AT))
     with pytest.raises(ConfigError, match="upgrade Stoker, nothing was changed"):
         run(runs_in(started).finish_run(ended()))
 
-    assert (home / "run.json").read_bytes() == before
+    assert (home / "summary.json").read_bytes() == before
     assert troubles(started)
 
 
@@ -278,7 +287,11 @@ def test_rows_changed_after_their_run_ended_are_noticed_by_readers_and_checks(
 def test_what_a_crash_left_unfinished_is_no_run_and_is_swept_up_by_the_next_writer(started, home):
     beside = home.parent / ".20300102_120000.tmp"
     beside.mkdir()
-    leftovers = [beside / "run.json", home / ".run.json.tmp", started / "acme" / ".index.json.tmp"]
+    leftovers = [
+        beside / "summary.json",
+        home / ".summary.json.tmp",
+        started / "acme" / ".index.json.tmp",
+    ]
     for path in leftovers:
         path.write_text("half")
 
@@ -436,3 +449,14 @@ def test_a_folder_that_is_no_tenants_does_not_trouble_the_checks(started):
 def test_a_tenants_id_cannot_lead_out_of_the_folder(tmp_path):
     with pytest.raises(ConfigError, match="not a tenant id"):
         backend_in(tmp_path).tenant(TenantId("../acme"))
+
+
+async def test_a_run_folder_of_the_version_before_is_read_as_it_was(tmp_path):
+    shutil.copytree(DATA / "run_before", tmp_path / "acme" / "runs" / "20260205_010000")
+    runs = JsonBackend(tmp_path).tenant(TenantId("acme")).runs
+    [run] = await runs.list_runs()
+    assert (run.name, run.state) == ("20260205_010000", RunState.DONE)
+    assert [job.title for job in await runs.list_jobs(run.at)] == ["Data Engineer", "Cook"]
+    assert runs.list_problems() == []
+    [path] = (tmp_path / "acme" / "runs").iterdir()
+    assert sorted(each.name for each in path.iterdir()) == ["jobs.jsonl", "run.json"]

@@ -1,6 +1,7 @@
 """Keep one tenant's runs in folders.
 
-    <tenant>/runs/<YYYYMMDD_HHMMSS>/run.json, jobs.jsonl, enriched.jsonl, scores.jsonl
+    <tenant>/runs/<YYYYMMDD_HHMMSS>/summary.json, jobs.jsonl, enriched.jsonl, scores.jsonl
+    <tenant>/runs/<YYYYMMDD_HHMMSS>/jobs.chain, …   what vouches for the records of a file
     <tenant>/runs/<YYYYMMDD_HHMMSS>/cancel.json     the cancel request, if any
     <tenant>/index.json     a list for people and for listings; rebuilt from the folders
     <tenant>/prune.json     what is being deleted; removed afterwards
@@ -34,8 +35,10 @@ from stoker.runs.model import (
     to_run_json,
 )
 
-# Of run.json, cancel.json and index.json; rises when an older Stoker could misread them.
+# Of summary.json, cancel.json and index.json; rises when an older Stoker could misread them.
 FORMAT_VERSION = 1
+
+_RECORD, _EARLIER_RECORD = "summary.json", "run.json"
 
 _REPAIR_HINT = "restore it from a backup, or move its folder away to give this run up"
 
@@ -201,9 +204,11 @@ class RunFolders:
 
     def find_record(self, name: str) -> RunRecord | None:
         """Return a run; None if there is none, ConfigError when its file cannot be understood."""
-        path = self.get_path(name) / "run.json"
         if name in self._list_deleting():
             return None
+        path, earlier = self.get_path(name) / _RECORD, self.get_path(name) / _EARLIER_RECORD
+        if not path.exists() and earlier.exists():
+            path = earlier
         try:
             stat = path.stat()
         except FileNotFoundError:
@@ -229,13 +234,15 @@ class RunFolders:
         beside = self.folder / "runs" / f".{run.name}{TMP}"
         self.disk.remove(beside.parent, [beside.name])
         self.disk.make_folder(beside)
-        self.disk.replace(beside / "run.json", to_record_bytes(RunRecord(run)))
+        self.disk.replace(beside / _RECORD, to_record_bytes(RunRecord(run)))
         self.disk.move(beside, self.get_path(run.name))
         self._update_index(run)
 
     def update_record(self, record: RunRecord) -> None:
         """Replace a run's file."""
-        self.disk.replace(self.get_path(record.run.name) / "run.json", to_record_bytes(record))
+        folder = self.get_path(record.run.name)
+        self.disk.replace(folder / _RECORD, to_record_bytes(record))
+        self.disk.remove(folder, [_EARLIER_RECORD])
         self._update_index(record.run)
 
     def find_cancel_request(self, name: str) -> CancelRequest | None:

@@ -1,13 +1,16 @@
 """Append batches of JSON lines with checksums, detect damage, and index postings by id.
 
-One record per line, for people and for `jq`; each batch ends with a line that has the number of
-records and a digest chained to every byte before it. A batch without it was never finished.
+One record per line, for people and for `jq`, and nothing else. A file of its own, `jobs.chain` for
+`jobs.jsonl`, has a line for each batch: where it ends, the number of records, and a digest chained
+to every byte before. A batch without it was never finished. Earlier versions wrote these lines
+among the records; such a file is read, and goes on as it is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import threading
 from bisect import bisect_right
@@ -17,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from stoker.base.errors import ConfigError, PermanentError
+from stoker.base.errors import ConfigError, PermanentError, TransientError
 from stoker.base.jsontools import compact_json
 from stoker.base.types import EnrichedJob, Job, JobScore, Json, to_utc
 from stoker.db.table import Table
@@ -27,6 +30,10 @@ from stoker.runs import schema
 Value = TypeVar("Value")
 
 FIRST_CHAIN = "0" * 16
+
+_CHAIN_LINE = re.compile(
+    rb'\{"bytes":([0-9]{1,18}),"chain":"([0-9a-f]{16})","rows":([0-9]{1,12})\}\n'
+)
 
 _CHECKSUM_LINE = re.compile(rb'\{"chain":"([0-9a-f]{16})","rows":([0-9]{1,12})\}\n')
 
@@ -38,19 +45,25 @@ class LinePosition:
     end: int = 0
     rows: int = 0
     chain: str = FIRST_CHAIN
+    chain_end: int = 0  # of the file of its own; 0 in a file with checksums among its records
 
     @property
     def checksum_line(self) -> bytes:
-        """The line that ends the last batch; empty for an empty file."""
-        return _build_checksum_line(self.chain, self.rows) if self.end else b""
+        """The line that vouches for the last batch; empty for an empty file."""
+        if not self.end:
+            return b""
+        if self.chain_end:
+            return _build_chain_line(self.end, self.chain, self.rows)
+        return _build_checksum_line(self.chain, self.rows)
 
-    def advance(self, lines: Sequence[bytes]) -> LinePosition:
-        """Return the position after these lines and their checksum line."""
+    def advance(self, lines: Sequence[bytes], *, is_inside: bool) -> LinePosition:
+        """Return the position after these lines and their checksum, among them or beside."""
         chain = hashlib.sha256(self.chain.encode() + b"".join(lines)).hexdigest()[:16]
-        rows = self.rows + len(lines)
-        return LinePosition(
-            self.end + sum(map(len, lines)) + len(_build_checksum_line(chain, rows)), rows, chain
-        )
+        rows, end = self.rows + len(lines), self.end + sum(map(len, lines))
+        if is_inside:
+            return LinePosition(end + len(_build_checksum_line(chain, rows)), rows, chain)
+        beside = self.chain_end + len(_build_chain_line(end, chain, rows))
+        return LinePosition(end, rows, chain, beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +78,7 @@ class ChecksummedLines:
     """One file, followed from where we last left off."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.chain_path = path, path.with_suffix(".chain")
         self.position = LinePosition()
         self.partial_bytes = 0  # bytes after the last whole batch when we last looked
         self.restarts = 0  # how often the file turned out not to be the one we knew
@@ -83,20 +96,26 @@ class ChecksummedLines:
     def read_new(self) -> Iterator[StoredLine]:
         """Yield the records of every complete batch since the last read; a partial end is left out.
 
-        Raises ConfigError when a batch before the last one is damaged. When the file was replaced,
-        `restarts` increases and everything is yielded again from the beginning.
+        Raises ConfigError when a batch is damaged. When the file was replaced, `restarts`
+        increases and everything is yielded again from the beginning.
         """
         self.partial_bytes = 0
+        # Read first: what it vouches for is in the other file by then.
+        beside = self._read_chain()
         try:
             file = self.path.open("rb")
         except FileNotFoundError:
             self._reset()
+            self.partial_bytes = len(beside or b"")
             return
         except OSError as error:
             raise translate_os_error(error, self.path) from error
         with file:
-            self._seek_position(file)
-            yield from self._read_batches(file)
+            if beside is None:
+                self._seek_position(file)
+                yield from self._read_batches(file)
+            else:
+                yield from self._read_vouched(file, beside)
 
     def append(self, records: Sequence[Mapping[str, Json]], *, disk: Disk) -> Iterator[StoredLine]:
         """Append one batch, all or nothing, durable when this returns; yield its rows.
@@ -104,10 +123,19 @@ class ChecksummedLines:
         The caller is the only writer and has just called `read_new`.
         """
         lines = [to_line(record) for record in records]
-        after = self.position.advance(lines)
-        disk.append(self.path, b"".join([*lines, after.checksum_line]), end=self.position.end)
-        start, self.position = self.position.end, after
-        return _to_rows(start, lines)
+        before, is_inside = self.position, self._has_checksums_inside()
+        after = before.advance(lines, is_inside=is_inside)
+        if is_inside:
+            disk.append(self.path, b"".join([*lines, after.checksum_line]), end=before.end)
+        else:
+            disk.append(self.path, b"".join(lines), end=before.end)
+            try:
+                disk.append(self.chain_path, after.checksum_line, end=before.chain_end)
+            except TransientError:
+                disk.truncate(self.path, end=before.end)
+                raise
+        self.position = after
+        return _to_rows(before.end, lines)
 
     def repair_tail(self, *, disk: Disk) -> Path | None:
         """Move a partial end to a file of its own and return its path; None if the file is
@@ -119,16 +147,53 @@ class ChecksummedLines:
             pass
         if not self.partial_bytes:
             return None
-        with self.path.open("rb") as file:
-            file.seek(self.position.end)
-            tail = file.read()
+        tail = self.path.read_bytes()[self.position.end :] if self.path.exists() else b""
         aside = self.path.with_name(f"{self.path.name}.torn-{hashlib.sha256(tail).hexdigest()[:8]}")
         disk.replace(aside, tail)
-        disk.truncate(self.path, end=self.position.end)
+        for path, end in (
+            (self.path, self.position.end),
+            (self.chain_path, self.position.chain_end),
+        ):
+            if path.exists():
+                disk.truncate(path, end=end)
         return aside
+
+    def _has_checksums_inside(self) -> bool:
+        return bool(self.position.end) and not self.position.chain_end
+
+    def _read_chain(self) -> bytes | None:
+        """Return the lines that vouch for batches; None when there is no such file."""
+        try:
+            return self.chain_path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise translate_os_error(error, self.chain_path) from error
+
+    def _read_vouched(self, file: BinaryIO, chain: bytes) -> Iterator[StoredLine]:
+        known = self.position.checksum_line
+        start = self.position.chain_end - len(known)
+        if self._has_checksums_inside() or chain[max(start, 0) :][: len(known)] != known:
+            self._reset()
+        size = os.fstat(file.fileno()).st_size
+        while found := _CHAIN_LINE.match(chain, self.position.chain_end):
+            file.seek(self.position.end)
+            batch = file.read(max(int(found[1]) - self.position.end, 0))
+            lines = [line + b"\n" for line in batch.split(b"\n")[:-1]]
+            after = self.position.advance(lines, is_inside=False)
+            if after.checksum_line != found[0] or not batch.endswith(b"\n"):
+                break  # the last batch may be torn; one with others after it is damaged
+            yield from _to_rows(self.position.end, lines)
+            self.position = after
+        rest = chain[self.position.chain_end :]
+        if rest.count(b"\n") > 1:
+            raise self._build_damage_error()
+        self.partial_bytes = max(size - self.position.end, 0) + len(rest)
 
     def _seek_position(self, file: BinaryIO) -> None:
         # The seal we stopped at vouches for everything before it, so one look at it is enough.
+        if self.position.chain_end:
+            self._reset()
         start = self.position.end - len(self.position.checksum_line)
         file.seek(start)
         if file.read(len(self.position.checksum_line)) != self.position.checksum_line:
@@ -148,7 +213,7 @@ class ChecksummedLines:
             if broken:
                 raise self._build_damage_error()
             if _CHECKSUM_LINE.fullmatch(line):
-                after = self.position.advance(lines)
+                after = self.position.advance(lines, is_inside=True)
                 if line == after.checksum_line:
                     yield from _to_rows(self.position.end, lines)
                     self.position, lines, self.partial_bytes = after, [], 0
@@ -169,6 +234,10 @@ def to_line(record: Mapping[str, Json]) -> bytes:
     if _CHECKSUM_LINE.fullmatch(line):
         raise PermanentError("a record of only `chain` and `rows` cannot be kept; add another key")
     return line
+
+
+def _build_chain_line(end: int, chain: str, rows: int) -> bytes:
+    return b'{"bytes":%d,"chain":"%s","rows":%d}\n' % (end, chain.encode(), rows)
 
 
 def _build_checksum_line(chain: str, rows: int) -> bytes:
