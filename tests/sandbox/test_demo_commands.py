@@ -45,7 +45,14 @@ def test_the_demo_finds_out_who_is_hiring(shown):
     assert sum(source["twins"] for source in found["sources"]) > 0
     assert found["employers_matched"] > 2
     assert found["signals"] == found["matched"] > 0
-    assert len(list((kept / "discovered" / "merlion").iterdir())) == 3
+    files = sorted(path.name for path in (kept / "discovered" / "merlion").iterdir())
+    stamp = files[0].removeprefix("jobs_discovered_").removesuffix(".csv")
+    assert files == [
+        f"jobs_discovered_{stamp}.csv",
+        f"jobs_discovered_{stamp}.summary.json",
+        f"jobs_enriched_{stamp}.json",
+        f"jobs_scored_{stamp}.csv",
+    ]
 
 
 def test_a_demo_that_is_kept_can_be_looked_around_in(shown, capsys):
