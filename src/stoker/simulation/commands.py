@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from stoker.cli.options import plot_option, seed_option, tenant_option
+from stoker.cli.options import choose_tenant, plot_option, seed_option, tenant_option
 from stoker.cli.output import (
     Exit,
     json_option,
@@ -338,9 +338,9 @@ def _read_rule(ctx: CommandContext, tenant: str | None) -> PlanRule:
 
 
 def _read_own_settings(ctx: CommandContext, tenant: str | None) -> Settings:
-    """Return a tenant's settings, without opening the store; those of all where it has none."""
+    """Return the settings of a tenant of stoker.toml, without opening the store."""
     settings = ctx.read_settings()
-    name = tenant or settings.find_default_tenant()
+    name = choose_tenant(settings, tenant) if tenant else settings.find_default_tenant()
     known = [settings.for_tenant(each.id) for each in settings.tenants if each.id == name]
     return known[0] if known else settings
 
