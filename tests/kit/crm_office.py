@@ -26,6 +26,7 @@ from stoker.enrichment.model import WorkItem, WorkState
 from stoker.http.client import HttpClient
 from stoker.runs.model import RunKey, format_run_name, parse_run_name
 from stoker.runs.service import RunHandle
+from stoker.vendors.table import OdooSettings
 
 START = datetime(2026, 11, 16, 18, tzinfo=UTC)
 TENANT = TenantId("acme")
@@ -59,7 +60,7 @@ class Office:
         self.clock = Ticking()
         self.crm = self.odoo(**how)
 
-    def odoo(self, *, database="acme", key="", deadline=timedelta(seconds=2)):
+    def odoo(self, *, database="acme", key="", deadline=timedelta(seconds=2), sleep=None):
         return Odoo(
             self._http,
             url="http://odoo.test",
@@ -68,7 +69,7 @@ class Office:
             login="stoker",
             protocol=self._protocol,
             deadline=deadline,
-            sleep=lambda _: asyncio.sleep(0),
+            sleep=sleep or (lambda _: asyncio.sleep(0)),
         )
 
     def delete_files(self):
@@ -104,9 +105,12 @@ class Office:
             observer=lambda event: None,
         )
 
-    async def export(self, run="20261116_180000", *, crm=None, opens=None, least=0.5, page=200):
-        opens = opens or (lambda _: crm or self.crm)
-        return await CrmExporter(self.opened(run), opens=opens, least=least, size=page).flush()
+    async def export(
+        self, run="20261116_180000", *, crm=None, opens=None, least=0.5, page=200, **settings
+    ):
+        opens, rule = opens or (lambda _: crm or self.crm), OdooSettings(**settings)
+        exporter = CrmExporter(self.opened(run), opens=opens, least=least, size=page, rule=rule)
+        return await exporter.flush()
 
     async def undo(self, run, *, dry=False):
         return await undo_run(
