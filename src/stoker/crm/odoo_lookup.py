@@ -43,6 +43,8 @@ _TAG_MODELS = {
     "source_id": "utm.source",
 }
 
+_LEAD_DEFAULTS = ("type", "user_id", "team_id")  # set also when settings name nothing that is there
+
 _SEVERAL = frozenset(("category_id", "tag_ids"))
 
 VALUES_PER_CALL = 200
@@ -308,10 +310,10 @@ class OdooLookup:
             values |= self._to_cells(column, names)
         on_create: dict[str, Cell] = dict(row.on_create)
         for column, names in row.names_on_create.items():
-            if names == ("",) or column == "type":
-                on_create |= await self._choose_lead_default(column, names[0])
-            else:
-                on_create |= self._to_cells(column, names)
+            cells = self._to_cells(column, names)
+            if not cells and column in _LEAD_DEFAULTS:
+                cells = await self._choose_lead_default(column, names[0])
+            on_create |= cells
         return replace(
             row,
             values=values,

@@ -75,6 +75,7 @@ _ACCESS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "sale.order": {_OWN_LEADS: _CHANGE, _MANAGER: _ALL},
     "crm.merge.opportunity": {_OWN_LEADS: _ALL},
     "crm.stage": {_OWN_LEADS: _READ, _MANAGER: _ALL},
+    "crm.team": {_USER: _READ, _MANAGER: _ALL},
     "crm.tag": {_OWN_LEADS: _CHANGE, _MANAGER: _ALL},
     "res.partner.category": {_USER: _READ, _CONTACTS: _ALL, _OWN_LEADS: _CHANGE},
     "utm.source": {_USER: _CHANGE},
