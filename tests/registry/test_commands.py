@@ -148,6 +148,31 @@ def test_an_older_release_is_refused_and_read_by_force(stoker, asked, written):
     assert asked("import", older, "--force")["files"][0]["changed"] == 1
 
 
+def test_statuses_that_are_not_known_are_named_on_the_screen_and_in_json(stoker, asked, written):
+    odd = [row(n, entity_status_description=f"Odd {n:02}\x1b[31m") for n in range(1, 13)]
+    file = written(text([row(20), *odd, row(21, entity_status_description="Odd 01\x1b[31m")]))
+
+    code, out, _ = stoker("import", file)
+    assert code == Exit.OK
+    assert "13 rows imported with a warning: status not known, taken as closed" in out
+    assert "unknown status Odd 01" in out
+    assert ": 2 rows" in out
+    assert "and 2 more statuses; see --json" in out
+    assert "\x1b" not in out
+    [told] = asked("import", file, "--reread")["files"]
+    assert sum(told["unknown_statuses"].values()) == 13
+    assert len(told["unknown_statuses"]) == 12
+
+
+def test_a_file_in_latin_1_is_refused_with_the_next_step(stoker, asked, written):
+    name = "QUI\N{LATIN SMALL LETTER E WITH ACUTE}T"
+    raw = text([row(n, entity_name=name) for n in range(1, 4)])
+    code, _, err = stoker("import", written(raw.encode("latin-1")))
+    assert (code, "save it as UTF-8 first" in err) == (Exit.FAILED, True)
+    assert asked("rejects") == []
+    assert stoker("import", written(raw))[0] == Exit.OK
+
+
 def test_a_file_comes_through_a_pipe(tmp_path):
     command = [sys.executable, "-m", "stoker.cli.main", "-C", str(tmp_path), "registry", "import"]
     done = subprocess.run(

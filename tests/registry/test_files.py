@@ -166,6 +166,31 @@ def test_each_bad_row_comes_with_its_line_and_reason_and_the_others_are_read(tmp
     assert len([each for each in rows if isinstance(each, ParsedRow)]) == 3
 
 
+ACCENT = "QUI\N{LATIN SMALL LETTER E WITH ACUTE}T"
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+@pytest.mark.parametrize(("plain", "accented"), [(0, 1), (500, 3)])
+def test_a_file_in_latin_1_is_refused_as_such(tmp_path, plain, accented, packed):
+    rows = [row(n) for n in range(1, plain + 1)]
+    rows += [row(1000 + n, entity_name=ACCENT) for n in range(accented)]
+    raw = text(rows)
+
+    assert len(rows_of(written(tmp_path, packed(raw.encode())))) == len(rows)
+    for end in (raw, raw.rstrip("\n")):
+        with pytest.raises(PermanentError, match=r"Latin-1 text .* save it as UTF-8 first"):
+            open_register_files(written(tmp_path, packed(end.encode("latin-1"))))
+
+
+def test_a_few_damaged_lines_of_a_utf_8_file_are_rejected_alone(tmp_path):
+    good = text([row(n, entity_name=ACCENT) for n in range(1, 6)]).encode()
+    bad = b"".join(line(n, entity_name=ACCENT).encode("latin-1") for n in range(6, 10))
+    rows = rows_of(written(tmp_path, good + bad))
+    assert [each.reason for each in rows if isinstance(each, RejectedRow)] == [
+        "it is not UTF-8 text"
+    ] * 4
+
+
 def test_columns_in_another_order_with_more_or_fewer_of_them_are_the_same_register(tmp_path):
     said = row(1) | {"paid_up_capital1": "100"}
     other = sorted(said, reverse=True)

@@ -90,7 +90,12 @@ def test_a_file_was_read_before_only_by_its_own_load_that_ended(offered, loads):
 @given(offers(), many)
 def test_what_is_read_takes_no_row_back_and_is_no_cut_part(offered, loads):
     said = find_load_refusal(offered, loads, now=NOW)
-    later = [load for load in loads if load.release > offered.release]
+    about = [
+        load
+        for load in loads
+        if get_part(load) == offered.part or not {get_part(load), offered.part} <= PARTS
+    ]
+    later = [load for load in about if load.release > offered.release]
     ended = [load for load in loads if load.ended_at and get_part(load) == offered.part]
     shrunk = bool(offered.part in PARTS and ended and offered.lines * 2 < ended[0].count.rows_read)
     wanted = Reason.RELEASE_PASSED if later else Reason.PART_SHRUNK if shrunk else None
@@ -98,6 +103,19 @@ def test_what_is_read_takes_no_row_back_and_is_no_cut_part(offered, loads):
     if said is not None:
         assert "--allow-older" in said.message
         assert offered.name in said.message
+
+
+def test_an_older_release_is_older_than_its_own_part_or_a_file_that_may_hold_any():
+    offered = RegistryFile(digest="d", name="f", release="2025-09-30", part="Q", lines=3)
+
+    def refused(part):
+        had = loaded(offered, release="2025-12-31", part=part, source="later.csv")
+        return find_load_refusal(offered, [had], now=NOW)
+
+    assert refused("A") is None
+    for part in ("Q", "Q" + INCOMPLETE, "a file.csv"):
+        assert refused(part).reason is Reason.RELEASE_PASSED
+        assert "later.csv of 2025-12-31" in refused(part).message
 
 
 @given(offers(), st.integers(-3, 3), many)

@@ -12,7 +12,7 @@ from stoker.registry.acra import RejectedRow
 from stoker.registry.files import open_register_files
 from stoker.registry.model import PARTS
 from stoker.registry.releases import INCOMPLETE, LoadRefusal, RegistryFile
-from stoker.registry.service import BATCH_SIZE, MAX_REJECTS, RegistryLoader
+from stoker.registry.service import BATCH_SIZE, MAX_REJECTS, MAX_STATUSES, RegistryLoader
 from stoker.testing import EventRecorder, FakeClock
 
 ONE, TWO = "2025-09-30", "2025-12-31"
@@ -138,6 +138,12 @@ async def test_an_older_release_is_refused_unless_forced(office):
     assert (await office.read(rows(3), release=ONE, force=True)).load.count.changed == 3
 
 
+async def test_an_older_release_of_another_part_is_read(office):
+    await office.read(rows(3), release=TWO, part="A")
+    assert (await office.read(rows(4)[3:], release=ONE, part="Q")).load.count.new == 1
+    assert (await office.read(rows(2), release=ONE, part="A")).reason is Reason.RELEASE_PASSED
+
+
 async def test_a_release_still_to_come_is_refused_unless_forced(office):
     await office.read(rows(1), release="2030-01-02")  # the day is the first where we are
     for release in ("2030-01-03", "9999-12-31"):
@@ -185,6 +191,24 @@ async def test_doubts_are_counted_by_kind_and_their_rows_are_kept(office):
     read = await office.read(odd)
     assert read.load.count.new == 3
     assert read.doubts == {"number of a kind not known": 1, "status not known, taken as closed": 1}
+
+
+async def test_statuses_that_are_not_known_are_named_and_counted_up_to_a_limit(office):
+    known = [row(1), row(2, entity_status_description="Struck Off")]
+    odd = ["Asleep", "In  Dispute", "Asleep", "z" * 200]
+    read = await office.read(
+        known + [row(3 + n, entity_status_description=status) for n, status in enumerate(odd)]
+    )
+    assert read.unknown_statuses == {"Asleep": 2, "In Dispute": 1, "z" * 60: 1}
+    assert read.doubts == {"status not known, taken as closed": 4}
+    assert read.load.count.new == 6
+
+    many = rows(MAX_STATUSES + 5)
+    for n, each in enumerate(many):
+        each["entity_status_description"] = f"Odd {n}"
+    read = await office.read(many, release=TWO)
+    assert len(read.unknown_statuses) == MAX_STATUSES
+    assert read.doubts == {"status not known, taken as closed": MAX_STATUSES + 5}
 
 
 async def test_of_a_file_full_of_nonsense_so_many_rows_are_stored_but_all_are_counted(office):

@@ -33,6 +33,8 @@ REQUIRED_COLUMNS = (
     "primary_ssic_code",
 )
 
+UNKNOWN_STATUS = "status not known, taken as closed"
+
 _FORMER = re.compile(r"former_entity_name([0-9]{1,3})")
 _UEN = re.compile(r"[A-Z0-9]{8,12}")
 _BUSINESS = re.compile(r"[0-9]{8}[A-Z]")
@@ -163,7 +165,7 @@ def _build_entity(raw: Mapping[str, str], former: Sequence[str]) -> ParsedRow | 
     if doubt := find_uen_problem(uen):
         doubts.append(doubt)
     if (alive := is_live_status(status)) is None:
-        doubts.append("status not known, taken as closed")
+        doubts.append(UNKNOWN_STATUS)
     registered = get("registration_incorporation_date", "")
     if (day := _parse_day(registered)) is None and registered:
         doubts.append("date that is none")

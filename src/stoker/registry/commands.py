@@ -28,7 +28,7 @@ from stoker.registry.ssic import VERSIONS
 from stoker.settings.sandbox import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from stoker.base.events import Event, Observer
     from stoker.base.types import Json
@@ -262,8 +262,16 @@ def _print_import(done: RegistryImport, *, as_json: bool) -> None:
         )
         for doubt, many in each.doubts.items():
             print_text(f"  {format_count(many, 'row')} imported with a warning: {doubt}")
+        _print_unknown_statuses(each.unknown_statuses)
     if any(each.load.count.rejected for each in done.read):
         print_text("See why rows were rejected: stoker registry rejects")
+
+
+def _print_unknown_statuses(statuses: Mapping[str, int]) -> None:
+    for status, many in list(statuses.items())[:_MAX_ERRORS_SHOWN]:
+        print_text(f"    unknown status {status}: {format_count(many, 'row')}")
+    if len(statuses) > _MAX_ERRORS_SHOWN:
+        print_text(f"    and {len(statuses) - _MAX_ERRORS_SHOWN} more statuses; see --json")
 
 
 def _print_sandbox_note(asked: CommandContext) -> None:
@@ -281,6 +289,7 @@ def _to_import_json(each: LoadResult) -> Json:
         "before": each.is_repeat,
         "seconds": each.duration.total_seconds(),
         "doubts": dict(each.doubts),
+        "unknown_statuses": dict(each.unknown_statuses),
     }
 
 

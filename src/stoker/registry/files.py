@@ -71,6 +71,7 @@ def read_industry_codes(path: Path, *, version: str) -> CodeFile:
 
 MAX_BYTES = 4_000_000_000  # unpacked; the whole register has a sixth of it
 MAX_FILES = 100  # in one archive
+_MANY_UNDECODABLE = 3  # lines; fewer are rejected one by one, unless they are a third of all
 _SAMPLE_ROWS = 200  # rows whose names tell which letter's file it is
 _CHUNK_BYTES = 1024 * 1024
 _GZIP, _ZIP = b"\x1f\x8b", b"PK"
@@ -135,6 +136,11 @@ def _inspect_file(path: Path, member: str, *, part: str) -> CheckedFile:
         stream.finish()
         if _is_truncated(stream.unended, columns.width):
             raise PermanentError(f"{name} is cut off in its last row; download it again")
+        if stream.is_other_encoding():
+            raise PermanentError(
+                f"{name} is not UTF-8 but perhaps Latin-1 text ({stream.undecodable:,} of "
+                f"{stream.lines:,} lines); save it as UTF-8 first, nothing was written"
+            )
         return CheckedFile(path=path, member=member, digest=stream.digest, lines=stream.lines)
 
 
@@ -149,6 +155,7 @@ class _HashingReader:
     def __init__(self, stream: _Bytes, name: str) -> None:
         self._stream, self._name = stream, name
         self._sha, self._bytes, self.lines = sha256(), 0, 0
+        self.undecodable = self._beyond_ascii = 0  # lines that are no UTF-8, or need it
         self.unended = b""  # what came since the last end of a line, no more than a line has
 
     @property
@@ -167,6 +174,13 @@ class _HashingReader:
             with _ReadableErrors(self._name):
                 piece = self._stream.read(_CHUNK_BYTES)
             more = bool(self._count(piece))
+        self._check_encoding(self.unended)
+
+    def is_other_encoding(self) -> bool:
+        """Say whether the text read to its end is in another encoding than UTF-8."""
+        bad = self.undecodable
+        is_many = bad >= _MANY_UNDECODABLE or 3 * bad >= self.lines
+        return bad > self._beyond_ascii and is_many
 
     def _count(self, piece: bytes) -> bytes:
         self._bytes += len(piece)
@@ -176,10 +190,23 @@ class _HashingReader:
         self.lines += piece.count(b"\n")
         after = piece.rfind(b"\n") + 1
         if after:
+            self._check_encoding(self.unended + piece[:after])
             self.unended = piece[after:]
         elif len(self.unended) < MAX_LINE_BYTES:
             self.unended += piece[:MAX_LINE_BYTES]
         return piece
+
+    def _check_encoding(self, text: bytes) -> None:
+        if text.isascii():
+            return
+        for line in text.split(b"\n"):
+            if line.isascii() or len(line) > MAX_LINE_BYTES:
+                continue
+            try:
+                line.decode()
+                self._beyond_ascii += 1
+            except UnicodeDecodeError:
+                self.undecodable += 1
 
 
 @contextmanager

@@ -145,9 +145,9 @@ def find_load_refusal(
 ) -> LoadRefusal | None:
     """Return why a file is not imported unless a person insists; `loads` are newest first.
 
-    The register has a later release, so rows would become older; the file's date is in the
-    future, so all true releases would be refused after it; or the part has less than half its
-    earlier rows, so it may be truncated.
+    Its part of the register has a later release, so rows would become older; the file's date is
+    in the future, so all true releases would be refused after it; or the part has less than half
+    its earlier rows, so it may be truncated.
     """
     name, release, insist = offered.name, offered.release, "to import it anyway use --allow-older"
     # A day more, because it may be tomorrow where the register is published.
@@ -157,12 +157,13 @@ def find_load_refusal(
             message=f"{name} is of release {release}, in the future; check the date, or "
             f"{insist}, nothing was written",
         )
-    latest = max((load.release for load in loads), default="")
-    if latest > release:
+    same = [load for load in loads if may_share_rows(get_part(load), offered.part)]
+    latest = max(same, key=lambda load: load.release, default=None)
+    if latest is not None and latest.release > release:
         return LoadRefusal(
             reason=Reason.RELEASE_PASSED,
-            message=f"{name} is of release {release}, and {latest} was imported: rows would "
-            f"become older; {insist}, nothing was written",
+            message=f"{name} is of release {release}, and {latest.source} of {latest.release} "
+            f"was imported: rows would become older; {insist}, nothing was written",
         )
     had = [load for load in loads if load.ended_at and get_part(load) == offered.part]
     rows = had[0].count.rows_read if had and offered.part in PARTS else 0
@@ -173,6 +174,11 @@ def find_load_refusal(
             f"rows in {had[0].release}: it may be truncated; {insist}, nothing was written",
         )
     return None
+
+
+def may_share_rows(part: str, other: str) -> bool:
+    """Say whether two files are about the same part; one of no known part may hold any row."""
+    return part == other or part not in PARTS or other not in PARTS
 
 
 def format_loaded_part(part: str, *, rejected: int) -> str:

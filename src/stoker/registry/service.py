@@ -27,7 +27,7 @@ from stoker.base.clock import Clock
 from stoker.base.errors import PermanentError, TransientError
 from stoker.base.events import Observer, RegisterRead
 from stoker.http.client import build_http_client
-from stoker.registry.acra import ParsedRow, RegisterRow, RejectedRow
+from stoker.registry.acra import UNKNOWN_STATUS, ParsedRow, RegisterRow, RejectedRow
 from stoker.registry.download import build_portal, fetch_file
 from stoker.registry.files import CheckedFile, open_register_files
 from stoker.registry.model import Entity, Load, LoadCount, Reject
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 BATCH_SIZE = 2_000  # rows in one transaction
 PAGE_SIZE = 1000  # changes taken over into a tenant's companies in one transaction
 MAX_REJECTS = 10_000  # stored of one file; the rest is counted
+MAX_STATUSES = 100  # not known, that are named of one file; the rest is among its doubts
+_MAX_STATUS_LENGTH = 60  # characters; the longest real one has some fifty
 _MAX_LOADS = 10_000  # that a file is compared with
 Progress = Callable[[int], None]
 """Takes how many rows of a file are in."""
@@ -70,6 +72,7 @@ class LoadResult:
     is_repeat: bool = False  # it had been read already, and nothing was done
     duration: timedelta = timedelta(0)
     doubts: Mapping[str, int] = field(default_factory=dict)  # odd rows, by what is odd
+    unknown_statuses: Mapping[str, int] = field(default_factory=dict)  # rows of each
 
 
 class RegistryLoader:
@@ -112,7 +115,7 @@ class RegistryLoader:
             began_at=self._clock.now(),
         )
         await self._registry.begin_load(load)
-        count, doubts = LoadCount(), Counter[str]()
+        count, doubts, statuses = LoadCount(), Counter[str](), Counter[str]()
         bad: list[Reject] = []
         rows = source.rows()
         reading = asyncio.create_task(asyncio.to_thread(_take_batch, rows))
@@ -127,6 +130,7 @@ class RegistryLoader:
             for row in batch:
                 if isinstance(row, ParsedRow):
                     doubts.update(row.doubts)
+                    _count_unknown_status(statuses, row)
             self._progress(count.rows_read)
         part = format_loaded_part(load.part, rejected=count.rejected)
         if part != load.part:
@@ -148,7 +152,12 @@ class RegistryLoader:
                 gone=ended.count.gone,
             )
         )
-        return LoadResult(load=ended, duration=took, doubts=dict(doubts.most_common()))
+        return LoadResult(
+            load=ended,
+            duration=took,
+            doubts=dict(doubts.most_common()),
+            unknown_statuses=dict(statuses.most_common()),
+        )
 
     async def _save_batch(
         self, load: Load, batch: list[RegisterRow], count: LoadCount, bad: list[Reject]
@@ -171,6 +180,14 @@ class RegistryLoader:
             same=count.same + put.same,
             rejected=count.rejected + len(rejects),
         )
+
+
+def _count_unknown_status(statuses: Counter[str], row: ParsedRow) -> None:
+    if UNKNOWN_STATUS not in row.doubts:
+        return
+    status = " ".join(row.entity.status.split())[:_MAX_STATUS_LENGTH]
+    if status in statuses or len(statuses) < MAX_STATUSES:
+        statuses[status] += 1
 
 
 def _take_batch(rows: Iterator[RegisterRow]) -> list[RegisterRow]:
