@@ -389,7 +389,7 @@ async def test_a_full_disk_loses_nothing_and_says_what_to_do(tmp_path):
             assert len(kept) == 4
             assert find_first_break(kept) is None
 
-    with memory_disk(tmp_path / "disk", size="1m") as disk:
+    with memory_disk(tmp_path / "disk", size="2m") as disk:
         await scenario(disk)
 
 

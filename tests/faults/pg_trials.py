@@ -71,6 +71,7 @@ ROWS = {  # rows as they are, since only whose they are matters here
     "account_heat_days": "(:tenant, 'c', '2026-02-07', 'COLD', 0, 0, 0, 0, now())",
     "account_beliefs": "(:tenant, 'c', now(), NULL, NULL, NULL, NULL, NULL)",
     "looks_learned": "(:tenant, 'k', now())",
+    "lookup_recoveries": "(:tenant, 0, 0)",
     "pull_plans": "(:tenant, 'r', now(), 'tiers', '{}')",
     "pull_plan_parts": "(:tenant, 'r', 0, 'p')",
     "contact_suppressions": "(:tenant, 'h', 'email', now())",

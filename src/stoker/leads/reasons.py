@@ -31,7 +31,7 @@ _VERDICT_WORDS = {
     EmailStatus.UNVERIFIED: "not verified",
 }
 
-_NAME = re.compile(r"[^\W\d_][^\W\d_'’.-]*(?:['’.-]?[^\W\d_]+\.?)*")
+_NAME = re.compile(r"[^\W\d_](?:[^\W\d_]+\.?)?(?:['’.-][^\W\d_]+\.?)*")
 _EMAIL = re.compile(r"[a-z0-9._%+'-]+@[a-z0-9.-]+")
 _PLACE = re.compile(r"[A-Za-z0-9.:/_-]+")
 
