@@ -76,18 +76,18 @@ async def test_a_spent_cap_of_a_connector_leaves_the_looks_it_has_room_for_and_r
         pulls, quote = quoted.pulls, quoted.quote
         (same, found), units = await kept_alike(house, run), await house.units(run)
 
-    assert whys(pulls).count(Decision.CAP_CONNECTOR_DAY) == 5
-    assert (len(pulls.plan.chosen), {unit.depth for unit in units}) == (3, {Depth.DEEP})
+    assert whys(pulls).count(Decision.CAP_CONNECTOR_DAY) == 6  # 1.4 calls a look
+    assert (len(pulls.plan.chosen), {unit.depth for unit in units}) == (2, {Depth.DEEP})
     assert not quote.refused
     assert not any("tavily was not called" in each for unit in units for each in unit.reasons)
-    assert run.manifest.cost["tavily/calls"] == 3
+    assert run.manifest.cost["tavily/calls"] == 2  # their own sites say enough
     [numbers] = line.data["hindrances"]
-    assert (numbers["cap"], numbers["had"], numbers["looks"]) == (CALLS, 3, 3)
+    assert (numbers["cap"], numbers["had"], numbers["looks"]) == (CALLS, 3, 2)
     assert same
-    assert found.inputs.limits.deep_cap == 3
+    assert found.inputs.limits.deep_cap == 2
     spent = [row for row, why in enumerate(whys(after)) if why is Decision.CAP_CONNECTOR_DAY]
-    assert len(spent) == 5  # the day has none left for them
-    assert numbers_of(told(after, spent[0])) == (CALLS, 0, 3)
+    assert len(spent) == 6  # the day has too little left for them
+    assert numbers_of(told(after, spent[0])) == (CALLS, 1, 3)
 
 
 async def test_a_stopped_vendor_leaves_shallow_looks_and_the_reason_they_are_not_deep(anywhere):
@@ -195,7 +195,7 @@ async def test_money_of_the_tenant_is_the_tenants_cap_and_a_cap_of_nothing_means
         await house.limit(MONEY, 10_000)
         await house.limit(CALLS, 0)
         without = await planned(house.app)
-    assert whys(money).count(Decision.CAP_TENANT_DAY) == 3  # a cent is one reading, and 0.8 a look
+    assert whys(money).count(Decision.CAP_TENANT_DAY) == 3  # a cent is reserved for a reading
     row = whys(money).index(Decision.CAP_TENANT_DAY)
     assert numbers_of(told(money, row)) == (MONEY, 1, 1)
     assert set(whys(without)) <= set(CHOSEN)

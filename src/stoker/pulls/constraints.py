@@ -134,7 +134,9 @@ def build_cap_constraint(
     needed = sum(_compute_need(each, cap) for each in needs)
     if not needed:
         return None
-    looks = _round_down(line.free / needed)
+    # The last call must still fit with all that is reserved for it.
+    kept_free = max(_compute_surplus(each, cap) for each in needs)
+    looks = _round_down(max(line.free - kept_free, 0.0) / needed)
     return Constraint(
         why=Decision.CAP_CONNECTOR_DAY if cap.connector else Decision.CAP_TENANT_DAY,
         connector=cap.connector,
@@ -249,6 +251,13 @@ def _compute_need(need: VendorNeed, cap: Cap) -> float:
     if cap.connector not in ("", need.connector):
         return 0.0
     return need.calls / need.batch_size * need.cost.get(cap.unit, 0)
+
+
+def _compute_surplus(need: VendorNeed, cap: Cap) -> float:
+    """Return how much more of a cap's unit is reserved for one call than it takes."""
+    if not _compute_need(need, cap):
+        return 0.0
+    return max(need.reserved.get(cap.unit, 0) - need.cost.get(cap.unit, 0), 0.0)
 
 
 def _count_lookups(need: VendorNeed, calls: int) -> int:
