@@ -118,15 +118,15 @@ def test_small_caps_are_on_by_default_and_each_tenant_has_its_own(stoker):
 
     assert {cap: line["limit"] for cap, line in merlion.items()} == {
         "tenant/*/money:USD/day": 1000,
-        "tenant/*/pull_units/day": 300,
-        "tenant_connector/lusha/calls/day": 500,
-        "tenant_connector/lusha/credits/day": 1000,
+        "tenant/*/pull_units/day": 3000,
+        "tenant_connector/lusha/calls/day": 1000,
+        "tenant_connector/lusha/credits/day": 2000,
         "tenant_connector/openai/calls/day": 2000,
-        "tenant_connector/openai/tokens/day": 150_000,
-        "tenant_connector/tavily/calls/day": 800,
+        "tenant_connector/openai/tokens/day": 2_500_000,
+        "tenant_connector/tavily/calls/day": 1000,
         "tenant_connector/tavily/credits/day": 1000,
-        "tenant_connector/zerobounce/calls/day": 1000,
-        "tenant_connector/zerobounce/credits/day": 1000,
+        "tenant_connector/zerobounce/calls/day": 3000,
+        "tenant_connector/zerobounce/credits/day": 3000,
     }
     assert hudson[TAVILY]["limit"] == 10
 
@@ -229,7 +229,7 @@ def test_setting_a_cap_changes_it_from_now_on_and_is_a_ledger_entry(stoker, spen
     assert isinstance(spend("a", calls=3), Refusal)
     assert spend("b", calls=2).status is ReservationStatus.SENT
     assert kinds(stoker, "hudson")[0] == ("CAP_CHANGED", TAVILY)
-    assert caps_of(stoker, "merlion")[TAVILY]["limit"] == 800
+    assert caps_of(stoker, "merlion")[TAVILY]["limit"] == 1000
 
 
 def test_a_cap_that_is_not_there_is_added_by_setting_it(stoker, spend):
