@@ -23,7 +23,9 @@ _SECTIONS: tuple[tuple[str, int, int], ...] = (
     ("S", 94, 96), ("T", 97, 98), ("U", 99, 99),
 )  # fmt: skip
 
-_SINGAPORE = re.compile(r"(?:\b(?:Singapore|S)\b)?[\s,(]*\b([0-9]{6})\b\W*$", re.IGNORECASE)
+_SINGAPORE = re.compile(
+    r"(?:\b(?:Singapore|S)\b|(?<![\s,(]))[\s,(]*\b([0-9]{6})\b\W*$", re.IGNORECASE
+)
 
 _COUNTRY_CODE = re.compile(r"[A-Z]{2}")
 
