@@ -16,7 +16,6 @@ from stoker.enrichment.forecast import (
     ANSWER_LIFETIME,
     MAX_LOOKUPS_PER_NIGHT,
     MAX_NIGHTS,
-    REPEAT_SHARE,
     LookupKind,
     VendorCapacity,
     VendorNeed,
@@ -33,7 +32,7 @@ from stoker.enrichment.forecast import (
 from stoker.enrichment.model import KIND, SkippedStep, SkipReason, WorkItem, WorkState
 from stoker.enrichment.schema import ITEMS
 from stoker.runs.model import Manifest, Run, RunKey, RunState
-from stoker.vendors.table import VENDOR_STEPS
+from stoker.vendors.table import REPEAT_SHARE, VENDOR_STEPS
 
 DEEP, SHALLOW = Depth.DEEP, Depth.SHALLOW
 FIRST, AGAIN = LookupKind.FIRST, LookupKind.AGAIN

@@ -84,7 +84,9 @@ async def test_who_is_looked_at_again_is_quoted_next_to_nothing_and_new_ones_in_
     assert run.manifest.counts["deep"] == same.deep == 20
     for name, amount in quote.cost.items():
         if name != "crawl/pull_units":
-            assert same.quote.cost[name] <= 0.2 * amount + 1
+            # Only addresses that the first night left are verified now.
+            share = 0.25 if name.startswith("zerobounce/") else 0.2
+            assert same.quote.cost[name] <= share * amount + 1
     assert about(same.quote, run) == {}
     assert others.quote.cost["openai/calls"] >= 18
 

@@ -199,8 +199,6 @@ async def list_recent_lookups(
 
 PRIOR_LOOKUPS = 10  # looks; so much weighs what is expected before anything is known
 
-REPEAT_SHARE = 0.1  # of what a first lookup asks, before it is known; the rest was answered before
-
 _Z90 = 1.2816  # standard deviations to the 90th percentile
 
 
@@ -265,7 +263,7 @@ def _mix_need(
     if not each.cost:
         return each
     kind, share, usual = (
-        (LookupKind.AGAIN, room.first_lookup_shares.get(depth, 1.0), REPEAT_SHARE)
+        (LookupKind.AGAIN, room.first_lookup_shares.get(depth, 1.0), each.repeat_share)
         if depth is Depth.DEEP
         else (LookupKind.SHALLOW, room.first_lookup_shares.get(depth, 0.0), 1.0)
     )

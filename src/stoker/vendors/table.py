@@ -351,6 +351,9 @@ class BoardsSettings(VendorSettings):
     ashby_url: str = setting(BASE_URL, "https://api.ashbyhq.com", "The address of Ashby.")
 
 
+REPEAT_SHARE = 0.1  # of what a first lookup asks; the rest was answered before
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VendorNeed:
     """What one lookup is expected to need from one vendor, close to what the sandbox uses."""
@@ -364,6 +367,8 @@ class VendorNeed:
     seconds: float = 1.0  # a company waits for one call
     spread: float = 0.5  # standard deviation of that wait, as a part of it
     batch_size: int = 1  # how many of them go together in one; a batch takes many
+    # Of these calls, the part that a repeated lookup makes, before it is known.
+    repeat_share: float = REPEAT_SHARE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -459,9 +464,11 @@ _ROWS = (
         run_caps={"calls": "caps.zerobounce_verifications_per_run"},
         step=Step.VERIFY,
         # Two addresses of a company; a hundred go in one call. A company that waits for a verdict
-        # holds no worker slot, so waiting takes the run no time.
+        # holds no worker slot, so waiting takes the run no time. A company with more than three
+        # addresses has the rest verified when it is looked up again.
         need=VendorNeed(
             connector="zerobounce",
+            repeat_share=0.3,
             calls=2.0,
             cost={"calls": 100, "credits": 100},
             seconds=0.0,
