@@ -17,6 +17,7 @@ from stoker.crawl.service import CrawlConnector, Crawler
 from stoker.crawl.visit import CrawlLimits
 from stoker.crm.model import PARTNER, CrmRow, RowWrite
 from stoker.crm.odoo import Odoo
+from stoker.crm.odoo_protocols import OdooRightError
 from stoker.discovery.boards import BOARD_APIS, CONNECTOR, Board, BoardApi
 from stoker.discovery.feeds import Feeds
 from stoker.http.client import HttpClient
@@ -301,7 +302,7 @@ CONNECTORS: dict[str, Subject] = {
         vendor="odoo",
         make=_odoo("json2"),
         questions=lambda _: [_searched, _upserted],
-        failures={**USUAL, **_AGAIN, 403: ConfigError},
+        failures={**USUAL, **_AGAIN, 403: OdooRightError},
         unit="calls",
         tells_charges=False,
         repeatable=True,
@@ -319,7 +320,7 @@ CONNECTORS: dict[str, Subject] = {
         vendor="odoo",
         make=_odoo("json2"),
         questions=lambda _: [_upserted],
-        failures={**USUAL, **_AGAIN, 403: ConfigError},
+        failures={**USUAL, **_AGAIN, 403: OdooRightError},
         unit="calls",
         tells_charges=False,
         repeatable=True,
