@@ -55,11 +55,13 @@ def caught(what: str, trial: Trial) -> int:
 def of_the_night_after(companies: int) -> int:
     """Print how much the next night saves; return 1 when that is too little."""
     with tempfile.TemporaryDirectory() as room:
-        first, second = next_night(Path(room), companies=companies)
-    saved = 1 - second / first
+        first, second, left = next_night(Path(room), companies=companies)
+    asked = sum(times for (_, _, question), times in second.items() if question not in left)
+    saved = 1 - asked / first.total()
     print(
-        f"the night after, nothing changed, n={companies} companies: {second} paid questions "
-        f"after {first}, {saved:.1%} saved",
+        f"the night after, nothing changed, n={companies} companies: {asked} paid questions "
+        f"after {first.total()}, {saved:.1%} saved; {second.total() - asked} addresses verified "
+        "that the first night had left",
         flush=True,
     )
     return saved < SAVED

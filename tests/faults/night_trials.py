@@ -18,6 +18,7 @@ from faults.tally import Tally
 from kit.crm_office import ask_as_person, list_records
 from night_house import ANYBODY, chosen, entity_of, register
 from running_box import RunningBox
+from stoker.accounts.model import EmailStatus
 from stoker.budgets.verify import verify_ledger
 from stoker.crm.model import LEAD, PARTNER
 from stoker.crm.rows import build_rows
@@ -30,9 +31,12 @@ PREFIX = {"tavily": "tvly-", "openai": "sk-"}
 PLENTY = 100_000_000
 GONE = 200  # seconds after which nothing of a dead process holds anybody up
 A_DAY = 86_400
+SETTLING_NIGHTS = 3  # after which every address of a company is verified
 MOST_KILLS = 4  # of one night
 MOST_LIVES = 6  # undisturbed ones, until a night is through
 LATENCY = {"sites": (1, 6), "odoo": (2, 8)} | dict.fromkeys(VENDORS, (5, 25))  # milliseconds
+_CONTACTS, _LEADS = "_contact_", "_lead_"  # in external ids
+WHOM_A_LEAD_IS_ABOUT = ("partner_id", "contact_name", "function", "email_from")  # set when made
 CAPS = (
     *("tavily_queries", "tavily_credits", "lusha_contact_lookups", "lusha_credits"),
     *("zerobounce_verifications", "zerobounce_credits", "openai_daily_tokens", "openai_calls"),
@@ -187,7 +191,7 @@ def state_of(trial, name, began, lives):
             for each in await store.accounts.list_company_records(limit=1000):
                 company = replace(each.company, last_seen_at=None)
                 score = each.score and (each.score.value, each.score.rationale)
-                contacts = sorted(map(repr, each.contacts))
+                contacts = sorted(each.contacts, key=repr)
                 known[company.id] = (company, sorted(map(repr, each.facts)), contacts, score)
                 for row in build_rows(each, tenant=TENANT, least=0.3):
                     owners[row.external_id] = company.id
@@ -229,6 +233,7 @@ def killed(rng: random.Random, n: int, room: Path, *, companies=6, way="", pause
         assert trial.life("calm-again", again, 0) == 0
         took = time.time() - again
         calm = state_of(trial, "calm", began, 1)
+        settled = _settle(trial, "calm-again", again, 1)
         assert len(calm.known) == companies
         assert all(charged(trial.box, vendor, "calm") for vendor in VENDORS), "nobody left out"
         nth = 0
@@ -248,7 +253,7 @@ def killed(rng: random.Random, n: int, room: Path, *, companies=6, way="", pause
             tally.broken += _overspent(trial, name)
             tally.acked += len(seen.unsure)
             if seen.unsure:
-                tally.broken += _made_up_for(trial, name, began, lives, calm, seen)
+                tally.broken += _made_up_for(trial, name, began, lives, settled, seen)
             shutil.rmtree(room / name)
             nth += 1
             if way not in ("", PULLS) and tally.broken:
@@ -256,15 +261,26 @@ def killed(rng: random.Random, n: int, room: Path, *, companies=6, way="", pause
     return tally
 
 
-def next_night(room: Path, *, companies: int) -> tuple[int, int]:
-    """Have a night, and another one a day later; return how many paid questions each asked."""
+def next_night(room: Path, *, companies: int) -> tuple[Counter, Counter, set]:
+    """Have a night, and another one a day later; return the paid questions of each.
+
+    The third is which addresses the first night left for the next one: it verifies few of a
+    company.
+    """
     with nights(room, companies=companies) as trial:
         began = trial.place("two")
         assert trial.life("two", began, 0) == 0
-        first, visited = trial.watch.paid.total(), trial.box.meter.by_host["sites"]
+        first, visited = Counter(trial.watch.paid), trial.box.meter.by_host["sites"]
+        known = state_of(trial, "two", began, 1).known.values()
+        left = {
+            each.email
+            for _, _, contacts, _ in known
+            for each in contacts
+            if each.email and each.verdict is EmailStatus.UNVERIFIED
+        }
         assert trial.life("two", began, A_DAY // GONE) == 0
         assert trial.box.meter.by_host["sites"] >= visited + companies, "all were visited again"
-        return first, trial.watch.paid.total() - first
+        return first, trial.watch.paid - first, left
 
 
 def _judged(trial, name, calm, seen):
@@ -279,26 +295,62 @@ def _judged(trial, name, calm, seen):
     return [f"{name}: {told}" for told in wrong]
 
 
+def _settle(trial, name, began, lives):
+    """Have the nights of the next days, until every address is verified; return the state then.
+
+    A night verifies few addresses of a company, and those of which nobody knows the outcome once
+    more: how many nights that takes is not the same for all, what is known in the end is.
+    """
+    for _ in range(SETTLING_NIGHTS):
+        lives += A_DAY // GONE
+        lives += trial.finish(name, began, lives)
+    return state_of(trial, name, began, lives)
+
+
 def _made_up_for(trial, name, began, lives, calm, seen):
-    """Have the night of the next day; return of whom it still knows other things than a calm one.
+    """Have the nights of the next days; return of whom they know other things than calm ones.
 
     What nobody knew the outcome of may be asked anew by then, so nobody is left out any more.
     What a CRM was given before all was known stays where a calm night would have left a blank:
-    nothing never replaces something there.
+    nothing never replaces something there. So does whom a lead is about, which is said when it is
+    made, and the key of a contact, which is its name when its address was found later.
     """
-    later = lives + A_DAY // GONE
-    later += trial.finish(name, began, later)
-    after = state_of(trial, name, began, later)
+    after = _settle(trial, name, began, lives)
     for company in seen.unsure & calm.crm.keys():
-        blank = {
-            id_: [key for key, value in values.items() if value is False]
-            for id_, values in calm.crm[company]
-        }
+        made = dict(seen.crm.get(company, ()))
+        usual = {_who(*record): record[1] for record in calm.crm[company]}
         for id_, values in after.crm.get(company, ()):
-            values |= dict.fromkeys(blank.get(id_, ()), False)
+            calmly = usual.get(_who(id_, values), {})
+            values |= {key: False for key, value in calmly.items() if value is False}
+            if _LEADS in id_ and id_ in made:
+                kept = [key for key in WHOM_A_LEAD_IS_ABOUT if values[key] == made[id_][key]]
+                values |= {key: calmly[key] for key in kept if key in calmly}
     wrong = [f"{company} is still unsure" for company in after.unsure - seen.unsure]
-    wrong += _not_the_same(calm, after, seen.unsure)
-    return [f"{name}, the night after: {told}" for told in wrong]
+    wrong += _not_the_same(_without_keys(calm), _without_keys(after), seen.unsure)
+    return [f"{name}, the nights after: {told}" for told in wrong]
+
+
+def _who(id_, values):
+    """Return whom a record is of, whatever a contact's key is."""
+    return f"{_CONTACTS}{values['name']}" if _CONTACTS in id_ else id_
+
+
+def _without_keys(state):
+    """Return a state with contacts by name, not by the key that each was first known by."""
+    known = {
+        id_: (
+            company,
+            facts,
+            sorted((replace(each, identity="") for each in contacts), key=repr),
+            score,
+        )
+        for id_, (company, facts, contacts, score) in state.known.items()
+    }
+    crm = {
+        company: sorted(((_who(*record), record[1]) for record in records), key=repr)
+        for company, records in state.crm.items()
+    }
+    return replace(state, known=known, crm=crm)
 
 
 def _not_the_same(calm, seen, companies):
