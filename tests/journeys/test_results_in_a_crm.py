@@ -67,8 +67,9 @@ async def test_a_tenants_nights_fill_its_crm_and_can_be_taken_back(tmp_path, bac
 
 
 async def test_a_night_whose_crm_is_down_is_partial_and_the_next_one_sends_everything(tmp_path):
-    async with house(tmp_path, companies=COMPANIES, troubles=False) as here:
-        here.box.faults.set_value("odoo.retry_after", str(86_400))  # longer than a night waits
+    more = "scheduling.deadline_minutes = 30\n"
+    async with house(tmp_path, companies=COMPANIES, troubles=False, more=more) as here:
+        here.box.faults.set_value("odoo.retry_after", "3600")  # longer than this night waits
         here.box.faults.set_value("odoo.fault.busy", 1.0)
         down = await here.night(limit=4)
         assert down.state is RunState.PARTIAL

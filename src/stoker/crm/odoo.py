@@ -17,6 +17,7 @@ from datetime import timedelta
 
 from stoker.base.errors import ConfigError, PermanentError, TransientError, UncertainError
 from stoker.base.jsontools import get_line, get_list, get_object
+from stoker.base.retry import parse_retry_after
 from stoker.base.strict_json import parse_json
 from stoker.base.types import Json
 from stoker.budgets.model import Health
@@ -396,7 +397,10 @@ class Odoo:
         except UncertainError as error:
             raise TransientError(f"{error}; a retry is safe") from error
         if reply.status >= 500 or reply.status == 429:
-            raise TransientError(f"odoo does not return its version now ({reply.status})")
+            raise TransientError(
+                f"odoo does not return its version now ({reply.status})",
+                retry_after=parse_retry_after(reply.headers),
+            )
         try:
             data = parse_json(reply.body) if reply.status == 200 else None
         except PermanentError as error:
